@@ -1,0 +1,64 @@
+# Everything runs in .venv, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# One thread a process and two processes: on two cores, threads inside workers only get in each other's way.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+WORKERS ?= 2
+
+.PHONY: help setup demo test check style types slow format bench gpu clean
+
+help:
+	@echo "make demo    set everything up, then run the main job on built-in data"
+	@echo "make test    the same set-up, then the fast tests"
+	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests"
+	@echo "make format  format the code and mend what lint can mend"
+	@echo "make bench   measure against other packages and write the tables"
+	@echo "make gpu     every method and engine on CUDA against CPU"
+	@echo "make clean   remove the virtual environment, caches and builds"
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV); torch is a large download, once"
+	@$(PYTHON) -m venv $(VENV)
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+$(VENV)/bench-ready: $(VENV)/ready
+	$(PIP) -e ".[bench]"
+	@touch $@
+
+demo: setup
+	$(BIN)/crowdppl demo
+
+test: setup
+	$(PYTEST) -n $(WORKERS) -m "not slow and not bench"
+
+check: style types test slow
+
+style: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+slow: setup
+	$(PYTEST) -n $(WORKERS) -m "slow and not bench"
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/bench-ready
+	$(PYTEST) -m bench
+
+gpu: setup
+	@$(BIN)/python -c "import torch; print('CUDA:', torch.cuda.get_device_name() if torch.cuda.is_available() else 'torch sees no GPU, so every test below is skipped')"
+	$(PYTEST) -m gpu
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

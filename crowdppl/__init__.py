@@ -1,0 +1,91 @@
+"""Bayesian models of annotators: state how labels come about once, infer the truth in many ways."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public names by the module that defines them. A name is imported when it is first used, so that
+# `import crowdppl` costs next to nothing. Type checkers read the imports below; a test compares the two.
+_PUBLIC = {
+    "blocks": ("Block",),
+    "card": ("Card",),
+    "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
+    "errors": (
+        "ConvergenceWarning",
+        "CrowdpplError",
+        "CrowdpplWarning",
+        "DataError",
+        "DisconnectedWarning",
+        "MethodError",
+        "NumericalError",
+        "OneClassWarning",
+        "RepeatsWarning",
+        "ResultError",
+        "ThinDataWarning",
+    ),
+    "guides": ("mean_field",),
+    "inference": ("fit",),
+    "labels": ("Coin",),
+    "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
+    "priors": ("coin_prior", "confusion_prior"),
+    "registry": ("method", "register", "zoo"),
+    "simulation": ("Simulation", "random_design", "simulate"),
+    "story": ("Story",),
+    "summing": ("logsumexp",),
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+__all__ = sorted(_HOME)
+
+if TYPE_CHECKING:
+    from crowdppl.blocks import Block as Block
+    from crowdppl.card import Card as Card
+    from crowdppl.distributions import Categorical as Categorical
+    from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
+    from crowdppl.distributions import OneHot as OneHot
+    from crowdppl.errors import ConvergenceWarning as ConvergenceWarning
+    from crowdppl.errors import CrowdpplError as CrowdpplError
+    from crowdppl.errors import CrowdpplWarning as CrowdpplWarning
+    from crowdppl.errors import DataError as DataError
+    from crowdppl.errors import DisconnectedWarning as DisconnectedWarning
+    from crowdppl.errors import MethodError as MethodError
+    from crowdppl.errors import NumericalError as NumericalError
+    from crowdppl.errors import OneClassWarning as OneClassWarning
+    from crowdppl.errors import RepeatsWarning as RepeatsWarning
+    from crowdppl.errors import ResultError as ResultError
+    from crowdppl.errors import ThinDataWarning as ThinDataWarning
+    from crowdppl.guides import mean_field as mean_field
+    from crowdppl.inference import fit as fit
+    from crowdppl.labels import Coin as Coin
+    from crowdppl.likelihood import annotate as annotate
+    from crowdppl.likelihood import coin_table as coin_table
+    from crowdppl.likelihood import prevalence as prevalence
+    from crowdppl.likelihood import truth as truth
+    from crowdppl.likelihood import with_abstentions as with_abstentions
+    from crowdppl.priors import coin_prior as coin_prior
+    from crowdppl.priors import confusion_prior as confusion_prior
+    from crowdppl.registry import method as method
+    from crowdppl.registry import register as register
+    from crowdppl.registry import zoo as zoo
+    from crowdppl.simulation import Simulation as Simulation
+    from crowdppl.simulation import random_design as random_design
+    from crowdppl.simulation import simulate as simulate
+    from crowdppl.story import Story as Story
+    from crowdppl.summing import logsumexp as logsumexp
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"crowdppl.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and find_spec(f"crowdppl.{name}"):
+        return import_module(f"crowdppl.{name}")
+    raise AttributeError(f"module 'crowdppl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,48 @@
+"""What a posterior says about annotators, as tables: accuracies, and confusions with their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl import intervals
+from crowdppl.annotations import Annotations
+from crowdppl.checking import cell_counts
+from crowdppl.inference.results import FitResult
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def annotator_table(data: Annotations, result: FitResult, level: float) -> pd.DataFrame:
+    """Labels given and accuracy of each annotator; see ``Posterior.annotators``."""
+    columns: dict[str, Any] = {"labels": labels_given(data)}
+    columns |= intervals.accuracy(result, level).columns("accuracy")
+    if data.n_classes == 2:
+        table = intervals.confusion(result, level)
+        columns |= table.at(slice(None), 1, 1).columns("sensitivity")
+        columns |= table.at(slice(None), 0, 0).columns("specificity")
+    return pd.DataFrame(columns, index=data.annotators)
+
+
+def labels_given(data: Annotations) -> np.ndarray:
+    """How many labels each annotator gave, abstentions included: int64 (A,)."""
+    return np.asarray(cell_counts(data.blocks).sum(1))
+
+
+def confusion_array(data: Annotations, table: np.ndarray) -> xr.DataArray:
+    """(A, K, L) or (draws, A, K, L) with names for dimensions and places."""
+    import xarray as xr  # slow to import
+
+    names = {"annotator": data.annotators, "truth": data.classes, "label": data.answers}
+    dims = [*(["draw"] if table.ndim == 4 else []), *names]
+    return xr.DataArray(table, dims=dims, coords=names, name="confusion")
+
+
+def confusion_table(data: Annotations, estimate: intervals.Estimate) -> pd.DataFrame:
+    """An estimate (A, K, L) as rows by annotator, truth and label."""
+    names = ["annotator", "truth", "label"]
+    index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
+    return pd.DataFrame({name: x.ravel() for name, x in estimate.columns().items()}, index=index)

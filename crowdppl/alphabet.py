@@ -1,0 +1,169 @@
+"""What the truth can be and what an annotator can say: two alphabets, the second beginning with the first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.codebook import Codebook, as_index, is_text, plain, sorting, spelling
+from crowdppl.encoding import Encoding, Place, encode, refuse_markers
+from crowdppl.errors import DataError
+
+KINDS = ("nominal", "ordinal")
+
+
+@dataclass(frozen=True, eq=False)
+class Alphabet:
+    """Classes, then abstentions.
+
+    Attributes:
+        book: all answers; ``ids[:n_classes]`` are the classes, in their order.
+        n_classes: K.
+        kind: "nominal", or "ordinal" where the order of the classes means something.
+    """
+
+    book: Codebook
+    n_classes: int
+    kind: str = "nominal"
+
+    @property
+    def classes(self) -> Codebook:
+        """What the truth can be."""
+        return Codebook("class", self.book.ids[: self.n_classes])
+
+    def code(self, labels: Encoding, place: Place) -> np.ndarray:
+        """The answer code of each row.
+
+        Raises:
+            DataError: when a label is no answer, with its value and row.
+        """
+        codes = self.book.codes(labels.values)
+        if (codes < 0).any():
+            row = min(labels.first_row(int(position)) for position in np.flatnonzero(codes < 0))
+            value = plain(labels.values[labels.codes[row]])
+            classes = ", ".join(repr(plain(c)) for c in self.book.ids[: min(self.n_classes, 12)])
+            raise DataError(
+                f"the label {value!r} at {place(row)} is none of the {self.n_classes} classes ({classes}); correct "
+                "it, add it to classes=, or name it in abstentions= if it means that there is no answer"
+            )
+        if np.array_equal(codes, np.arange(len(codes))):
+            return labels.codes
+        return np.asarray(codes.astype(np.int32)[labels.codes])
+
+
+def check_kind(kind: str) -> None:
+    """Refuses kinds of labels that are not supported, by name.
+
+    Raises:
+        DataError: for any but "nominal" and "ordinal".
+    """
+    if kind not in KINDS:
+        raise DataError(f"labels of kind {kind!r} are not supported yet; use kind='nominal' or kind='ordinal'")
+
+
+def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
+    """Finds the distinct labels of a column.
+
+    Args:
+        column: the labels.
+        place: where a row stands.
+        named: whether the classes are listed, so that they may be of mixed types.
+        abstentions: values that are no class.
+        text: whether the labels were read from a file of text, in which a missing value is text, too.
+
+    Raises:
+        DataError: for missing, infinite or mixed labels, with value and row.
+    """
+    away = list(abstentions)
+    labels = encode(column, "label", place, one_type=not away and not named)
+    if text and not named:
+        remedy = "leave the row out, or name it in abstentions=; if it really is a class, list it in classes="
+        refuse_markers(labels, "label", place, away, remedy)
+    if away and not named:
+        mine = np.flatnonzero(~_among(labels.values, away))
+        kept = as_index(labels.values[mine].tolist())
+        encode(kept, "label", lambda position: place(labels.first_row(int(mine[position]))))
+    return labels
+
+
+def read_alphabet(
+    labels: Encoding | None, classes: Iterable[Any] | None, abstentions: Iterable[Any], kind: str
+) -> Alphabet:
+    """Settles classes and abstentions.
+
+    Args:
+        labels: what was given; None for a design.
+        classes: the classes in their order; by default those given, sorted. A class that nobody gave stays.
+        abstentions: answers that are no class.
+        kind: "nominal" or "ordinal".
+
+    Raises:
+        DataError: when there are fewer than two classes, one is listed twice, or grades have no order.
+    """
+    check_kind(kind)
+    if isinstance(abstentions, str):
+        raise DataError(f"abstentions={abstentions!r} is one text; give a list, abstentions=[{abstentions!r}]")
+    away = list(abstentions)
+    if classes is not None:
+        ids = as_index(classes)
+    elif labels is None:
+        raise DataError("a design has no labels to take the classes from; list them in classes=")
+    else:
+        ids = _found(labels, away, kind)
+    if len(ids) < 2:
+        only = f"only {plain(ids[0])!r}" if len(ids) else "none"
+        raise DataError(
+            f"there must be at least two classes, and the labels have {only}; list all that the truth can be, "
+            "in classes="
+        )
+    texts = is_text(ids)
+    answers = as_index([*ids, *(spelling(value) if texts else value for value in away)])
+    if answers.isna().any() or not answers.is_unique:
+        bad = answers[answers.isna() | answers.duplicated()][0]
+        raise DataError(f"{plain(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
+    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind)
+
+
+def _found(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:
+    given = as_index(labels.values[~_among(labels.values, away)].tolist()) if away else labels.values
+    if kind == "ordinal":
+        return given if labels.ranked else _graded(given)
+    return given[sorting(given, "label")] if len(given) else given
+
+
+def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
+    return Codebook("answer", as_index(away)).codes(values) >= 0 if away else np.zeros(len(values), bool)
+
+
+def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
+    """Grades by their numeric value.
+
+    Raises:
+        DataError: when a grade is no number, or two are the same number.
+    """
+    grades = np.array([_number(value) for value in ids])
+    if np.isnan(grades).any():
+        wrong = [plain(ids[int(np.flatnonzero(np.isnan(grades))[0])])]
+        raise DataError(
+            f"ordinal classes have no order that can be read off {wrong[0]!r}; "
+            "list them from lowest to highest in classes="
+        )
+    order = np.argsort(grades, kind="stable")
+    same = np.flatnonzero(np.diff(grades[order]) == 0)
+    if len(same):
+        pair = [plain(ids[int(order[same[0] + step])]) for step in (0, 1)]
+        raise DataError(f"{pair[0]!r} and {pair[1]!r} spell the same grade; spell it one way, or list classes=")
+    return ids[order]
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan

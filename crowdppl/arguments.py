@@ -1,0 +1,111 @@
+"""What can be said on the command line, and how texts become values."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference import fit
+
+Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
+Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
+Model = Annotated[str, Option(help="Method; `crowdppl zoo` lists them.", metavar="NAME")]
+Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, svi or auto.", metavar="ENGINE")]
+Settings = Annotated[
+    list[str] | None,
+    Option(
+        "--setting", help="Setting of the method, as in prevalence=uniform; may be repeated.", metavar="KEY=VALUE"
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    Option(
+        "--option",
+        help="Option of the engine, as in restarts=5, draws=1000 or tolerance=1e-9; may be repeated.",
+        metavar="KEY=VALUE",
+    ),
+]
+Item = Annotated[str | None, Option(help="Column of items, if it is not recognised.", metavar="COLUMN")]
+Annotator = Annotated[str | None, Option(help="Column of annotators, if it is not recognised.", metavar="COLUMN")]
+Label = Annotated[str | None, Option(help="Column of labels, if it is not recognised.", metavar="COLUMN")]
+Classes = Annotated[
+    str | None,
+    Option(
+        help="All classes in order, separated by commas, as in 'no,yes,\"well, maybe\"'; by default those given.",
+        metavar="NAMES",
+    ),
+]
+Abstain = Annotated[
+    list[str] | None,
+    Option(help='Answer that is no class, such as "don\'t know"; may be repeated.', metavar="NAME"),
+]
+Kind = Annotated[str, Option(help="nominal; or ordinal, where the order of classes means something.")]
+Repeats = Annotated[str, Option(help="An annotator labels an item again: keep, first, last or error.")]
+Gold = Annotated[
+    Path | None,
+    Option(help="File with known truths, an item and its class a row. They are data: they inform the fit."),
+]
+Seed = Annotated[int, Option(help="Seed of every random number.")]
+Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
+Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
+
+ON_TERMINAL = sys.stderr.isatty()
+
+
+def names(text: str | None) -> list[str] | None:
+    """Names separated by commas; one that holds a comma stands in double quotes.
+
+    Raises:
+        DataError: when a quote is never closed.
+    """
+    if text is None:
+        return None
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+    except csv.Error as error:
+        raise DataError(f"--classes {text!r} cannot be read: {error}; write it as in 'a,b,\"c, d\"'") from error
+
+
+def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
+    """``key=value`` texts as a mapping; a value that is JSON (5, 1e-9, true, [0, 1]) is that, else text.
+
+    Raises:
+        MethodError: for a text without "=", or a key that occurs twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise MethodError(f"{option} {text!r} is not of the form key=value")
+        if key in found:
+            raise MethodError(f"{option} names {key!r} twice; name it once")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def engine_options(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Options for ``fit``.
+
+    Raises:
+        MethodError: for one that ``fit`` does not take, or that has an option of the command of its own.
+    """
+    own = {"method", "data", "inference", "settings", "gold", "seed", "device", "progress"}
+    unsayable = {"start", "dtype", "callback"}
+    known = [name for name in inspect.signature(fit).parameters if name not in own | unsayable]
+    given = pairs(texts, "--option")
+    for name in given:
+        if name not in known:
+            raise MethodError(f"--option {name} is unknown; there are {', '.join(known)}")
+    return given

@@ -1,0 +1,218 @@
+"""Ragged sums, both ways: rows that add up cells, and cells that add up rows."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from crowdppl.errors import DataError
+
+PIECE = 4096
+"""Longest run that is added up in working precision; runs are then added in the precision of the cells."""
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Which cells each row adds up, stored once by row and once by cell.
+
+    A row is an item (or a group's view of an item, or a label); a cell is a line of the table that the row
+    looks up, such as the pair (annotator, answer). An entry may repeat. The second copy, sorted by cell, is
+    the transpose: it makes the backward pass a sum as well, and lets it differentiate twice.
+
+    Attributes:
+        n_rows, n_cells: sizes of the two sides.
+        cells: int32 (S,), the cell of each entry, sorted by row.
+        row_starts: int32 (n_rows,), where each row begins; None when row r is exactly entry r.
+        rows: int32 (S,), the row of each entry, sorted by cell.
+        piece_starts: int32 (P,), where each piece of a cell begins; None when cell c is exactly entry c.
+        piece_cells: int64 (P,), the cell of each piece; None when every cell is one piece.
+    """
+
+    n_rows: int
+    n_cells: int
+    cells: Tensor
+    row_starts: Tensor | None
+    rows: Tensor
+    piece_starts: Tensor | None
+    piece_cells: Tensor | None
+
+    @staticmethod
+    def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Bags:
+        """Builds bags from entries in any order.
+
+        Args:
+            row, cell: integer arrays (S,).
+            n_rows, n_cells: sizes; their product must fit in 63 bits, each of them in 31.
+
+        Raises:
+            DataError: when a side has 2**31 entries or more.
+        """
+        for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
+            if size >= 2**31:
+                raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
+        by_row = np.sort(row.astype(np.int64) * n_cells + cell)
+        sorted_row, cells = np.divmod(by_row, n_cells) if len(by_row) else (by_row, by_row)
+        by_cell = np.sort(cells * n_rows + sorted_row)
+        sorted_cell, rows = np.divmod(by_cell, n_rows) if len(by_cell) else (by_cell, by_cell)
+        pieces, owner = _pieces(np.bincount(sorted_cell, minlength=n_cells))
+        return Bags(
+            n_rows,
+            n_cells,
+            _int32(cells),
+            _int32(_starts(np.bincount(sorted_row, minlength=n_rows))),
+            _int32(rows),
+            _int32(pieces),
+            None if owner is None else torch.from_numpy(owner),
+        )
+
+    @staticmethod
+    def of_rows(cell: Tensor, n_cells: int) -> Bags:
+        """Bags in which row r is the single cell ``cell[r]``: a gather, whose transpose is a ragged sum."""
+        pairs = Bags.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
+        return Bags(len(cell), n_cells, pairs.cells, None, pairs.rows, pairs.piece_starts, pairs.piece_cells).to(
+            cell.device
+        )
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries S."""
+        return len(self.cells)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that the index arrays hold."""
+        arrays = (self.cells, self.row_starts, self.rows, self.piece_starts, self.piece_cells)
+        return sum(x.numel() * x.element_size() for x in arrays if x is not None)
+
+    @cached_property
+    def row_matrix(self) -> Tensor:
+        """The forward sum as a sparse float64 matrix (n_rows, n_cells)."""
+        assert self.row_starts is not None
+        return _matrix(self.cells, self.row_starts, self.n_cells)
+
+    @cached_property
+    def piece_matrix(self) -> Tensor:
+        """The transposed sum as a sparse float64 matrix (pieces, n_rows)."""
+        assert self.piece_starts is not None
+        return _matrix(self.rows, self.piece_starts, self.n_rows)
+
+    def row_of_entry(self) -> Tensor:
+        """The row of each entry, in row order, int64 (S,)."""
+        if self.row_starts is None:
+            return torch.arange(self.n_rows, device=self.cells.device)
+        ends = torch.cat([self.row_starts[1:], self.row_starts.new_tensor([self.n_entries])])
+        rows = torch.arange(self.n_rows, device=self.cells.device)
+        return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
+
+    def to(self, device: torch.device | str) -> Bags:
+        """The same bags on a device, as a fresh object that carries nothing derived."""
+
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device)
+
+        return Bags(
+            self.n_rows,
+            self.n_cells,
+            self.cells.to(device),
+            move(self.row_starts),
+            self.rows.to(device),
+            move(self.piece_starts),
+            move(self.piece_cells),
+        )
+
+
+def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:
+    """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``.
+
+    Differentiable, twice and more: the backward pass is the transposed sum. Sums over a cell run in pieces of
+    at most 4,096 entries, and the pieces are added in the table's precision, so that a float64 table counts
+    any number of float32 ones exactly.
+
+    Args:
+        table: (n_cells, width).
+        bags: which cells belong to which row.
+        dtype: precision of the result; the table's own by default.
+
+    Returns:
+        (n_rows, width).
+    """
+    out: Tensor = _RowSums.apply(table, bags, dtype or table.dtype)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _RowSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+        ctx.bags, ctx.dtype = bags, table.dtype
+        table = table.to(dtype)
+        if bags.row_starts is None:
+            return table.index_select(0, bags.cells)
+        if table.dtype == torch.float64 and not table.is_cuda:
+            return _product(bags.row_matrix, table)
+        return embedding_bag(bags.cells, table.contiguous(), bags.row_starts, mode="sum")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _CellSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
+
+
+class _CellSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+        ctx.bags, ctx.dtype = bags, values.dtype
+        if bags.piece_starts is None:
+            return values.index_select(0, bags.rows).to(dtype)
+        if values.dtype == torch.float64 and not values.is_cuda:
+            pieces = _product(bags.piece_matrix, values).to(dtype)
+        else:
+            pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
+        if bags.piece_cells is None:
+            return pieces
+        out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
+        return out.index_add_(0, bags.piece_cells, pieces)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _RowSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
+
+
+def _matrix(columns: Tensor, starts: Tensor, width: int) -> Tensor:
+    """The same sums as a sparse product: in float64, embedding_bag has no fast kernel (33 against 2 ns)."""
+    ends = torch.cat([starts, starts.new_tensor([len(columns)])])
+    ones = torch.ones(len(columns), dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse")
+        return torch.sparse_csr_tensor(ends, columns, ones, (len(starts), width))
+
+
+def _product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """Sparse times dense in strips of 8 columns: wider ones cost 5 times as much a column."""
+    if dense.shape[1] <= 8:
+        return matrix @ dense.contiguous()
+    return torch.cat([matrix @ strip.contiguous() for strip in dense.split(8, 1)], 1)
+
+
+def _int32(x: np.ndarray) -> Tensor:
+    return torch.from_numpy(x.astype(np.int32))
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else sizes
+
+
+def _pieces(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Starts of the pieces of each cell, and their owners where some cell has several."""
+    starts = _starts(sizes)
+    if len(sizes) == 0 or sizes.max() <= PIECE:
+        return starts, None
+    per_cell = np.maximum(1, -(-sizes // PIECE))
+    owner = np.repeat(np.arange(len(sizes)), per_cell)
+    within = np.arange(len(owner)) - np.repeat(_starts(per_cell), per_cell)
+    return starts[owner] + within * PIECE, owner

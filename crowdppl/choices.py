@@ -1,0 +1,87 @@
+"""From class probabilities to one answer an item: the label, ties, entropy, credible sets and grades."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Ids = pd.Index | Sequence[Any]
+TIE = 1e-6
+"""Probabilities closer than this, relative to the larger one, are a tie: rounding must not break one."""
+
+
+def best(probabilities: np.ndarray) -> np.ndarray:
+    """Which classes share the highest probability of each item: bool (N, K)."""
+    return np.asarray(probabilities >= probabilities.max(1, keepdims=True) * (1 - TIE))
+
+
+def choose(probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable class of each item, and whether others were as probable.
+
+    A tie goes to the class with more votes on the item, then to the class with more votes on all items, then
+    to the one whose name, hashed together with the item's id, comes first. So neither the order of classes nor
+    the order of rows decides, and no class wins all the ties.
+
+    Args:
+        probabilities, votes: (N, K).
+        items, classes: their ids.
+
+    Returns:
+        Class codes int64 (N,) and bool (N,).
+    """
+    candidates = best(probabilities)
+    tied = candidates.sum(1) > 1
+    code = candidates.argmax(1)
+    at = np.flatnonzero(tied)
+    some = candidates[at]
+    for score in (votes[at], np.broadcast_to(votes.sum(0), some.shape)):
+        score = np.where(some, score, -np.inf)
+        some = score == score.max(1, keepdims=True)
+    code[at] = some.argmax(1)
+    for n in np.flatnonzero(some.sum(1) > 1):
+        item = items[int(at[n])]
+        code[at[n]] = min(np.flatnonzero(some[n]), key=lambda k: _hash(item, classes[int(k)]))
+    return code, tied
+
+
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Entropy of each item's truth in bits, (N,): 0 where it is certain, log2 K where nothing is known."""
+    p = np.clip(probabilities, np.finfo(np.float64).tiny, 1)
+    return np.asarray(-(probabilities * np.log2(p)).sum(1) + 0.0)
+
+
+def credible_sets(probabilities: np.ndarray, classes: Ids, level: float) -> list[tuple[Any, ...]]:
+    """The fewest classes that together hold the truth with probability ``level``, most probable first.
+
+    Classes as probable as the last of them belong to the set too.
+    """
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    sorted_p = np.take_along_axis(probabilities, order, 1)
+    enough = np.cumsum(sorted_p, 1) >= level - 1e-9
+    last = np.where(enough.any(1), enough.argmax(1), probabilities.shape[1] - 1)
+    bound = np.take_along_axis(sorted_p, last[:, None], 1)
+    size = (sorted_p >= bound * (1 - TIE)).sum(1)
+    names = list(classes)
+    return [tuple(names[k] for k in row[:n]) for row, n in zip(order.tolist(), size.tolist(), strict=True)]
+
+
+def grade_quantile(probabilities: np.ndarray, q: float) -> np.ndarray:
+    """The lowest grade that the truth does not exceed with probability at least q: codes (N,)."""
+    reached = np.cumsum(probabilities, 1) >= q - 1e-9
+    return np.asarray(np.where(reached.any(1), reached.argmax(1), probabilities.shape[1] - 1))
+
+
+def grade_sd(probabilities: np.ndarray) -> np.ndarray:
+    """Standard deviation of each item's truth in steps between neighbouring grades, (N,)."""
+    grades = np.arange(probabilities.shape[1])
+    mean = probabilities @ grades
+    return np.asarray(np.sqrt(np.clip(probabilities @ grades**2 - mean**2, 0, None)))
+
+
+def _hash(item: Any, name: Any) -> bytes:
+    text = f"{item!s}\x1f{name!s}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -1,0 +1,172 @@
+"""The command ``crowdppl``: fit, evaluate, list the zoo, and a demonstration."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from crowdppl import __version__, arguments, registry
+from crowdppl.errors import CrowdpplError, CrowdpplWarning
+from crowdppl.inference import fit
+from crowdppl.story import card_of
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(command: Sequence[str] | None = None) -> None:
+    """Runs the command; what crowdppl refuses is one line on the standard error and exit status 2.
+
+    Args:
+        command: the arguments, by default those of the process.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CrowdpplWarning)
+        warnings.showwarning = _say_warning  # restored by catch_warnings
+        try:
+            app(None if command is None else list(command))
+        except (CrowdpplError, OSError) as error:
+            _say(str(error))
+            raise SystemExit(2) from None
+
+
+@app.callback(invoke_without_command=True)
+def common(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Infers the truth from the labels of many annotators, and how good each annotator is."""
+    if version:
+        print(f"crowdppl {__version__}")
+        raise typer.Exit
+
+
+@app.command("fit")
+def fit_answers(
+    answers: arguments.Answers,
+    out: arguments.Out,
+    model: arguments.Model = "bayesian_dawid_skene",
+    inference: arguments.Inference = "auto",
+    setting: arguments.Settings = None,
+    option: arguments.Options = None,
+    item: arguments.Item = None,
+    annotator: arguments.Annotator = None,
+    label: arguments.Label = None,
+    classes: arguments.Classes = None,
+    abstain: arguments.Abstain = None,
+    kind: arguments.Kind = "nominal",
+    repeats: arguments.Repeats = "keep",
+    gold: arguments.Gold = None,
+    seed: arguments.Seed = 0,
+    device: arguments.Device = "cpu",
+    progress: arguments.Progress = arguments.ON_TERMINAL,
+) -> None:
+    """Fit a method to a file of answers.
+
+    Writes labels.csv, annotators.csv, the posterior and run.json to a folder, which crowdppl.load(FOLDER) reads in
+    Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
+    """
+    # Commands import what they need, so that --help is there at once.
+    from crowdppl.outputs import FILES, write_result
+    from crowdppl.reading import read_annotations
+
+    columns: dict[str, Any] = {"item": item, "annotator": annotator, "label": label}
+    said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or (), "kind": kind}
+    said |= {"repeats": repeats, "gold": None if gold is None else _truths(gold)}
+    settings, options = arguments.pairs(setting, "--setting"), arguments.engine_options(option)
+    registry.method(model, **settings)  # an unknown name is told before a long file is read
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    data = read_annotations(answers, **columns, **said)
+    timings = {"read": time.perf_counter() - began}
+    options |= {"seed": seed, "device": device, "progress": progress}
+    posterior = fit(model, data, inference=inference, settings=settings, **options)
+    timings["fit"] = time.perf_counter() - began - timings["read"]
+    about = {"answers": str(answers), "gold": None if gold is None else str(gold)}
+    write_result(posterior, out, about, timings)
+    print(posterior.summary())
+    print(f"\n{FILES} are in {out}")
+
+
+@app.command()
+def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
+    """List the methods, or say all about one."""
+    table = registry.zoo()
+    if name is None:
+        width = max(map(len, table.index), default=0)
+        for method, title in table["title"].items():
+            print(f"{method:{width}}  {title}")
+        print("\ncrowdppl zoo NAME says more about one.")
+        return
+    registry.method(name)
+    for key, text in _card(name, table.loc[name]).items():
+        print(f"{key:>10}  {text}")
+
+
+@app.command()
+def evaluate(
+    result: Annotated[Path, typer.Argument(help="Folder that `crowdppl fit` wrote.")],
+    truth: Annotated[Path, typer.Argument(help="File with the true class of items, an item a row.")],
+    item: arguments.Item = None,
+    label: arguments.Label = None,
+) -> None:
+    """Score a result against known truths: accuracy, log score, Brier score, calibration error."""
+    from crowdppl import metrics
+    from crowdppl.posterior import load
+
+    found = metrics.evaluate(load(result), _truths(truth, item, label))
+    for key, value in dict(found).items():
+        print(f"{key:10} {value:.4f}" if isinstance(value, float) else f"{key:10} {value}")
+
+
+@app.command()
+def demo(
+    out: arguments.Out = Path("crowdppl-demo"),
+    seed: arguments.Seed = 0,
+) -> None:
+    """Fit Bayesian Dawid-Skene by Gibbs to the anaesthetists of Dawid & Skene (1979)."""
+    from crowdppl.demo import run_demo
+
+    run_demo(out, seed)
+
+
+def _truths(path: Path, item: str | None = None, label: str | None = None) -> Any:
+    from crowdppl.reading import read_gold
+
+    return read_gold(path, item, label)
+
+
+def _card(name: str, row: Any) -> dict[str, str]:
+    """What there is to say about a method; empty parts are left out."""
+    card = card_of(registry.method(name))
+    parts = {"method": name, **dict(row)}
+    if card is not None:
+        parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
+        parts |= {f"not {engine}": why for engine, why in card.refused.items()}
+    return {key: str(text) for key, text in parts.items() if text}
+
+
+def _say_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Warnings of crowdppl as one clean line, others as they are."""
+    if issubclass(category, CrowdpplWarning):
+        _say(str(message), "warning: ")
+    else:
+        print(f"{category.__name__}: {message}", file=sys.stderr)
+
+
+def _say(text: str, kind: str = "") -> None:
+    print(f"crowdppl: {kind}{' '.join(text.split())}", file=sys.stderr)

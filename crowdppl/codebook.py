@@ -1,0 +1,135 @@
+"""Names of items, annotators or answers, and the whole numbers that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """Ids by code: the id with code 3 is ``ids[3]``.
+
+    Ids keep their type and spelling. A codebook made from data is sorted (text that is all whole numbers by
+    value, so that "10" follows "9"); afterwards ids are only ever appended, so that codes stay what they are.
+
+    Attributes:
+        name: what the ids name: "item", "annotator" or "answer".
+        ids: each id once.
+    """
+
+    name: str
+    ids: pd.Index[Any]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def codes(self, values: Iterable[Any]) -> np.ndarray:
+        """The code of each value, int64; -1 for a value that is not in the book.
+
+        A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007".
+        """
+        wanted = as_index(values)
+        found = np.asarray(self.ids.get_indexer(wanted), np.int64)
+        lost = np.flatnonzero(found < 0)
+        if len(lost) and wanted.dtype != self.ids.dtype:
+            spelled = _spelled(self.ids)
+            if spelled.is_unique:
+                found[lost] = spelled.get_indexer(_spelled(wanted[lost]))
+        return found
+
+    def require(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
+        """The code of each value.
+
+        Args:
+            values: ids.
+            origin: where they come from, for the message.
+            remedy: what to do about one that is unknown.
+
+        Raises:
+            DataError: when a value is not in the book.
+        """
+        wanted = as_index(values)
+        codes = self.codes(wanted)
+        if (codes < 0).any():
+            lost = wanted[codes < 0]
+            more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+            raise DataError(
+                f"{origin} names the {self.name} {plain(lost[0])!r}{more}, which is not among the {len(self)} "
+                f"known ones, such as {plain(self.ids[0])!r}; {remedy}"
+            )
+        return codes
+
+    def extended(self, values: Iterable[Any]) -> Codebook:
+        """A codebook in which unknown values follow the known ones, sorted among themselves."""
+        wanted = as_index(values)
+        new = wanted[self.codes(wanted) < 0].unique()
+        if not len(new):
+            return self
+        return Codebook(self.name, self.ids.append(new[sorting(new, self.name)]))
+
+
+def as_index(values: Iterable[Any]) -> pd.Index[Any]:
+    """Ids as an index of one level, whatever they are kept in."""
+    if isinstance(values, pd.Index):
+        return values
+    if isinstance(values, pd.Series):
+        return pd.Index(values.array)
+    if isinstance(values, np.ndarray):
+        return pd.Index(values)
+    ids: pd.Index[Any] = pd.Index(list(values), tupleize_cols=False)
+    return ids
+
+
+def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
+    """The permutation that sorts ids: numbers by value, and so whole numbers spelled as text.
+
+    Raises:
+        DataError: when the ids cannot be compared with each other.
+    """
+    if _all_whole_numbers(ids):
+        texts = ids.tolist()
+        keys = sorted(range(len(texts)), key=lambda position: (int(texts[position]), texts[position]))
+        return np.asarray(keys, np.int64)
+    try:
+        return np.asarray(ids.argsort(), np.int64)
+    except TypeError as error:
+        kind = type(ids[0]).__name__
+        raise DataError(
+            f"{name} ids such as {ids[0]!r} ({kind}) have no order, so that they cannot be coded the same way "
+            "every time; use text or numbers"
+        ) from error
+
+
+def plain(value: Any) -> Any:
+    """A value as messages print it: without numpy's type around it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_text(ids: pd.Index[Any]) -> bool:
+    """Whether all ids are text."""
+    return pd.api.types.infer_dtype(ids, skipna=False) == "string"
+
+
+def spelling(value: Any) -> str:
+    """A value as text: whole floats as whole numbers, because tables turn 1 into 1.0 where others are missing."""
+    if isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
+def _spelled(ids: pd.Index[Any]) -> pd.Index[Any]:
+    return pd.Index([spelling(value) for value in ids], dtype=object)
+
+
+def _all_whole_numbers(ids: pd.Index[Any]) -> bool:
+    def whole(value: Any) -> bool:
+        return isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii()
+
+    return len(ids) > 0 and whole(ids[0]) and all(whole(value) for value in ids)

@@ -1,0 +1,124 @@
+"""From ids and labels to whole numbers, and what the numbers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
+from crowdppl.blocks import Block, build_blocks
+from crowdppl.codebook import Codebook, plain
+from crowdppl.encoding import Encoding, Place, encode, refuse_markers
+from crowdppl.errors import DataError
+from crowdppl.options import Options
+from crowdppl.rows import Rows
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Rows of codes, with what the codes mean."""
+
+    items: Codebook
+    annotators: Codebook
+    alphabet: Alphabet
+    item: np.ndarray
+    annotator: np.ndarray
+    answer: np.ndarray | None
+
+    def blocks(self) -> tuple[np.ndarray, list[Block]]:
+        """Sorts the rows into item blocks; returns the order of items, too."""
+        return build_blocks(
+            self.item,
+            self.annotator,
+            self.answer,
+            n_items=len(self.items),
+            n_annotators=len(self.annotators),
+            n_classes=self.alphabet.n_classes,
+            n_answers=len(self.alphabet.book),
+        )
+
+    def rows(self, kept: np.ndarray) -> Coded:
+        """Some of the rows."""
+        answer = None if self.answer is None else self.answer[kept]
+        return replace(self, item=self.item[kept], annotator=self.annotator[kept], answer=answer)
+
+
+def code_rows(rows: Rows, options: Options) -> Coded:
+    """Codes the three columns.
+
+    Raises:
+        DataError: for ids or labels that are missing, mixed or unknown, with value and row.
+    """
+    like, features = options.get("like"), options.get("features")
+    alphabet, answer = _answers(rows, options)
+    there = [rows.items, options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
+    items, item = _ids("item", rows.item, rows, there)
+    if like is None:
+        annotators, annotator = _ids(
+            "annotator", rows.annotator, rows, [rows.annotators, options.get("annotators")]
+        )
+    else:
+        book, grow = like.annotator_book, options.get("grow", False)
+        annotators, annotator = _ids("annotator", rows.annotator, rows, [book], grow)
+    return Coded(items, annotators, alphabet, item, annotator, answer)
+
+
+def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]:
+    like, classes, away = options.get("like"), options.get("classes"), options.get("abstentions", ())
+    if like is not None and (classes is not None or away):
+        raise DataError("like= settles classes and abstentions; leave classes= and abstentions= out")
+    classes = None if classes is None else list(classes)
+    labels = None
+    if rows.label is not None:
+        named = classes is not None or like is not None
+        labels = encode_labels(rows.label, rows.place, named, away, rows.text)
+    alphabet = (
+        read_alphabet(labels, classes, away, options.get("kind", "nominal")) if like is None else like.alphabet
+    )
+    return alphabet, None if labels is None else alphabet.code(labels, rows.place)
+
+
+def _ids(
+    name: str, column: Any, rows: Rows, there: Sequence[Iterable[Any] | Codebook | None], grow: bool = False
+) -> tuple[Codebook, np.ndarray]:
+    """The codebook of a column, with ids that are there anyway, and each row's code."""
+    given = encode(column, name, rows.place)
+    if rows.text:
+        remedy = "give it an id or leave the row out; if it really is an id, hand over a table (from_frame)"
+        refuse_markers(given, name, rows.place, (), remedy)
+    for ids in there:
+        if isinstance(ids, Codebook):
+            return _ids_of(ids.extended(given.values) if grow else ids, given, rows.place)
+    for ids in there:
+        if ids is not None:
+            given = _joined(given, encode(ids, name, lambda row: f"{name}s=[{row}]").values, name, rows.place)
+    return given.codebook(name)
+
+
+def _ids_of(book: Codebook, given: Encoding, place: Place) -> tuple[Codebook, np.ndarray]:
+    codes = book.codes(given.values)
+    if (codes < 0).any():
+        row = min(given.first_row(int(position)) for position in np.flatnonzero(codes < 0))
+        raise DataError(
+            f"the {book.name} {plain(given.values[given.codes[row]])!r} at {place(row)} is not among the "
+            f"{len(book)} known ones; correct it, leave the row out, or append it with grow=True"
+        )
+    return book, codes.astype(np.int32)[given.codes]
+
+
+def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:
+    """Adds ids that no row has."""
+    lost = ids[Codebook(name, given.values).codes(ids) < 0]
+    if not len(lost):
+        return given
+    known = len(given.values)
+    both = encode(
+        given.values.append(lost),
+        name,
+        lambda at: place(given.first_row(at)) if at < known else f"{name}s without labels",
+    )
+    return Encoding(both.values, both.codes[:known][given.codes])

@@ -1,0 +1,80 @@
+"""Which column holds what: recognised by name, unless one is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+
+from crowdppl.errors import DataError
+
+# Usual names first; the others count only where no usual one is there, because tables of labels often carry a
+# text, an image or a value along.
+ALIASES: Mapping[str, tuple[str, str]] = {
+    "item": (
+        "item task question subject example",
+        "instance object unit document doc image sentence text patient sample hit record case",
+    ),
+    "annotator": (
+        "annotator worker rater coder user",
+        "labeler labeller judge grader observer reviewer expert performer contributor participant",
+    ),
+    "label": (
+        "label answer rating response",
+        "class category annotation judgment judgement grade score choice vote value",
+    ),
+    "class": ("label class truth gold answer", "category true rating target"),
+}
+
+
+def recognise(
+    columns: Sequence[Hashable], given: Mapping[str, Hashable | None], origin: str
+) -> dict[str, Hashable]:
+    """Finds the column of each role.
+
+    Names are compared without regard to case, spaces, underscores and a final "id".
+
+    Args:
+        columns: names of all columns.
+        given: for each role ("item", "annotator", "label"; "class" in a table of gold) the column that holds it,
+            or None to look for it.
+        origin: what the columns belong to, for messages.
+
+    Raises:
+        DataError: when a column is missing, occurs twice, or several could be meant.
+    """
+    listed = ", ".join(map(repr, columns)) or "none"
+    twice = sorted({str(c) for c in columns if list(columns).count(c) > 1})
+    if twice:
+        raise DataError(f"{origin} has several columns named {twice[0]!r}; rename all but one")
+    found = {role: column for role, column in given.items() if column is not None}
+    for role, column in found.items():
+        if column not in columns:
+            raise DataError(f"{origin} has no column {column!r} for {role}; its columns are {listed}")
+    taken = set(found.values())
+    if len(taken) < len(found):
+        raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
+    for role in [role for role in given if role not in found]:
+        near = _named([c for c in columns if c not in taken], role)
+        if len(near) > 1:
+            names = ", ".join(map(repr, near))
+            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {role}=")
+        if not near:
+            raise DataError(
+                f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
+                f"its columns are {listed}; say {role}="
+            )
+        found[role] = near[0]
+    return {role: found[role] for role in given}
+
+
+def _named(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+    for names in ALIASES[role]:
+        near = [column for column in columns if _bare(column) in names.split()]
+        if near:
+            return near
+    return []
+
+
+def _bare(column: Hashable) -> str:
+    word = re.sub(r"[^a-z0-9]", "", str(column).lower()) if isinstance(column, str) else ""
+    return word.removesuffix("ids").removesuffix("id") if word not in ("id", "ids") else ""

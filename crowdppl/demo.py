@@ -1,0 +1,52 @@
+"""The main job on built-in data: Bayesian Dawid-Skene by Gibbs on the anaesthetists of 1979."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crowdppl.datasets import anaesthetists
+from crowdppl.inference import fit
+from crowdppl.outputs import FILES, label_table, write_pictures, write_result
+from crowdppl.posterior import Posterior
+
+DRAWS = 2000
+"""Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
+
+
+def run_demo(folder: Path, seed: int = 0) -> Posterior:
+    """Fits, prints label probabilities, annotators and diagnostics, and writes tables and pictures.
+
+    Args:
+        folder: where to; made if need be.
+        seed: of the sampler.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    data = anaesthetists()
+    began = time.perf_counter()
+    posterior = fit("bayesian_dawid_skene", data, inference="gibbs", seed=seed, draws=DRAWS, warmup=DRAWS // 4)
+    timings = {"fit": time.perf_counter() - began}
+    write_result(posterior, folder, {"answers": "built in: Dawid & Skene (1979), Table 1"}, timings)
+    pictures = write_pictures(posterior, folder / "pictures")
+    print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
+    print(_titled("Probability of each class for each patient", label_table(posterior).drop(columns="tied")))
+    print(_titled("Annotators, with 95 % intervals", posterior.annotators()))
+    print(_titled("Prevalence of the classes, with 95 % intervals", posterior.prevalence()))
+    print(_titled("Diagnostics", _by_site(posterior.diagnostics())))
+    print(f"\n{FILES} are in {folder}, {len(pictures)} pictures in {folder / 'pictures'}")
+    print(f'Read the posterior in Python with crowdppl.load("{folder}")')
+    return posterior
+
+
+def _titled(title: str, table: pd.DataFrame) -> str:
+    text = table.to_string(float_format=lambda x: f"{x:.3f}")
+    return f"\n{title}\n\n{text}"
+
+
+def _by_site(found: dict[str, Any]) -> pd.DataFrame:
+    """R-hat and effective sample size, a row a site."""
+    measures = {"rhat": "worst R-hat", "ess_bulk": "smallest bulk ESS", "ess_tail": "smallest tail ESS"}
+    return pd.DataFrame({title: found[name] for name, title in measures.items()}).rename_axis("site")

@@ -1,0 +1,180 @@
+"""Distributions that stories are told in: they take log-probabilities as they are and never renormalise.
+
+Pyro's own ``Categorical(probs)`` divides by the sum. That would turn the gradient with respect to
+log-probabilities from counts into centred counts, and every engine here reads counts off that gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pyro.distributions as dist
+import torch
+from pyro.distributions import TorchDistribution, constraints
+from torch import Tensor
+
+
+class Categorical(TorchDistribution):
+    """A class drawn with the given log-probabilities, which are used as they stand.
+
+    Args:
+        log_p: (..., K), normalised or not; a known class may be marked by minus infinity elsewhere.
+        batch_shape: the batch shape; that of ``log_p`` by default. Expansion is lazy.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    has_enumerate_support = True
+
+    def __init__(self, log_p: Tensor, batch_shape: torch.Size | None = None) -> None:
+        self.log_p = log_p
+        super().__init__(log_p.shape[:-1] if batch_shape is None else batch_shape, validate_args=False)
+
+    @property
+    def support(self) -> Any:
+        """Whole numbers from 0 to K - 1."""
+        return constraints.integer_interval(0, self.log_p.shape[-1] - 1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-probability of ``value``: a view expanded to the batch shape, so that Pyro can validate it."""
+        out = pick(self.log_p, value, len(self.batch_shape))
+        return out.expand(torch.broadcast_shapes(out.shape, self.batch_shape))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All K values along a new leading dimension."""
+        n = self.log_p.shape[-1]
+        values = torch.arange(n, device=self.log_p.device).reshape((-1,) + (1,) * len(self.batch_shape))
+        return values.expand((n, *self.batch_shape)) if expand else values
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws values; the weights are normalised for the draw."""
+        logits = self.log_p.expand(self.batch_shape + self.log_p.shape[-1:])
+        out: Tensor = dist.Categorical(logits=logits, validate_args=False).sample(torch.Size(sample_shape))
+        return out
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Categorical:
+        """The same log-probabilities over a larger batch, without copying them."""
+        return Categorical(self.log_p, torch.Size(batch_shape))
+
+
+class OneHot(TorchDistribution):
+    """A class drawn as a one-hot vector, for a latent that a story uses linearly.
+
+    A latent of an annotator (a community, say) cannot be enumerated, because every item's labels touch it.
+    Written as a one-hot vector that enters the log-likelihood table linearly, it can be replaced by its
+    expectation (mean field) or drawn from its exact conditional (Gibbs).
+
+    Args:
+        log_p: (..., K) log-weights.
+        batch_shape: the batch shape; that of ``log_p`` by default.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.one_hot
+
+    def __init__(self, log_p: Tensor, batch_shape: torch.Size | None = None) -> None:
+        self.log_p = log_p
+        shape = log_p.shape[:-1] if batch_shape is None else batch_shape
+        super().__init__(shape, log_p.shape[-1:], validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """``sum of value * log_p``; linear, so that an expected one-hot vector gives the expected value."""
+        return (value * self.log_p).sum(-1)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws one-hot vectors."""
+        logits = self.log_p.expand(self.batch_shape + self.event_shape)
+        out: Tensor = dist.OneHotCategorical(logits=logits, validate_args=False).sample(torch.Size(sample_shape))
+        return out
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> OneHot:
+        """The same weights over a larger batch, without copying them."""
+        return OneHot(self.log_p, torch.Size(batch_shape))
+
+
+class ChosenDirichlet(TorchDistribution):
+    """Rows drawn from one of several Dirichlets, chosen by a one-hot vector.
+
+    Such as an annotator's own confusion matrix around that of their community. The log-probability is linear in
+    the one-hot vector, so that an expected vector gives the expected value.
+
+    Args:
+        onehot: (*batch, M).
+        concentration: (*batch, M, *rows, K), one Dirichlet for each of the M alternatives and each row.
+        event_dim: number of dimensions right of the alternatives: 2 for the rows of a matrix.
+        batch_shape: the batch shape; that of the arguments by default.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self, onehot: Tensor, concentration: Tensor, event_dim: int = 2, batch_shape: torch.Size | None = None
+    ) -> None:
+        self.onehot, self.concentration = onehot, concentration
+        lead = torch.broadcast_shapes(onehot.shape[:-1], concentration.shape[: -event_dim - 1])
+        event = concentration.shape[concentration.dim() - event_dim :]
+        super().__init__(lead if batch_shape is None else batch_shape, event, validate_args=False)
+
+    @property
+    def support(self) -> Any:
+        """Rows on the simplex."""
+        return constraints.independent(constraints.simplex, len(self.event_shape) - 1)
+
+    def expected(self, term: Callable[[Tensor], Tensor]) -> Tensor:
+        """A term of the concentration, one number a row, weighted over the alternatives: (*batch, *rows)."""
+        tail = len(self.event_shape) - 1
+        each = term(self.concentration)
+        weight = self.onehot.reshape(self.onehot.shape + (1,) * tail)
+        return (weight * each).sum(-1 - tail)
+
+    def blend(self, values: Tensor) -> Tensor:
+        """Values (*batch, M, *rows, K) of the alternatives, weighted: (*batch, *rows, K)."""
+        tail = len(self.event_shape)
+        weight = self.onehot.reshape(self.onehot.shape + (1,) * tail)
+        return (weight * values).sum(-1 - tail)
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected rows, (*batch, *rows, K)."""
+        return self.blend(self.concentration / self.concentration.sum(-1, keepdim=True))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-density of rows (*batch, *rows, K), added up over the rows."""
+        value = value.unsqueeze(-1 - len(self.event_shape))
+        rows = self.expected(lambda c: dist.Dirichlet(c, validate_args=False).log_prob(value))
+        return rows.sum(tuple(range(1 - len(self.event_shape), 0))) if len(self.event_shape) > 1 else rows
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws rows."""
+        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
+        out: Tensor = dist.Dirichlet(self.blend(self.concentration).expand(shape), validate_args=False).sample()
+        return out
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> ChosenDirichlet:
+        """The same alternatives over a larger batch."""
+        shape = torch.Size(batch_shape)
+        return ChosenDirichlet(self.onehot, self.concentration, len(self.event_shape), shape)
+
+
+def pick(log_p: Tensor, state: Tensor, rank: int) -> Tensor:
+    """Looks up log-probabilities at a state that is enumerated, drawn or observed.
+
+    Args:
+        log_p: (*batch, T), where batch has at most ``rank`` dimensions.
+        state: (*enumerated, *batch) whole numbers; enumerated dimensions lie left of the batch.
+        rank: number of batch dimensions.
+
+    Returns:
+        (*enumerated, *batch), unexpanded where the state does not vary over the batch.
+    """
+    state = state.reshape((1,) * max(0, rank - state.dim()) + state.shape)
+    lead = state.dim() - rank
+    if all(n == 1 for n in state.shape[lead:]):  # never by numel == T: a drawn value of T items has that too
+        flat, front = state.reshape(-1), log_p.movedim(-1, 0)
+        every = flat.numel() == len(front) and bool((flat == torch.arange(len(front)).to(flat)).all())
+        front = front if every else front[flat]
+        pad = (1,) * (rank - (log_p.dim() - 1))
+        return front.reshape(state.shape[:lead] + pad + log_p.shape[:-1])
+    shape = torch.broadcast_shapes(log_p.shape[:-1], state.shape)
+    table = log_p.expand(shape + log_p.shape[-1:])
+    return table.gather(-1, state.expand(shape).unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,47 @@
+"""Every error and warning that crowdppl raises, by name."""
+
+from __future__ import annotations
+
+
+class CrowdpplError(Exception):
+    """Anything that crowdppl refuses; the base of its errors."""
+
+
+class DataError(CrowdpplError, ValueError):
+    """Annotations that cannot be read as they are: the message gives the value, the place and the remedy."""
+
+
+class MethodError(CrowdpplError, ValueError):
+    """A method, setting or engine that does not fit: a story that an engine cannot treat, by name."""
+
+
+class NumericalError(CrowdpplError, ArithmeticError):
+    """A number that is not finite turned up during a fit; the message names the site."""
+
+
+class ResultError(CrowdpplError, ValueError):
+    """A saved result that is damaged, of a newer version, or of another method."""
+
+
+class CrowdpplWarning(UserWarning):
+    """Anything that crowdppl warns of; filter it or one of its kinds."""
+
+
+class RepeatsWarning(CrowdpplWarning):
+    """An annotator labelled an item more than once."""
+
+
+class ThinDataWarning(CrowdpplWarning):
+    """Fewer labels than the question needs."""
+
+
+class DisconnectedWarning(CrowdpplWarning):
+    """Annotators fall into sets that never share an item, so that they cannot be compared."""
+
+
+class OneClassWarning(CrowdpplWarning):
+    """An annotator always gives the same class."""
+
+
+class ConvergenceWarning(CrowdpplWarning):
+    """A fit ended before it settled, or its chains disagree."""

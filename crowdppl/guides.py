@@ -1,0 +1,132 @@
+"""The guide that goes with a story: mean field, derived from the story's own sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro.distributions import constraints
+from pyro.poutine import block, enum, trace
+from torch import Tensor
+from torch.distributions import biject_to
+
+from crowdppl.distributions import ChosenDirichlet, OneHot
+from crowdppl.inference.nodes import nodes
+from crowdppl.plates import Data
+from crowdppl.story import Story, plates_of
+
+
+def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
+    """Runs the mean-field guide of a story, for ``pyro.infer.SVI``.
+
+    Dirichlet sites get Dirichlets, one-hot sites their expected value (with its entropy), everything else a
+    Gaussian in unconstrained space. Parameters live in Pyro's store under ``q.<site>...`` and start from the
+    votes. Nothing is kept between calls, so that sizes always come from the data at hand.
+
+    Args:
+        story: the method.
+        data: what its model is given.
+        point: fits points instead of distributions (maximum likelihood, or a posterior mode).
+    """
+    whole = data.as_block()
+    model = enum(story.model, first_available_dim=-1 - plates_of(story))
+    with torch.no_grad(), block():
+        sites = trace(model).get_trace(data)
+    first = _FirstState(story, whole)
+    opened: dict[str, pyro.plate] = {}
+    for name, node in nodes(sites).items():
+        if node["type"] != "sample" or node["is_observed"] or node["infer"].get("enumerate"):
+            continue
+        if type(node["fn"]).__name__ == "_Subsample":
+            continue
+        fn = _approximation(name, node["fn"], first, point)  # outside plates: it may have to run the story
+        with ExitStack() as stack:
+            for frame in node["cond_indep_stack"]:
+                if frame.vectorized:
+                    if frame.name not in opened:  # Pyro wants one object for all sites of a plate
+                        opened[frame.name] = pyro.plate(frame.name, frame.size, dim=frame.dim)
+                    stack.enter_context(opened[frame.name])
+            value = pyro.sample(name, fn)
+            if isinstance(node["fn"], OneHot):
+                entropy = -(value * value.clamp(min=1e-30).log()).sum(-1)
+                pyro.factor(f"q.{name}.entropy", entropy, has_rsample=True)
+
+
+class _FirstState:
+    """The engine's start from the votes, computed once and only when a parameter is missing."""
+
+    def __init__(self, story: Story, whole: Any) -> None:
+        self.story, self.whole = story, whole
+        self._state: Any = None
+
+    def _found(self) -> Any:
+        if self._state is None:
+            from crowdppl.inference.variational import first_state  # engines come after guides
+
+            with block():
+                self._state = first_state(self.story, self.whole)
+        return self._state
+
+    def concentration(self, name: str) -> Callable[[], Tensor]:
+        return lambda: self._cast(self._found().parameters[name])
+
+    def onehot(self, name: str) -> Callable[[], Tensor]:
+        return lambda: self._cast(self._found().logits[name].softmax(-1))
+
+    def is_conjugate(self, name: str) -> bool:
+        return name in self._found().parameters
+
+    def value(self, name: str) -> Tensor:
+        state = self._found()
+        if name in state.parameters:
+            c = state.parameters[name]
+            return self._cast(c / c.sum(-1, keepdim=True))
+        gaussians = state.free if name in state.free.loc else state.hyper
+        return self._cast(gaussians.sites[name].transform(gaussians.loc[name].detach()))
+
+    def _cast(self, x: Tensor) -> Tensor:
+        return x.detach().to(torch.get_default_dtype()).contiguous()
+
+
+def _approximation(name: str, fn: Any, first: _FirstState, point: bool) -> Any:
+    """The member of the family that stands for one site, with its parameters in Pyro's store."""
+    event = len(fn.event_shape)
+    inner = fn
+    while hasattr(inner, "base_dist"):
+        inner = inner.base_dist
+    if isinstance(fn, OneHot):
+        share = pyro.param(f"q.{name}.share", first.onehot(name), constraint=constraints.simplex)
+        return dist.Delta(share).to_event(1)
+    if point:
+        support = _plain(fn.support)
+        at = pyro.param(f"q.{name}.point", lambda: first.value(name), constraint=support)
+        return dist.Delta(at, event_dim=event)
+    if isinstance(inner, torch.distributions.Dirichlet):
+        start = lambda: _concentration(first, name)  # noqa: E731
+        c = pyro.param(f"q.{name}.concentration", start, constraint=constraints.positive)
+        return dist.Dirichlet(c).to_event(event - 1)
+    transform = biject_to(fn.support)
+    loc = pyro.param(f"q.{name}.loc", lambda: transform.inv(first.value(name)))
+    scale = pyro.param(
+        f"q.{name}.scale", lambda: torch.full_like(loc.detach(), 0.1), constraint=constraints.positive
+    )
+    base = dist.Normal(loc, scale).to_event(event)
+    return dist.TransformedDistribution(base, [transform])
+
+
+def _concentration(first: _FirstState, name: str) -> Tensor:
+    """The start's concentrations; a hyper site that is a Dirichlet starts as 20 counts around its value."""
+    if first.is_conjugate(name):
+        return first.concentration(name)()
+    return 1 + 20 * first.value(name)
+
+
+def _plain(support: Any) -> Any:
+    """Pyro's parameter store wants the constraint of one event, not of a batch of them."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support

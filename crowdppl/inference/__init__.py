@@ -1,0 +1,75 @@
+"""Engines: they know stories, never a method by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from crowdppl.errors import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+    from crowdppl.annotations import Annotations
+    from crowdppl.inference.options import FitOptions
+    from crowdppl.posterior import Posterior
+    from crowdppl.story import Story
+
+
+def fit(
+    method: str | Story,
+    data: Annotations,
+    *,
+    inference: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    gold: Any = None,
+    start: Mapping[str, torch.Tensor] | None = None,
+    **options: Unpack[FitOptions],
+) -> Posterior:
+    """Learns the truth of every item, and how good every annotator is, from their labels.
+
+    Args:
+        method: a name of the zoo (``crowdppl.zoo()`` lists them), or a story of your own: any object with
+            ``model(data)``.
+        data: the annotations.
+        inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less
+            than about ten seconds by a formula in labels, classes and chains, else vb.
+        settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
+        gold: known truths by item id (a Series or mapping): data, not a score. Replaces gold that ``data`` hold.
+        start: values of sites to start from, by site name.
+        options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
+            seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
+            chains (4), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress and callback.
+
+    Returns:
+        The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged. The same
+        seed gives the same result bit for bit on CPU.
+
+    Raises:
+        MethodError: for an unknown method, setting, option or engine, or an engine that cannot treat the story.
+        DataError: for gold that does not fit the data, or data that are no annotations.
+        NumericalError: when a number is not finite; it names the site.
+    """
+    from crowdppl import registry
+    from crowdppl.annotations import Annotations
+    from crowdppl.inference.fitting import run
+    from crowdppl.inference.options import options_from
+    from crowdppl.posterior import Posterior
+
+    if not isinstance(data, Annotations):
+        raise DataError(
+            f"data is a {type(data).__name__}; make annotations of it first: crowdppl.read_annotations(path), or "
+            "crowdppl.Annotations.from_frame(frame)"
+        )
+    story = registry.method(method, **dict(settings or {})) if isinstance(method, str) else method
+    data = data if gold is None else data.with_gold(gold)
+    chosen = options_from(options)
+    fitted, engine, result = run(story, data, inference, chosen, start)
+    return Posterior(
+        story=fitted,
+        method=registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}",
+        inference=engine,
+        data=data,
+        result=result,
+        options=chosen.kept(),
+    )

@@ -1,0 +1,175 @@
+"""Puts an engine's outcome into a ``FitResult``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.inference.draws import draws_of
+from crowdppl.inference.gaussians import Gaussians
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.report import (
+    MOST_DRAWS,
+    Dims,
+    Draws,
+    table_draws,
+    tables_at,
+    thinned,
+    truth_at,
+    truth_over,
+)
+from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.variational import Climbed
+
+
+def from_climb(
+    problem: Problem, order: np.ndarray, best: Climbed, engine: str, diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of em or vb.
+
+    Args:
+        problem: story and data.
+        order: item code at each position.
+        best: the winning run.
+        engine: "em" gives points, "vb" distributions.
+        diagnostics: passed through.
+    """
+    ascent = best.ascent
+    values, chains = ascent.values(), ascent.fold.density.chains
+    probabilities = _by_code(truth_at(problem, values, chains), order)
+    sd = tables = prevalence = None
+    sites = _climbed_sites(problem, order, best, engine)
+    if engine == "em":
+        table, share = tables_at(problem, values, chains)
+        mean_table, mean_share = table.cpu().numpy(), share.cpu().numpy()
+    else:
+        draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+        tables, prevalence = table_draws(problem, draws)
+        mean_table, mean_share = tables.mean(0, dtype=np.float64), prevalence.mean(0)
+        sd = _by_code(truth_over(problem, thinned(draws, 50))[1], order)
+    return FitResult(
+        sites,
+        probabilities,
+        sd,
+        mean_table,
+        tables,
+        mean_share,
+        prevalence,
+        diagnostics,
+    )
+
+
+def from_draws(
+    problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of a sampler: draws by site, (C, D, ..., event) as the story's chains see them."""
+    flat = thinned({n: x.flatten(0, 1) for n, x in draws.items()}, MOST_DRAWS)
+    mean, sd = truth_over(problem, flat)
+    tables, prevalence = table_draws(problem, flat)
+    return FitResult(
+        {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
+        _by_code(mean, order),
+        _by_code(sd, order),
+        tables.mean(0, dtype=np.float64),
+        tables,
+        prevalence.mean(0),
+        prevalence,
+        diagnostics,
+    )
+
+
+def from_point(
+    problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of a guide that is a point: the only draw (1, 1, ...) of each site."""
+    values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
+    table, share = tables_at(problem, values, None)
+    sites = {}
+    for name, x in draws.items():
+        drawn = _drawn_site(problem, order, name, x)
+        sites[name] = SiteResult(name, drawn.dims, "point", {"value": drawn.arrays["draws"][0, 0]})
+    probabilities = _by_code(truth_at(problem, values, None), order)
+    return FitResult(sites, probabilities, None, table.cpu().numpy(), None, share.cpu().numpy(), None, diagnostics)
+
+
+def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """From positions to codebook order along the first dimension."""
+    out = np.empty_like(x)
+    out[order] = x
+    return out
+
+
+def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:
+    site = problem.sites[name]
+    x = x.exp() if site.kind == "conjugate" else x
+    lead = x.shape[:2]
+    values = x.reshape(*lead, *site.shape(problem.n_items)).cpu().numpy()
+    dims = Dims(problem).of(site)
+    if site.local:
+        axis = 2 + site.batch_shape.index(-1)
+        values = np.moveaxis(_by_code(np.moveaxis(values, axis, 0), order), 0, axis)
+    return SiteResult(name, dims, "draws", {"draws": values})
+
+
+def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: str) -> dict[str, SiteResult]:
+    state, out = best.ascent.state, {}
+    for name, x in state.parameters.items():
+        dims = Dims(problem).of(problem.sites[name])
+        array = x.detach().cpu().numpy()
+        family = "point" if engine == "em" else "dirichlet"
+        arrays = {"value": np.exp(array)} if engine == "em" else {"concentration": array}
+        out[name] = SiteResult(name, dims, family, arrays)
+    for name, x in state.logits.items():
+        share = x.softmax(-1).detach().cpu().numpy()
+        out[name] = SiteResult(name, Dims(problem).of(problem.sites[name]), "onehot", {"probability": share})
+    for gaussians in (state.free, state.hyper):
+        out |= _gaussian_sites(problem, order, gaussians)
+    return out
+
+
+def _gaussian_sites(problem: Problem, order: np.ndarray, gaussians: Gaussians) -> dict[str, SiteResult]:
+    means = gaussians.means()
+    out = {}
+    for name, site in gaussians.sites.items():
+
+        def plain(x: Tensor, local: bool = site.local) -> np.ndarray:
+            array = x.detach().cpu().numpy()
+            return _by_code(array, order) if local else array
+
+        dims = Dims(problem).of(site)
+        if name in gaussians.log_scale:
+            arrays = {
+                "loc": plain(gaussians.loc[name]),
+                "scale": plain(gaussians.log_scale[name].exp()),
+                "mean": plain(means[name]),
+            }
+            out[name] = SiteResult(name, dims, "normal", arrays)
+        else:
+            out[name] = SiteResult(name, dims, "point", {"value": plain(means[name])})
+    return out
+
+
+def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, Any]:
+    """Worst split R-hat and smallest bulk and tail ESS of each site, over at most 200 of its entries."""
+    import arviz as az  # slow to import, needed by samplers only
+
+    out: dict[str, dict[str, float]] = {"rhat": {}, "ess_bulk": {}, "ess_tail": {}}
+    for name, x in draws.items():
+        values = (x.exp() if name in conjugate else x).reshape(*x.shape[:2], -1)
+        at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
+        array = values[..., at].cpu().numpy().astype(np.float64)
+        array = array[..., array.std((0, 1)) > 1e-12]
+        if array.shape[1] < 4 or array.shape[-1] == 0:
+            continue
+        data = az.convert_to_dataset({"x": array})
+        out["rhat"][name] = float(np.nanmax(az.rhat(data)["x"].values))
+        out["ess_bulk"][name] = float(np.nanmin(az.ess(data, method="bulk")["x"].values))
+        out["ess_tail"][name] = float(np.nanmin(az.ess(data, method="tail")["x"].values))
+    return out
+
+
+__all__ = ["Draws", "from_climb", "from_draws", "from_point", "mixing"]

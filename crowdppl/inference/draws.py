@@ -1,0 +1,86 @@
+"""From a stored posterior back to values that a story can be run at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.inference.families import DIRICHLET
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.results import SiteResult
+from crowdppl.inference.sites import Site
+
+
+def draws_of(
+    problem: Problem,
+    sites: Mapping[str, SiteResult],
+    order: np.ndarray,
+    n: int,
+    stream: torch.Generator,
+) -> dict[str, Tensor]:
+    """n draws of every site: (n, [1, ...] batch, event), Dirichlets as log theta, items by position.
+
+    Stored draws are taken evenly spread; a point repeats.
+
+    Args:
+        problem: the story and the data on which it is to be run.
+        sites: stored posteriors; sites that are absent are left out.
+        order: item code at each position, for sites that belong to items.
+        n: number of draws.
+        stream: random stream.
+    """
+    out = {}
+    for name, stored in sites.items():
+        if name not in problem.sites:
+            continue
+        site = problem.sites[name]
+        x = _draw(site, stored, n, stream)
+        if site.local:
+            x = x.index_select(
+                1 + site.batch_shape.index(-1), torch.from_numpy(order.astype(np.int64)).to(x.device)
+            )
+        pad = (1,) * (problem.plates - len(site.batch_shape))
+        out[name] = x.reshape(x.shape[:1] + pad + x.shape[1:])
+    return out
+
+
+def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Tensor:
+    arrays = {k: torch.from_numpy(np.asarray(v, np.float64)).to(stream.device) for k, v in stored.arrays.items()}
+    conjugate = site.kind == "conjugate"
+    if stored.family == "draws":
+        flat = arrays["draws"].flatten(0, 1)
+        at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
+        return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
+    if stored.family == "dirichlet":
+        c = arrays["concentration"]
+        return DIRICHLET.draw(c.expand(n, *c.shape).contiguous(), stream)
+    if stored.family == "onehot":
+        p = arrays["probability"]
+        code = torch.multinomial(p.reshape(-1, p.shape[-1]), n, replacement=True, generator=stream).t()
+        return torch.nn.functional.one_hot(code, p.shape[-1]).to(p).reshape(n, *p.shape)
+    if stored.family == "normal":
+        loc = arrays["loc"]
+        noise = torch.randn((n, *loc.shape), generator=stream, dtype=loc.dtype, device=loc.device)
+        out: Tensor = site.transform(loc + arrays["scale"] * noise)
+        return out
+    value = arrays["value"]
+    value = value.expand(n, *value.shape)
+    return value.clamp(min=1e-35).log() if conjugate else value
+
+
+def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: list[str]) -> dict[str, Tensor]:
+    """The value at which a pass over labels is made: expected log theta, expected one-hot, means or points."""
+    out = {}
+    for name in names:
+        stored, device = sites[name], problem.options.device
+        if stored.family == "dirichlet":
+            x = DIRICHLET.mean(torch.from_numpy(stored.arrays["concentration"]).to(device))
+        else:
+            x = torch.from_numpy(np.asarray(stored.mean, np.float64)).to(device)
+            if problem.sites[name].kind == "conjugate":
+                x = x.clamp(min=1e-35).log()
+        out[name] = x
+    return out

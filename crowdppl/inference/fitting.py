@@ -1,0 +1,223 @@
+"""One door to every engine: checks what was asked, runs it, and hands over a posterior."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import LARGE, Problem, quiet
+from crowdppl.inference.results import FitResult
+from crowdppl.story import Story, card_of
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+
+ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
+AUTO_SECONDS = 10.0
+"""Gibbs is chosen when it is exact and should take about this long at most."""
+
+
+def run(
+    story: Story,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    start: Mapping[str, Tensor] | None = None,
+) -> tuple[Story, str, FitResult]:
+    """Fits a story.
+
+    Args:
+        story: the method, with its settings.
+        data: the annotations.
+        inference: an engine, or "auto".
+        options: of the engine.
+        start: values of sites (or truth shares) to start from.
+
+    Returns:
+        The story with nothing left to be found in the data, the engine that ran, and the result.
+
+    Raises:
+        MethodError: when the engine cannot treat the story.
+        NumericalError: when a number is not finite.
+    """
+    began = time.perf_counter()
+    if inference not in (*ENGINES, "auto"):
+        raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
+    check_history(story, data)
+    prepare = getattr(story, "prepare", None)
+    story = story if prepare is None else prepare(data)
+    with quiet(options.device):
+        problem = pose(story, data, options, start)
+        engine, why = choose(problem, options) if inference == "auto" else (inference, "")
+        refuse(story, engine)
+        notes = [why] if why else []
+        with warnings.catch_warnings():
+            result = _RUNNERS[engine](problem, data.order, notes)
+    result.diagnostics["seconds"] = time.perf_counter() - began
+    for note in result.diagnostics["warnings"]:
+        warnings.warn(note, ConvergenceWarning, stacklevel=3)
+    return story, engine, result
+
+
+def pose(story: Story, data: Annotations, options: Options, start: Mapping[str, Tensor] | None = None) -> Problem:
+    """Puts story and data before an engine: fresh blocks on the device, in the right precision."""
+    dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
+    blocks = data.on(options.device, dtype)
+
+    def whole() -> Any:
+        return blocks[0] if len(blocks) == 1 else data.as_block().to(options.device, dtype)
+
+    def moments() -> Tensor:
+        from crowdppl.inference.spectral import spectral_truth  # only restarts need it
+
+        return spectral_truth(blocks)
+
+    return Problem(story, blocks, options, whole, moments, dict(start or {}))
+
+
+def check_history(story: Story, data: Annotations) -> None:
+    """Refuses annotators' history for a method without a prior on confusion or accuracy.
+
+    Raises:
+        MethodError: naming methods' remedy.
+    """
+    card = card_of(story)
+    if data.history is not None and card is not None and "history" not in card.uses:
+        raise MethodError(
+            f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
+            "whose card lists it (crowdppl.zoo() shows which)"
+        )
+
+
+def refuse(story: Story, engine: str) -> None:
+    """Refuses an engine that the method's card rules out.
+
+    Raises:
+        MethodError: with the card's reason.
+    """
+    card = card_of(story)
+    if card is not None and engine in card.refused:
+        raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")
+
+
+def choose(problem: Problem, options: Options) -> tuple[str, str]:
+    """gibbs where it is exact and cheap, else vb, else em: by a formula in labels, K and chains.
+
+    Returns:
+        The engine and a sentence that says why.
+    """
+    card = card_of(problem.story)
+    refused = set(card.refused) if card is not None else set()
+    k = problem.blocks[0].n_classes
+    sweeps = options.warmup + options.draws
+    seconds = sweeps * (2e-3 + 5e-9 * problem.n_labels * k * options.chains)
+    exact = not problem.of_kind("free") and "gibbs" not in refused
+    if exact and seconds <= AUTO_SECONDS:
+        return "gibbs", ""
+    if "vb" not in refused:
+        return "vb", ""
+    return ("em" if "em" not in refused else "svi"), ""
+
+
+def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, notes: list[str]) -> dict[str, Any]:
+    return {
+        "converged": converged,
+        "interrupted": interrupted,
+        "iterations": len(objectives),
+        "objective": objectives[-1] if objectives else float("nan"),
+        "objectives": objectives,
+        "warnings": notes,
+    }
+
+
+def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]:
+    def run_climb(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
+        from crowdppl.inference.assemble import from_climb
+        from crowdppl.inference.variational import climb
+
+        runs = climb(problem, problem.options, engine)
+        best = runs[0]
+        progress = best.progress
+        if not progress.converged:
+            ended = "was stopped" if progress.interrupted else "did not converge"
+            notes.append(
+                f"{engine} {ended} after {len(progress.objectives)} iterations; raise max_iterations or tolerance"
+            )
+        out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
+        out["start"] = best.start
+        out["restarts"] = [
+            {"start": r.start, "objective": r.objective, "iterations": len(r.progress.objectives)} for r in runs
+        ]
+        return from_climb(problem, order, best, engine, out)
+
+    return run_climb
+
+
+def _gibbs(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
+    from crowdppl.inference import gibbs
+
+    draws, progress = gibbs.sample(problem, problem.options)
+    out = _diagnostics(progress.objectives, False, progress.interrupted, notes)
+    return _sampled(problem, order, draws, out, "gibbs")
+
+
+def _nuts(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
+    from crowdppl.inference import nuts
+
+    draws, progress, more = nuts.sample(problem, problem.options)
+    out = {**_diagnostics(progress.objectives, False, progress.interrupted, notes), **more}
+    n = sum(more["divergences"].values())
+    if n:
+        notes.append(
+            f"nuts met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"
+        )
+    return _sampled(problem, order, draws, out, "nuts")
+
+
+def _sampled(
+    problem: Problem, order: np.ndarray, draws: dict[str, Tensor], out: dict[str, Any], engine: str
+) -> FitResult:
+    from crowdppl.inference.assemble import from_draws, mixing
+
+    out |= mixing(draws, frozenset(s.name for s in problem.of_kind("conjugate")))
+    out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
+    worst = max(out["rhat"].values(), default=float("nan"))
+    out["converged"] = bool(worst < 1.05) and not out["interrupted"]
+    if out["interrupted"]:
+        out["warnings"].append(f"{engine} was stopped after {out['draws']} draws a chain")
+    elif not out["converged"]:
+        site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
+        out["warnings"].append(
+            f"{engine}'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
+            "classes that are swapped between chains"
+        )
+    return from_draws(problem, order, draws, out)
+
+
+def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
+    from crowdppl.inference import svi
+    from crowdppl.inference.assemble import from_draws, from_point
+
+    draws, progress = svi.fit(problem, problem.options)
+    if not progress.converged:
+        notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
+    out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
+    point = next(iter(draws.values())).shape[1] == 1 if draws else True
+    return (from_point if point else from_draws)(problem, order, draws, out)
+
+
+_RUNNERS: dict[str, Callable[[Problem, np.ndarray, list[str]], FitResult]] = {
+    "em": _climb("em"),
+    "vb": _climb("vb"),
+    "gibbs": _gibbs,
+    "nuts": _nuts,
+    "svi": _svi,
+}

@@ -1,0 +1,191 @@
+"""Exact Gibbs sampling: one drawing pass gives every discrete site jointly, and the counts it implies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from pyro.poutine import Trace
+from torch import Tensor
+
+from crowdppl.errors import MethodError
+from crowdppl.inference.density import Density
+from crowdppl.inference.families import DIRICHLET
+from crowdppl.inference.fold import Fold, Total
+from crowdppl.inference.hmc import Hmc
+from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.nodes import nodes
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.sites import per_chain
+from crowdppl.inference.variational import prepare
+from crowdppl.summing import Summing
+
+BUDGET = 50_000_000
+"""Numbers that kept draws may hold; longer runs are thinned."""
+
+
+@dataclass
+class Gibbs:
+    """All chains of a sampler; chains ride in the width of the tables.
+
+    A sweep draws one-hot sites from their exact conditionals, then every enumerated site jointly (the pass
+    returns the drawn counts), then prior parameters given the counts with the Dirichlets integrated out, then
+    the Dirichlets.
+
+    Args:
+        problem: story, data and sites.
+        options: chains and seed.
+    """
+
+    problem: Problem
+    options: Options
+    theta: dict[str, Tensor] = field(init=False)
+    onehot: dict[str, Tensor] = field(init=False)
+    hyper: Hmc | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        problem = self.problem
+        free = [s.name for s in problem.of_kind("free")]
+        if free:
+            raise MethodError(
+                f"gibbs has no exact update for {', '.join(free)} of {type(problem.story).__name__}: their "
+                "gradient changes with their value; use inference='nuts' or 'vb'"
+            )
+        conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+        self.density = Density(problem.model, problem.plates, self.options.chains, conjugate)
+        self.fold = Fold(self.density, problem.blocks, problem.sites)
+        self._start()
+
+    def _start(self) -> None:
+        """Each chain from a posterior draw around its own perturbed votes (the first around the votes)."""
+        theta: dict[str, list[Tensor]] = {}
+        onehot: dict[str, list[Tensor]] = {}
+        hyper: dict[str, list[Tensor]] = {}
+        for chain in range(self.options.chains):
+            _, shares = self.problem.start(chain if chain != 1 else self.options.chains)
+            state = prepare(self.problem, self.options, "vb", shares, chain).state
+            stream = self.options.generator(5, chain)
+            for name, parameter in state.parameters.items():
+                theta.setdefault(name, []).append(DIRICHLET.draw(parameter, stream))
+            for name, logits in state.logits.items():
+                onehot.setdefault(name, []).append(_draw_onehot(logits, stream))
+            for name, loc in state.hyper.loc.items():
+                noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
+                hyper.setdefault(name, []).append(loc.detach() + 0.1 * noise)
+        self.theta = {n: self._stacked(n, x) for n, x in theta.items()}
+        self.onehot = {n: self._stacked(n, x) for n, x in onehot.items()}
+        at = {n: self._stacked(n, x) for n, x in hyper.items()}
+        self.hyper = Hmc(at, self.options.chains) if at else None
+
+    def _stacked(self, name: str, chains: list[Tensor]) -> Tensor:
+        x = torch.stack(chains)
+        pad = (1,) * (self.problem.plates - len(self.problem.sites[name].batch_shape))
+        return x.reshape(x.shape[:1] + pad + x.shape[1:])
+
+    def hyper_values(self, at: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Prior parameters in their own space, (C, ...)."""
+        if self.hyper is None:
+            return {}
+        at = self.hyper.at if at is None else at
+        return {n: self.problem.sites[n].transform(x) for n, x in at.items()}
+
+    def values(self) -> dict[str, Tensor]:
+        """The state of all chains; Dirichlets as log theta."""
+        return {**self.theta, **self.onehot, **self.hyper_values()}
+
+    def sweep(self, t: int, *, adapting: bool) -> float:
+        """One sweep of every chain; returns the mean log-likelihood given the parameters it started from."""
+        stream = self.options.generator(6, t)
+        if self.onehot:
+            total = self._pass(list(self.onehot), t, 1)
+            for name in self.onehot:
+                self.onehot[name] = _draw_onehot(total.gradient[name] + self._mixture(name), stream)
+        total = self._pass(list(self.theta), t, 0)
+        counts = {n: g.round() for n, g in total.gradient.items()}
+        if self.hyper is not None:
+            self.hyper.move(lambda at: self._log_hyper(at, counts), stream, adapting=adapting)
+        trace = total.trace if self.hyper is None else self.density.trace(self.problem.blocks[0], self.values())
+        for name, prior in self._priors(trace).items():
+            self.theta[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
+        return float(total.objective.mean())
+
+    def _pass(self, names: list[str], t: int, which: int) -> Total:
+        def how(block: int) -> Summing:
+            return Summing("draw", self.options.generator(7, which, t, block))
+
+        return self.fold(self.values(), gradient=names, how=how)
+
+    def _priors(self, trace: Trace) -> dict[str, Tensor]:
+        """Prior concentrations of every chain, in the shape of the chain's values."""
+        out = {}
+        for name, theta in self.theta.items():
+            prior = DIRICHLET.natural(nodes(trace)[name]["fn"]).double()
+            out[name] = prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
+        return out
+
+    def _mixture(self, name: str) -> Tensor | float:
+        """What the priors of Dirichlets say about a one-hot site on which they depend."""
+        values = self.values()
+        values[name] = values[name].detach().requires_grad_()
+        trace = self.density.trace(self.problem.blocks[0], values)
+        total = torch.zeros((), dtype=torch.float64)
+        for site, theta in self.theta.items():
+            total = total + DIRICHLET.full_log_prior(nodes(trace)[site]["fn"], theta).double().sum()
+        if not total.requires_grad:
+            return 0.0
+        (found,) = torch.autograd.grad(total, [values[name]], allow_unused=True)
+        return 0.0 if found is None else found
+
+    def _log_hyper(self, at: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> Tensor:
+        """Log posterior of prior parameters given drawn counts, Dirichlets integrated out: (C,)."""
+        chains = self.options.chains
+        values = self.hyper_values(at)
+        trace = self.density.trace(self.problem.blocks[0], {**self.theta, **self.onehot, **values})
+        total = torch.zeros(chains, dtype=torch.float64)
+        for name, theta in self.theta.items():
+            prior = DIRICHLET.natural(nodes(trace)[name]["fn"])
+            if prior.requires_grad:
+                prior = prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
+                filled = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
+                total = total + per_chain(filled, chains)
+        for name, x in values.items():
+            transform = self.problem.sites[name].transform
+            total = total + per_chain(nodes(trace)[name]["fn"].log_prob(x), chains)
+            total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), chains)
+        return total
+
+
+def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
+    p = logits.softmax(-1)
+    code = torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=stream)
+    return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)
+
+
+def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress]:
+    """Runs warm-up and draws.
+
+    Returns:
+        Draws by site, (C, D, ..., event) as the story's chains see them, Dirichlets as log theta; and progress.
+    """
+    gibbs = Gibbs(problem, options)
+    size = sum(x.numel() for x in gibbs.values().values())
+    thin = max(1, -(-size * options.draws // BUDGET))
+    kept: dict[str, list[Tensor]] = {}
+
+    def step(t: int) -> float:
+        adapting = t < options.warmup
+        if t == options.warmup and gibbs.hyper is not None:
+            gibbs.hyper.freeze()
+        value = gibbs.sweep(t, adapting=adapting)
+        if not adapting and (t - options.warmup) % thin == 0:
+            for name, x in gibbs.values().items():
+                kept.setdefault(name, []).append(x.detach().clone())
+        return value
+
+    progress = iterate(step, options, steps=options.warmup + options.draws, name="gibbs")
+    if not kept:  # stopped during warm-up: what there is
+        kept = {n: [x.detach()] for n, x in gibbs.values().items()}
+    draws = {n: torch.stack(x, 1) for n, x in kept.items()}
+    return draws, progress

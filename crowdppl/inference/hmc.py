@@ -1,0 +1,112 @@
+"""Hamiltonian Monte Carlo for a handful of prior parameters, all chains at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+Potential = Callable[[Mapping[str, Tensor]], Tensor]
+TARGET = 0.8
+LEAPS = 8
+FIRST_STEP = -2.0
+RESCALE_AT = (50, 125)
+
+
+@dataclass
+class Hmc:
+    """A sampler that moves every chain by one trajectory a call, with a step size of its own.
+
+    Step sizes and masses adapt while ``adapting`` and are frozen afterwards (Hoffman & Gelman 2014, dual
+    averaging).
+
+    Args:
+        at: unconstrained position by site, (C, ...).
+        chains: C.
+    """
+
+    at: dict[str, Tensor]
+    chains: int
+    log_step: Tensor = field(init=False)
+    accepted: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        device = next(iter(self.at.values())).device
+        self.log_step = torch.full((self.chains,), FIRST_STEP, dtype=torch.float64, device=device)
+        self._average = self.log_step.clone()
+        self._error = torch.zeros_like(self.log_step)
+        self.accepted = torch.zeros_like(self.log_step)
+        self._time = self._calls = 0
+        self._spread = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
+        self._seen: list[dict[str, Tensor]] = []
+
+    def move(self, log_density: Potential, generator: torch.Generator, *, adapting: bool) -> None:
+        """One trajectory a chain, accepted or refused.
+
+        Args:
+            log_density: (C,) of positions by site; independent over chains.
+            generator: random stream.
+            adapting: whether step sizes and masses may change.
+        """
+        start = {n: x.detach() for n, x in self.at.items()}
+        momentum = {n: _normal(x, generator) for n, x in start.items()}
+        value, slope = _with_gradient(log_density, start)
+        before = value - self._kinetic(momentum)
+        at, p = dict(start), momentum
+        leaps = int(torch.randint(LEAPS // 2, LEAPS + 1, (1,), generator=generator, device=generator.device))
+        for _ in range(leaps):
+            p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
+            at = {n: at[n] + self._scaled(p[n], n) for n in at}
+            value, slope = _with_gradient(log_density, at)
+            p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
+        chance = (value - self._kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
+        u = torch.rand(self.chains, generator=generator, dtype=torch.float64, device=chance.device)
+        take = u < chance
+        self.at = {n: torch.where(_wide(take, x), x, start[n]) for n, x in at.items()}
+        self.accepted = chance
+        if adapting:
+            self._adapt(chance)
+
+    def freeze(self) -> None:
+        """Ends adaptation: the averaged step size is used from now on."""
+        if self._time:
+            self.log_step = self._average.clone()
+
+    def _scaled(self, x: Tensor, name: str) -> Tensor:
+        return _wide(self.log_step.exp(), x) * self._spread[name] * x
+
+    def _kinetic(self, p: Mapping[str, Tensor]) -> Tensor:
+        return torch.stack([0.5 * x.square().reshape(self.chains, -1).sum(1) for x in p.values()]).sum(0)
+
+    def _adapt(self, chance: Tensor) -> None:
+        self._calls += 1
+        self._time += 1
+        t = self._time
+        self._error = (1 - 1 / (t + 10)) * self._error + (TARGET - chance) / (t + 10)
+        self.log_step = FIRST_STEP + 1.0 - t**0.5 / 0.05 * self._error
+        weight = t**-0.75
+        self._average = weight * self.log_step + (1 - weight) * self._average
+        self._seen.append(self.at)
+        if self._calls in RESCALE_AT:  # masses from the recent past of all chains; step sizes start anew
+            recent = self._seen[len(self._seen) // 2 :]
+            for name in self._spread:
+                draws = torch.stack([s[name] for s in recent])
+                self._spread[name] = draws.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3)
+            self._seen, self._time, self._error = [], 0, torch.zeros_like(self._error)
+
+
+def _with_gradient(log_density: Potential, at: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    leaves = {n: x.detach().requires_grad_() for n, x in at.items()}
+    value = log_density(leaves)
+    slope = torch.autograd.grad(value.sum(), list(leaves.values()))
+    return value.detach(), dict(zip(leaves, slope, strict=True))
+
+
+def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+
+
+def _wide(x: Tensor, like: Tensor) -> Tensor:
+    return x.reshape((-1,) + (1,) * (like.dim() - 1))

@@ -1,0 +1,64 @@
+"""The loop of an iterative fit: progress, callback, convergence and a clean stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crowdppl.inference.options import Options
+
+
+@dataclass
+class Progress:
+    """How a fit went.
+
+    Attributes:
+        objectives: the objective at the start of each iteration.
+        converged: whether the gain fell below the tolerance.
+        interrupted: whether the user stopped it.
+    """
+
+    objectives: list[float] = field(default_factory=list)
+    converged: bool = False
+    interrupted: bool = False
+
+
+def iterate(
+    step: Callable[[int], float],
+    options: Options,
+    *,
+    steps: int,
+    tolerance: float | None = None,
+    name: str = "fit",
+) -> Progress:
+    """Calls ``step`` until the objective settles, the steps are used up, or the user presses Ctrl-C.
+
+    Args:
+        step: performs iteration number t and returns the objective.
+        options: progress and callback.
+        steps: most iterations.
+        tolerance: relative gain below which the fit has converged; None never stops early.
+        name: of the progress bar.
+    """
+    from tqdm import tqdm  # kept out of `import crowdppl`
+
+    progress = Progress()
+    bar = tqdm(range(steps), desc=name, disable=not options.progress)
+    try:
+        for t in bar:
+            value = step(t)
+            before = progress.objectives[-1] if progress.objectives else None
+            progress.objectives.append(value)
+            if options.callback is not None:
+                options.callback(t, value)
+            bar.set_postfix(objective=f"{value:.6g}")
+            if tolerance is None or before is None:
+                continue
+            if abs(value - before) <= tolerance * (1 + abs(value)):
+                progress.converged = True
+                break
+    except KeyboardInterrupt:
+        progress.interrupted = True
+    finally:
+        bar.close()
+    return progress

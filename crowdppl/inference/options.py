@@ -1,0 +1,108 @@
+"""What a fit can be told, whatever its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+import torch
+
+from crowdppl.errors import MethodError
+
+Callback = Callable[[int, float], object]
+
+
+class FitOptions(TypedDict, total=False):
+    """The same settings as keywords of ``fit``, where ``device`` may also be "auto"."""
+
+    seed: int
+    device: str
+    dtype: torch.dtype | None
+    tolerance: float | None
+    max_iterations: int | None
+    restarts: int
+    chains: int
+    draws: int
+    warmup: int
+    batch_size: int | None
+    guide: str
+    learning_rate: float
+    progress: bool
+    callback: Callback | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of an engine.
+
+    Attributes:
+        seed: of every random number in the fit.
+        device: "cpu", "cuda" or "cuda:n".
+        dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
+            and float32 from there. Parameters and sums over items are float64 always.
+        tolerance: em and vb stop when the objective gains less than this share of its size. None takes 1e-8,
+            or 1e-7 in float32, whose rounding hides less.
+        max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000).
+        restarts: starts of em and vb (votes, spectral, perturbed votes); the best objective wins.
+        chains, draws, warmup: of gibbs and nuts; draws a chain.
+        batch_size: items a minibatch of vb or svi; None is full batch.
+        guide: "normal" or "point", vb's treatment of sites that are not conjugate.
+        learning_rate: of svi, and of Adam in minibatch vb.
+        progress: whether to show a progress bar.
+        callback: called with (iteration, objective) after every iteration or sweep.
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    dtype: torch.dtype | None = None
+    tolerance: float | None = None
+    max_iterations: int | None = None
+    restarts: int = 1
+    chains: int = 4
+    draws: int = 500
+    warmup: int = 250
+    batch_size: int | None = None
+    guide: str = "normal"
+    learning_rate: float = 0.05
+    progress: bool = False
+    callback: Callback | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_iterations", "restarts", "chains", "draws", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise MethodError(f"{name}={value} must be at least 1")
+        if self.guide not in ("normal", "point"):
+            raise MethodError(f"guide={self.guide!r} is neither 'normal' nor 'point'")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise MethodError(f"device={self.device!r}, but torch sees no GPU; use device='cpu' or 'auto'")
+
+    def generator(self, *keys: int) -> torch.Generator:
+        """A random stream of its own for each tuple of keys, the same in every process and block order."""
+        mixed = self.seed
+        for key in keys:
+            mixed = (mixed * 6364136223846793005 + key + 1442695040888963407) % 2**63
+        return torch.Generator(device=self.device).manual_seed(mixed)
+
+    def kept(self) -> dict[str, Any]:
+        """What a result remembers: everything but what belongs to the session that made it."""
+        return {k: v for k, v in vars(self).items() if k not in ("callback", "progress", "dtype")}
+
+
+def options_from(given: FitOptions) -> Options:
+    """Checks the keywords of ``fit``.
+
+    Raises:
+        MethodError: for an unknown keyword, with the nearest one, or a value out of range.
+    """
+    known = [f.name for f in fields(Options)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+            raise MethodError(f"fit has no option {name!r}; {hint}")
+    if given.get("device") == "auto":
+        given = {**given, "device": "cuda" if torch.cuda.is_available() else "cpu"}
+    return Options(**given)

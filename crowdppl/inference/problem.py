@@ -1,0 +1,144 @@
+"""A story and data, ready for an engine: blocks on a device, sites read, starts at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyro
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.options import Options
+from crowdppl.inference.sites import Site, read_sites
+from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
+from crowdppl.story import Story, plates_of
+
+LARGE = 1_000_000
+"""Labels from which arrays with an entry an item or a label are kept in float32."""
+
+
+@contextmanager
+def quiet(device: str) -> Iterator[None]:
+    """Runs stories without Pyro's checks, in float64 and on a device; restores the user's settings after."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pyro.validation_enabled(False), nullcontext() if device == "cpu" else torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every engine starts from.
+
+    Attributes:
+        story: the method.
+        blocks: the data, on the device and in the precision of the fit.
+        options: of the fit.
+        whole: one block of all items, for stories that keep something of each item.
+        soft_start: truth shares (N, K) by position that the caller knows, or None.
+    """
+
+    story: Story
+    blocks: Sequence[Block]
+    options: Options
+    whole: Callable[[], Block]
+    moments: Callable[[], Tensor] | None = None
+    given: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Callable[[Any], Any]:
+        """The story's model."""
+        return self.story.model
+
+    @property
+    def plates(self) -> int:
+        """Nesting depth of the story's plates."""
+        return plates_of(self.story)
+
+    @property
+    def n_items(self) -> int:
+        """Items in the data."""
+        return sum(b.n_items for b in self.blocks)
+
+    @property
+    def n_labels(self) -> int:
+        """Labels in the data."""
+        return sum(b.n_labels for b in self.blocks)
+
+    @property
+    def default_tolerance(self) -> float:
+        """Relative gain at which em and vb stop: what the precision can resolve."""
+        return 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
+
+    @cached_property
+    def sites(self) -> dict[str, Site]:
+        """The story's continuous and one-hot sites by name."""
+        return {s.name: s for s in read_sites(self.story, self._some_block)}
+
+    @cached_property
+    def truth(self) -> str | None:
+        """The discrete site that is the truth."""
+        return truth_site(self.story, self._some_block.subset(_first(self._some_block), 1.0), self.plates)
+
+    @property
+    def _some_block(self) -> Block:
+        return next(b for b in self.blocks if b.n_items)
+
+    def of_kind(self, kind: str) -> list[Site]:
+        """The sites of one kind."""
+        return [s for s in self.sites.values() if s.kind == kind]
+
+    def refuse_hyper(self, engine: str) -> None:
+        """Refuses stories whose priors are themselves inferred.
+
+        Raises:
+            MethodError: naming the sites.
+        """
+        names = [s.name for s in self.of_kind("hyper")]
+        if names:
+            raise MethodError(
+                f"{engine} refuses {type(self.story).__name__}: the prior parameters {', '.join(names)} are "
+                "inferred too, and their joint mode is ill-posed (the density of rows at their mean grows "
+                "without bound in the concentration); use inference='vb', 'gibbs' or 'nuts'"
+            )
+
+    def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """A first value for each site: the story's own start where it has one, else the prior mean."""
+        local = any(s.local for s in self.sites.values())
+        block = self.whole() if local else self._some_block
+        start = getattr(self.story, "start", None)
+        given = {**({} if start is None else dict(start(block))), **self.given}
+        given = {n: x.double() for n, x in given.items() if n in self.sites}
+        return typical_values(self.story, block, list(self.sites), given, self.plates, generator)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Votes (N, K) by position."""
+        return votes(self.blocks)
+
+    def start(self, number: int) -> tuple[str, Tensor | None]:
+        """Start number n by name, and its truth shares (N, K) by position: votes, moments, perturbed votes."""
+        if self.truth is None:
+            return "prior", None
+        if self.truth in self.given:
+            return "given", self.given[self.truth]
+        if number == 0:
+            return "votes", soft_truth(self.counts)
+        if number == 1 and self.moments is not None:
+            return "spectral", self.moments()
+        return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
+
+
+def _first(block: Block) -> Any:
+    import numpy as np
+
+    return np.arange(min(1, block.n_items))

@@ -1,0 +1,208 @@
+"""What a posterior asks of the engines: truth of new items, replicated labels, learning from more labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyro.distributions as dist
+import torch
+from pyro import poutine
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.distributions import Categorical, OneHot
+from crowdppl.errors import MethodError
+from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.density import Density
+from crowdppl.inference.draws import center_of, draws_of
+from crowdppl.inference.fitting import pose, run
+from crowdppl.inference.fold import Fold
+from crowdppl.inference.gaussians import Gaussians
+from crowdppl.inference.loop import iterate
+from crowdppl.inference.nodes import nodes
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem, quiet
+from crowdppl.inference.report import truth_at, truth_over
+from crowdppl.inference.rules import Average
+from crowdppl.story import Story, plates_of
+from crowdppl.summing import Summing
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+PREDICTIVE_DRAWS = 100
+
+
+def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
+    """Truth probabilities (N, K) of the items of ``data`` in its codebook order; nothing else is learned.
+
+    Sites of single items (a difficulty) are fitted to the new items with everything else held fixed.
+    """
+    options = options_of(posterior)
+    with quiet(options.device):
+        problem = pose(posterior.story, data, options)
+        stored = posterior.result.sites
+        shared = [n for n, s in problem.sites.items() if not s.local]
+        families = {stored[n].family for n in shared}
+        if len(shared) < len(problem.sites):
+            out = _with_local(problem, posterior, center_of(problem, stored, shared))
+        elif families <= {"point", "dirichlet", "onehot"}:
+            out = truth_at(problem, center_of(problem, stored, shared), None)
+        else:
+            stream = options.generator(9)
+            out = truth_over(problem, draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream))[0]
+    result = np.empty_like(out)
+    result[data.order] = out
+    return result
+
+
+def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]) -> np.ndarray:
+    local = {n: s for n, s in problem.sites.items() if s.local}
+    values = problem.typical(problem.options.generator(2, 0))
+    normal = posterior.inference != "em" and problem.options.guide == "normal"
+    stream = problem.options.generator(1, 0, 0) if normal else None
+    free = Gaussians.around(local, values, problem.plates, stream)
+    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    density = Density(problem.model, problem.plates, free.chains, conjugate)
+    nothing = Gaussians({}, {}, {}, {}, problem.plates)
+    state = State({}, {}, free, nothing)
+    ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed)
+    steps = problem.options.max_iterations or 1000
+    tolerance = problem.options.tolerance or problem.default_tolerance
+    iterate(lambda t: ascent.step(), replace(problem.options, callback=None), steps=steps, tolerance=tolerance)
+    return truth_at(problem, ascent.values(), free.chains)
+
+
+def draw_labels(posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
+    """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks.
+
+    "posterior" keeps drawn parameters and each item's drawn truth (and other discrete latents), and draws the
+    labels anew; "prior" draws everything from the story, gold apart.
+    """
+    options = replace(options_of(posterior), seed=seed, device="cpu")
+    data = posterior.data
+    with quiet("cpu"), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        problem = pose(posterior.story, data, options)
+        draws = (
+            draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
+            if kind == "posterior"
+            else {}
+        )
+        replicas = [_replicate(problem, {k: x[d] for k, x in draws.items()}, d) for d in range(n)]
+        return np.stack(replicas)
+
+
+def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.ndarray:
+    shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
+    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    density = Density(problem.model, problem.plates, None, conjugate)
+    fold = Fold(density, problem.blocks, problem.sites)
+    out = []
+    for index, block in enumerate(problem.blocks):
+        cut = fold.cut(shaped, block)
+        given = {n: x.exp() if n in conjugate else x for n, x in cut.items()}
+        if shaped:
+            how = Summing("draw", problem.options.generator(11, number, index))
+            found = density(block, cut, marginals=_enumerated(problem, block), how=how)
+            given |= {n: x.argmax(0) for n, x in found.marginals.items()}
+        design = replace(block, observed=False, _views={})
+        trace = poutine.trace(poutine.condition(problem.model, data=given)).get_trace(design)
+        cells = next(x["value"] for x in nodes(trace).values() if type(x.get("fn")).__name__ == "Labels")
+        out.append(cells.long() % block.n_answers)
+    codes: np.ndarray = torch.cat(out).cpu().numpy()
+    return codes
+
+
+def _enumerated(problem: Problem, block: Block) -> list[str]:
+    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+    trace = poutine.trace(model).get_trace(block)
+    return [n for n, x in nodes(trace).items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]]
+
+
+def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
+    """The posterior after more labels: the old posterior is the prior of vb on the new labels alone.
+
+    Annotators and everything else shared carry what all labels taught; an item that had labels before brings
+    its old evidence along. The result speaks of the items of ``data``.
+
+    Raises:
+        MethodError: when a site of the story has no posterior that can serve as a prior.
+    """
+    chosen = replace(options_of(posterior), **options)
+    story = _Continued(posterior, _old_evidence(posterior, data))
+    _, engine, result = run(story, data, "vb", chosen)
+    return replace(posterior, data=data, result=result, inference=engine)
+
+
+class _Continued:
+    """A story whose priors are another fit's posterior."""
+
+    def __init__(self, posterior: Posterior, evidence: np.ndarray) -> None:
+        story: Story = posterior.story
+        self.plates = plates_of(story)
+        self.card = getattr(story, "card", None)
+        self._story, self._result = story, posterior.result
+        self._evidence = torch.from_numpy(evidence)
+        self._truth = self.card.truth if self.card is not None else "truth"
+
+    def model(self, data: Block) -> Any:
+        """The old story under new priors."""
+        start = data.offset
+        evidence = self._evidence[start : start + data.n_items]
+        with _Priors(self._result.sites, self._truth, evidence):
+            return self._story.model(data)
+
+
+class _Priors(Messenger):
+    """Replaces the prior of every shared site by its stored posterior, and adds old evidence to the truth."""
+
+    def __init__(self, sites: Any, truth: str, evidence: Tensor) -> None:
+        super().__init__()
+        self.sites, self.truth, self.evidence = sites, truth, evidence
+
+    def _pyro_sample(self, msg: dict[str, Any]) -> None:
+        name, fn = msg["name"], msg["fn"]
+        if name == self.truth and len(self.evidence) and isinstance(fn, Categorical):
+            msg["fn"] = Categorical(fn.log_p + self.evidence.to(fn.log_p), fn.batch_shape)
+        elif name in self.sites and self.sites[name].dims[:1] != ("item",):
+            msg["fn"] = _as_prior(self.sites[name], fn)
+
+
+def _as_prior(stored: Any, fn: Any) -> Any:
+    if stored.family == "dirichlet":
+        c = torch.from_numpy(stored.arrays["concentration"])
+        return dist.Dirichlet(c).to_event(len(fn.event_shape) - 1)
+    if stored.family == "onehot":
+        return OneHot(torch.from_numpy(stored.arrays["probability"]).clamp(min=1e-30).log())
+    if stored.family == "normal":
+        base = dist.Normal(torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"]))
+        transform = torch.distributions.biject_to(fn.support)
+        return dist.TransformedDistribution(base.to_event(len(fn.event_shape)), [transform])
+    raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
+
+
+def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
+    """What the old labels said of items that come again: log-potentials (N, K) by position, else 0."""
+    out = np.zeros((data.n_items, data.n_classes))
+    code = posterior.data.items.get_indexer(data.items)
+    known = code >= 0
+    old = np.log(np.clip(posterior.result.probabilities[code[known]], 1e-30, None))
+    out[known] = old - np.log(np.clip(posterior.result.prevalence, 1e-30, None))
+    return out[data.order]
+
+
+def options_of(posterior: Posterior) -> Options:
+    """The options of the fit, as far as they still apply."""
+    known = {f.name for f in fields(Options)} - {"callback", "progress", "dtype"}
+    given = {k: v for k, v in posterior.options.items() if k in known}
+    build: Callable[..., Options] = Options
+    options = build(**given)
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        return replace(options, device="cpu")
+    return options

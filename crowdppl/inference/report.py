@@ -1,0 +1,160 @@
+"""From parameters, or draws of them, to what a user reads: truth, tables, prevalence, site by site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.bags import Bags
+from crowdppl.blocks import Block
+from crowdppl.inference.density import Density
+from crowdppl.inference.fold import Fold
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.sites import Site
+from crowdppl.inference.starts import typical_values
+
+MOST_DRAWS = 200
+"""Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
+WIDTH = 20_000_000
+"""Numbers that one pass over several draws may hold."""
+
+Draws = Mapping[str, Tensor]
+
+
+def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
+    """At most n draws, evenly spread over what there is."""
+    have = next(iter(draws.values())).shape[0]
+    at = torch.linspace(0, have - 1, min(n, have)).round().long()
+    return {name: x[at.to(x.device)] for name, x in draws.items()}
+
+
+def truth_over(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over draws of each item's truth probabilities, (N, K) by position."""
+    assert problem.truth is not None
+    n_draws = next(iter(draws.values())).shape[0]
+    n_classes = problem.blocks[0].n_classes
+    step = max(1, min(16, WIDTH // max(1, problem.n_items * n_classes)))
+    first: Tensor | None = None
+    second: Tensor | None = None
+    for start in range(0, n_draws, step):
+        some = {n: x[start : start + step] for n, x in draws.items()}
+        density = _density(problem, len(next(iter(some.values()))))
+        fold = Fold(density, problem.blocks, problem.sites)
+        marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
+        ones, squares = marginal.sum(1), marginal.square().sum(1)
+        first = ones if first is None else first + ones
+        second = squares if second is None else second + squares
+    assert first is not None and second is not None
+    mean = first / n_draws
+    variance = (second / n_draws - mean.square()).clamp(min=0)
+    return mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy()
+
+
+def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
+    """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
+    assert problem.truth is not None
+    fold = Fold(_density(problem, chains), problem.blocks, problem.sites)
+    marginal = fold(values, marginals=(problem.truth,)).marginals[problem.truth].double()
+    out = marginal if chains is None else marginal.mean(1)
+    return out.t().cpu().numpy()
+
+
+def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
+    """What each annotator would answer on a fresh item of each class, whatever the story.
+
+    Every (annotator, answer) pair is put to the story as an item with that one label; Bayes' rule turns the
+    posterior of its truth and its evidence into p(answer | annotator, truth). Item-level sites of such fresh
+    items stand at their prior mean.
+
+    Returns:
+        ([C,] A, K, L) tables and ([C,] K) prevalence.
+    """
+    assert problem.truth is not None
+    block = problem.blocks[0]
+    probe = _probe_block(block)
+    local = [n for n, s in problem.sites.items() if s.local]
+    given = {n: x for n, x in values.items() if n not in local}
+    if local:
+        given |= _fresh_items(problem, probe, local)
+    one = _density(problem, chains)(probe, given, marginals=(problem.truth,))
+    share = one.marginals[problem.truth].double()  # (K, [C,] items)
+    joint = share * one.per_item.double().exp()
+    prevalence = share[..., -1]
+    conditional = joint[..., :-1] / prevalence.clamp(min=1e-300).unsqueeze(-1)
+    conditional = conditional.reshape(*conditional.shape[:-1], block.n_annotators, block.n_answers)
+    total = conditional.sum(-1, keepdim=True)
+    even = torch.full_like(conditional, 1 / block.n_answers)
+    tables = torch.where(total > 0, conditional / total.clamp(min=1e-300), even)
+    return tables.movedim(0, -2), prevalence.movedim(0, -1)
+
+
+def _probe_block(block: Block) -> Block:
+    """One item for each (annotator, answer) pair, and one without labels."""
+    cells = block.n_annotators * block.n_answers
+    every = np.arange(cells)
+    bags = Bags.of_pairs(every, every, cells + 1, cells).to(block.device)
+    return replace(block, bags=bags, gold=None, offset=0, scale=1.0, dtype=torch.float64, _views={})
+
+
+def _fresh_items(problem: Problem, probe: Block, local: Sequence[str]) -> dict[str, Tensor]:
+    stream = torch.Generator(device=probe.device).manual_seed(0)
+    return typical_values(problem.story, probe, local, {}, problem.plates, stream)
+
+
+def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """(n, A, K, L) float32 draws of the annotators' tables and (n, K) of the prevalence."""
+    block = problem.blocks[0]
+    n = next(iter(draws.values())).shape[0]
+    width = block.n_annotators * block.n_answers * block.n_classes * block.n_answers
+    step = max(1, min(32, WIDTH // max(1, width)))
+    tables, prevalence = [], []
+    for start in range(0, n, step):
+        some = {name: x[start : start + step] for name, x in draws.items()}
+        table, share = tables_at(problem, some, len(next(iter(some.values()))))
+        tables.append(table.float().cpu().numpy())
+        prevalence.append(share.cpu().numpy())
+    return np.concatenate(tables), np.concatenate(prevalence)
+
+
+def _density(problem: Problem, chains: int | None) -> Density:
+    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    return Density(problem.model, problem.plates, chains, conjugate)
+
+
+@dataclass(frozen=True)
+class Dims:
+    """Names of a site's dimensions, from the method's card where it has one."""
+
+    problem: Problem
+
+    def of(self, site: Site) -> tuple[str, ...]:
+        """One name for each dimension of the site's value."""
+        rank = len(site.batch_shape) + len(site.event_shape)
+        card = getattr(self.problem.story, "card", None)
+        words = card.sites.get(site.name, "").split() if card is not None else []
+        if len(words) != rank:
+            return tuple(
+                "item" if n == -1 else f"{site.name}_dim_{i}"
+                for i, n in enumerate((*site.batch_shape, *site.event_shape))
+            )
+        return tuple(_names(words))
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """K K becomes truth, label; a lone K becomes class; other letters become what they count."""
+    plain = {"N": "item", "A": "annotator", "L": "answer"}
+    twice = words.count("K") + words.count("L") > 1 and "K" in words
+    out: list[str] = []
+    for word in words:
+        if word == "K":
+            name = ("label" if "truth" in out else "truth") if twice else "class"
+        else:
+            name = "label" if word == "L" and twice else plain.get(word, word.lower())
+        while name in out:
+            name += "_"
+        out.append(name)
+    return out

@@ -1,0 +1,50 @@
+"""Log-space sums and products over named dimensions, with sums that know how to draw."""
+
+from __future__ import annotations
+
+import string
+
+from pyro.ops.rings import LogRing
+from torch import Tensor
+
+from crowdppl.summing import logsumexp
+
+SYMBOLS = string.ascii_lowercase
+"""Names of tensor dimensions, counted from the right."""
+
+
+def named(factor: Tensor) -> Tensor:
+    """Drops expanded and unit dimensions, and names those that are left by their distance from the right."""
+    for i in range(factor.dim()):
+        if factor.shape[i] > 1 and factor.stride(i) == 0:
+            factor = factor.narrow(i, 0, 1)
+    dims = "".join(SYMBOLS[factor.dim() - 1 - i] for i, n in enumerate(factor.shape) if n > 1)
+    out = factor.squeeze()
+    out = out + 0 if out is factor else out  # a fresh object, because the name is written on it
+    out._pyro_dims = dims  # type: ignore[attr-defined]
+    return out
+
+
+class DrawingRing(LogRing):
+    """Pyro's log ring with sums that know how to draw."""
+
+    def sumproduct(self, terms: list[Tensor], dims: frozenset[str]) -> Tensor:
+        names: list[str] = [t._pyro_dims for t in terms]  # type: ignore[attr-defined]
+        every = set("".join(names))
+        out, summed = "".join(sorted(every - set(dims))), "".join(sorted(every & set(dims)))
+        order = summed + out
+        total: Tensor | None = None
+        for term, has in zip(terms, names, strict=True):
+            term = term.permute([has.index(c) for c in order if c in has])
+            term = term.reshape([self._size[c] if c in has else 1 for c in order])
+            total = term if total is None else total + term
+        assert total is not None
+        if summed:
+            total = logsumexp(total.flatten(0, len(summed) - 1), dim=0)
+        total._pyro_dims = out  # type: ignore[attr-defined]
+        return total
+
+    @property
+    def _size(self) -> dict[str, int]:
+        sizes: dict[str, int] = self._dim_to_size
+        return sizes

@@ -1,0 +1,217 @@
+"""What a story's sites are: found out by running it, not declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.poutine import Trace
+from torch import Tensor
+from torch.distributions import biject_to
+from torch.distributions.transforms import Transform
+
+from crowdppl.blocks import Block
+from crowdppl.distributions import OneHot
+from crowdppl.errors import MethodError
+from crowdppl.inference.density import Density
+from crowdppl.inference.families import is_dirichlet
+from crowdppl.inference.nodes import nodes
+from crowdppl.story import Story, plates_of
+from crowdppl.summing import Summing
+
+Kind = Literal["conjugate", "onehot", "hyper", "free"]
+Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
+PROBE_ITEMS = 100
+"""Items on which a story is tried out before a fit."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One continuous or one-hot latent of a story.
+
+    Attributes:
+        name: the site's name.
+        kind: "conjugate" (a Dirichlet whose log enters the complete-data likelihood linearly), "onehot",
+            "hyper" (reaches labels only through the priors of other sites) or "free" (anything else).
+        local: whether it lives in the plate of items.
+        batch_shape: shape of its plates on the whole data, items counted as -1.
+        event_shape: shape of one value.
+        support: constraint on its values.
+    """
+
+    name: str
+    kind: Kind
+    local: bool
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    support: Any
+
+    @property
+    def transform(self) -> Transform:
+        """From the whole real space to the site's support."""
+        out: Transform = biject_to(self.support)
+        return out
+
+    def shape(self, n_items: int) -> tuple[int, ...]:
+        """Shape of a value for data of ``n_items`` items."""
+        return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
+
+    def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
+        """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
+        dim = value.dim() - 1 - len(self.event_shape)
+        return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
+
+
+def read_sites(story: Story, block: Block) -> list[Site]:
+    """Runs a story on a few items and sorts its latents by what engines can do with them.
+
+    A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
+    complete-data log-likelihood is linear in it.
+
+    Args:
+        story: a method of the zoo, or a user's own.
+        block: the first block of the data.
+
+    Raises:
+        MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
+    """
+    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        trace = _validated(story, small)
+        latents = _latents(trace)
+        density = Density(story.model, plates_of(story))
+        kinds = _kinds(density, small, latents)
+    return [_site(name, kinds[name], node) for name, node in latents.items()]
+
+
+def _validated(story: Story, block: Block) -> Trace:
+    """A trace at a prior draw, with Pyro's checks switched on."""
+    first = -1 - plates_of(story)
+    model = poutine.enum(story.model, first_available_dim=first)
+    with pyro.validation_enabled(True):
+        try:
+            trace = poutine.trace(model).get_trace(block)
+            trace.compute_log_prob()
+        except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
+            if isinstance(error, MethodError):
+                raise
+            raise MethodError(
+                f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
+                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
+            ) from error
+    return trace
+
+
+def _latents(trace: Trace) -> dict[str, Any]:
+    found = {}
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or node["is_observed"] or type(node["fn"]).__name__ == "_Subsample":
+            continue
+        if node["infer"].get("enumerate"):
+            continue
+        if not node["value"].is_floating_point():
+            raise MethodError(
+                f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it, or "
+                "make it a crowdppl.OneHot that enters the table linearly"
+            )
+        found[name] = node
+    return found
+
+
+def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[str, Kind]:
+    values = {n: x["value"].detach().double() for n, x in latents.items()}
+    onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
+    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"])]
+    parents = _parents(density, block, values, onehot)
+    candidates = [n for n in candidates if n not in parents]
+    linear = _linear(density, block, values, candidates, onehot)
+    touching = _touching(density, block, values, [n for n in values if n not in linear and n not in onehot])
+    kinds: dict[str, Kind] = {}
+    for name in values:
+        if name in onehot:
+            kinds[name] = "onehot"
+        elif name in linear:
+            kinds[name] = "conjugate"
+        else:
+            kinds[name] = "free" if name in touching else "hyper"
+    return kinds
+
+
+def _parents(density: Density, block: Block, values: Mapping[str, Tensor], onehot: set[str]) -> set[str]:
+    """Sites on which the prior of another latent depends (weights of one-hot sites apart: those are linear)."""
+    leaves = {n: x.clone().requires_grad_() for n, x in values.items()}
+    trace = density.trace(block, leaves)
+    found: set[str] = set()
+    for child in values.keys() - onehot:
+        prior = nodes(trace)[child]["fn"].log_prob(leaves[child].detach())
+        if not prior.requires_grad:
+            continue
+        others = [n for n in leaves if n != child]
+        got = torch.autograd.grad(prior.sum(), [leaves[n] for n in others], allow_unused=True)
+        found |= {n for n, g in zip(others, got, strict=True) if g is not None}
+    return found
+
+
+def _linear(
+    density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
+) -> set[str]:
+    """Candidates whose gradient under recorded draws does not change with their value."""
+    if not names:
+        return set()
+    logged = Density(density.model, density.plates, None, frozenset(names))
+    leaf = {n: values[n].clamp(min=1e-30).log() for n in names}
+    moved = {n: x + 0.5 * torch.randn(x.shape, dtype=x.dtype) - 0.3 for n, x in leaf.items()}
+    tape: dict[int, Tensor] = {}
+    extra = one_hot_terms(onehot)
+    record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
+    first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
+    replay = Summing("replay", tape=tape)
+    second = logged(block, {**values, **moved}, gradient=names, how=replay, extra=extra)
+
+    def same(name: str) -> bool:
+        a, b = first.gradient[name], second.gradient[name]
+        return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
+
+    return {n for n in names if same(n)}
+
+
+def _touching(density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str]) -> set[str]:
+    """Sites by which the likelihood of the labels has a gradient at all."""
+    found = density(block, values, gradient=names).gradient if names else {}
+    return {n for n, g in found.items() if bool((g != 0).any())}
+
+
+def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
+    """The log-prior of one-hot sites as an extra term of the objective, so that their weights get counts."""
+    if not names:
+        return None
+
+    def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
+        terms = (nodes(trace)[name]["fn"].log_prob(values[name]) for name in sorted(names))
+        return torch.stack([per_chain(x, chains) for x in terms]).sum(0)
+
+    return extra
+
+
+def per_chain(x: Tensor, chains: int | None) -> Tensor:
+    """Adds up everything but the chains, in float64: (C, ...) -> (C,), or () without chains."""
+    x = x.double()
+    return x.sum() if chains is None else x.expand(chains, *x.shape[1:]).reshape(chains, -1).sum(1)
+
+
+def _site(name: str, kind: Kind, node: Any) -> Site:
+    fn = node["fn"]
+    frames = {f.dim: f for f in node["cond_indep_stack"] if f.vectorized}
+    local = any(f.name in ("items", "labels") for f in frames.values())
+    if local and kind == "onehot":
+        raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
+    batch = tuple(fn.batch_shape)
+    names = {f.dim: f.name for f in frames.values()}
+    shape = tuple(-1 if names.get(i - len(batch)) in ("items", "labels") else n for i, n in enumerate(batch))
+    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support)

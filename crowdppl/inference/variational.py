@@ -1,0 +1,139 @@
+"""em and vb: set-up from a start, full batches, minibatches, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.density import Density
+from crowdppl.inference.families import DIRICHLET
+from crowdppl.inference.fold import Fold
+from crowdppl.inference.gaussians import Gaussians
+from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem, quiet
+from crowdppl.inference.rules import Average, Maximise, Rule, refuse_below_one
+from crowdppl.story import Story
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """One finished run from one start.
+
+    Attributes:
+        start: name of the start.
+        ascent: the engine at its last state.
+        progress: objectives and how it ended.
+        objective: the last objective.
+    """
+
+    start: str
+    ascent: Ascent
+    progress: Progress
+    objective: float
+
+
+def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
+    """Runs em or vb from each start; the best comes first.
+
+    Args:
+        problem: story, data and sites.
+        options: tolerance, iterations, restarts, minibatches.
+        engine: "em" or "vb".
+
+    Raises:
+        MethodError: when em meets a prior below 1 or a hierarchical prior.
+    """
+    runs = []
+    for number in range(options.restarts):
+        name, shares = problem.start(number)
+        ascent = prepare(problem, options, engine, shares, number)
+        runs.append(_run(problem, options, ascent, name, engine))
+        if runs[-1].progress.interrupted:
+            break
+    return sorted(runs, key=lambda r: -r.objective)
+
+
+def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> Ascent:
+    """The engine at its start: typical values, one pass tilted towards the start's truth, first updates."""
+    rule: Rule = Maximise() if engine == "em" else Average()
+    if engine == "em":
+        problem.refuse_hyper("em")
+    values = problem.typical(options.generator(2, number))
+    normal = engine == "vb" and options.guide == "normal"
+    state = State(
+        {},
+        {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")},
+        _gaussians(problem, options, "free", values, normal, number),
+        _gaussians(problem, options, "hyper", values, normal, number),
+    )
+    conjugate = [s.name for s in problem.of_kind("conjugate")]
+    density = Density(problem.model, problem.plates, state.free.chains, frozenset(conjugate))
+    fold = Fold(density, problem.blocks, problem.sites)
+    ascent = Ascent(fold, rule, state)
+    if conjugate:
+        _first_update(ascent, problem, conjugate, values, shares, engine)
+    return ascent
+
+
+def _first_update(
+    ascent: Ascent,
+    problem: Problem,
+    names: list[str],
+    values: Mapping[str, Tensor],
+    shares: Tensor | None,
+    engine: str,
+) -> None:
+    """Counts under the start's truth make the first parameters of conjugate sites."""
+    leaf = {n: values[n].clamp(min=1e-30).log() for n in names}
+    tilt = {} if shares is None or problem.truth is None else {problem.truth: shares.log().t()}
+    total = ascent.fold({**ascent.values(), **leaf}, gradient=names, tilt=tilt)
+    share = ascent.fold.density.chains or 1
+    ascent.state.parameters = leaf  # priors are found for the names that have a parameter
+    priors = ascent.priors(ascent.prior_trace())
+    for name, prior in priors.items():
+        if engine == "em":
+            refuse_below_one(name, prior)
+            counts = prior + total.gradient[name] / share
+            ascent.state.parameters[name] = DIRICHLET.mode(counts, leaf[name])
+        else:
+            ascent.state.parameters[name] = prior + total.gradient[name] / share
+
+
+def _gaussians(
+    problem: Problem, options: Options, kind: str, values: Mapping[str, Tensor], normal: bool, number: int
+) -> Gaussians:
+    sites = {s.name: s for s in problem.of_kind(kind)}
+    stream = options.generator(1, number, 0 if kind == "free" else 1) if normal and sites else None
+    return Gaussians.around(sites, values, problem.plates, stream)
+
+
+def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str) -> Climbed:
+    if options.batch_size is not None and options.batch_size < problem.n_items:
+        from crowdppl.inference.minibatch import warm_up
+
+        warm_up(ascent, problem, options)
+    tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
+    progress = iterate(
+        lambda t: ascent.step(),
+        options,
+        steps=options.max_iterations or 1000,
+        tolerance=tolerance,
+        name=f"{engine} from {name}",
+    )
+    objective = progress.objectives[-1] if progress.objectives else -np.inf
+    return Climbed(name, ascent, progress, objective)
+
+
+def first_state(story: Story, block: Block) -> State:
+    """The state of vb at its start from the votes, for guides that want to start there too."""
+    with quiet(str(block.device)):
+        problem = Problem(story, [block.to(block.device, torch.float64)], Options(guide="point"), lambda: block)
+        _, shares = problem.start(0)
+        return prepare(problem, problem.options, "vb", shares).state

@@ -1,0 +1,131 @@
+"""Means, standard deviations and intervals of what a posterior says about annotators and classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdppl.errors import MethodError
+from crowdppl.inference.results import FitResult, SiteResult
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity and how sure the posterior is of it; all four arrays have the quantity's shape.
+
+    Attributes:
+        mean: posterior mean, or the point that em found.
+        sd: posterior standard deviation; NaN for a point.
+        low, high: ends of a central credible interval; NaN for a point.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def columns(self, name: str = "") -> dict[str, np.ndarray]:
+        """Columns of a table: ``mean, sd, low, high``, or ``name, name_sd, name_low, name_high``."""
+        ends = {"sd": self.sd, "low": self.low, "high": self.high}
+        if not name:
+            return {"mean": self.mean, **ends}
+        return {name: self.mean, **{f"{name}_{end}": values for end, values in ends.items()}}
+
+    def at(self, *key: Any) -> Estimate:
+        """The estimate of a part of the quantity, as ``array[key]`` would take it."""
+        return Estimate(self.mean[key], self.sd[key], self.low[key], self.high[key])
+
+
+def from_point(mean: np.ndarray) -> Estimate:
+    """An estimate without a posterior."""
+    nothing = np.full(np.shape(mean), np.nan)
+    return Estimate(np.asarray(mean), nothing, nothing, nothing)
+
+
+def from_draws(draws: np.ndarray, level: float) -> Estimate:
+    """An estimate from draws along the first axis; the interval leaves out equal shares on both sides."""
+    check_level(level)
+    low, high = np.quantile(draws, _tails(level), axis=0)
+    mean, sd = draws.mean(0, dtype=np.float64), draws.std(0, dtype=np.float64)
+    return Estimate(mean, sd, low.astype(np.float64), high.astype(np.float64))
+
+
+def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
+    """An estimate of each share of a Dirichlet, exact: its marginals are Beta distributions.
+
+    Args:
+        concentration: (..., K).
+        level: probability of the interval.
+    """
+    from scipy.stats import beta  # slow to import
+
+    check_level(level)
+    total = concentration.sum(-1, keepdims=True)
+    mean = concentration / total
+    low, high = (beta.ppf(q, concentration, total - concentration) for q in _tails(level))
+    return Estimate(mean, np.sqrt(mean * (1 - mean) / (total + 1)), low, high)
+
+
+def confusion(result: FitResult, level: float) -> Estimate:
+    """p(answer | annotator, truth) with its interval, (A, K, L)."""
+    if result.table_draws is None:
+        return from_point(result.table)
+    names = ("annotator", "truth", "label")
+    exact = _same_dirichlet(result, names, result.table, result.table_draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(result.table_draws, level)
+
+
+def prevalence(result: FitResult, level: float) -> Estimate:
+    """Share of each class with its interval, (K,)."""
+    if result.prevalence_draws is None:
+        return from_point(result.prevalence)
+    exact = _same_dirichlet(result, ("class",), result.prevalence, result.prevalence_draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(result.prevalence_draws, level)
+
+
+def accuracy(result: FitResult, level: float) -> Estimate:
+    """Each annotator's probability of naming the truth of a new item, (A,).
+
+    That is sum over classes k of prevalence[k] * confusion[annotator, k, k]; an abstention is not right.
+    """
+    n_classes = result.table.shape[1]
+    every = np.arange(n_classes)
+    if result.table_draws is None or result.prevalence_draws is None:
+        return from_point(result.table[:, every, every] @ result.prevalence)
+    right = result.table_draws[:, :, every, every]
+    return from_draws(np.einsum("dak,dk->da", right, result.prevalence_draws), level)
+
+
+def check_level(level: float) -> None:
+    """Refuses an interval that is none.
+
+    Raises:
+        MethodError: when the level is not between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise MethodError(f"level={level} must lie between 0 and 1; 0.95 means a 95 % interval")
+
+
+def _tails(level: float) -> tuple[float, float]:
+    return (1 - level) / 2, (1 + level) / 2
+
+
+def _same_dirichlet(
+    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray
+) -> np.ndarray | None:
+    """Concentration of the site that is this very quantity, where there is one.
+
+    Equal dimensions do not suffice: a story may put something between the site and the labels. So the site's
+    mean has to be the quantity's, to within six standard errors of the draws that this was taken from.
+    """
+    error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
+    for site in result.sites.values():
+        if _is_dirichlet(site, dims, mean.shape) and np.all(np.abs(site.mean - mean) <= error):
+            return site.arrays["concentration"]
+    return None
+
+
+def _is_dirichlet(site: SiteResult, dims: tuple[str, ...], shape: tuple[int, ...]) -> bool:
+    return site.family == "dirichlet" and site.dims == dims and site.mean.shape == shape

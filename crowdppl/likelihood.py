@@ -1,0 +1,153 @@
+"""The annotation likelihood that every story of the zoo shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl import plates
+from crowdppl.distributions import Categorical
+from crowdppl.labels import Coin, Labels, Table
+from crowdppl.plates import Data
+
+
+def annotate(
+    data: Data,
+    log_p: Table,
+    state: Tensor,
+    *,
+    within: Literal["item", "label"] = "item",
+    groups: tuple[int, ...] | None = None,
+    name: str = "label",
+) -> Tensor:
+    """Says how labels come out: every label of an item, given the item's state.
+
+    Call it inside the plate of items (or of labels; or of groups and items). Observed labels are scored;
+    a design without labels draws them, so that the same story simulates.
+
+    Args:
+        data: the story's argument.
+        log_p: a table (..., A, T, L) of log p(label | annotator, state), or a ``Coin``, or a callable that
+            maps answers (S,) to log-potentials (..., S, T), for models in which items differ too.
+        state: whole numbers below T, such as the truth; a joint index (truth * M + subtype) where two latents
+            matter.
+        within: "item" sums a state out once for all labels of an item; "label" for each label alone.
+        groups: the group of each annotator, (A,), where the state belongs to (group, item).
+        name: name of the site.
+
+    Returns:
+        int32 (S,), the table cell ``annotator * n_answers + answer`` of each label.
+    """
+    block = data.as_block()
+    labels = Labels(block, log_p, state, within=within, groups=groups)
+    out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.observed else None)
+    return out
+
+
+def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
+    """Draws the truth of each item; known truths (gold) enter here, for every method alike.
+
+    Args:
+        data: the story's argument.
+        log_p: (..., K), the same for all items, or (..., N, K).
+        name: name of the site.
+
+    Returns:
+        Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
+    """
+    potential = data.as_block().gold_potential
+    weights = log_p if potential is None else log_p + potential.to(log_p.dtype)
+    out: Tensor = pyro.sample(name, Categorical(weights), infer={"enumerate": "parallel"})
+    return out
+
+
+def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", concentration: float = 1.0) -> Tensor:
+    """How common each class is: log-probabilities (..., K), learned under a Dirichlet or fixed to be equal.
+
+    Args:
+        data: the story's argument.
+        kind: "learned" samples the site ``prevalence``; "uniform" fixes 1 / K.
+        concentration: of the symmetric Dirichlet; 1 is flat.
+    """
+    n_classes = data.as_block().n_classes
+    if kind == "uniform":
+        return torch.full((n_classes,), -math.log(n_classes))
+    share: Tensor = pyro.sample("prevalence", dist.Dirichlet(torch.full((n_classes,), concentration)))
+    return share.log()
+
+
+def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
+    """The table of annotators who are right or wrong, errors spread evenly.
+
+    Args:
+        log_coin: (..., A, 1 or K, 2): log-probability of a right and of a wrong label [annotator, truth, .].
+        n_classes: K.
+
+    Returns:
+        (..., A, K, K) log p(label | annotator, truth).
+    """
+    same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
+    right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
+    return torch.where(same, right, wrong)
+
+
+def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:
+    """Lets annotators decline: extends log-probabilities over classes to all answers.
+
+    An abstention is an answer that is no class. Each annotator who ever abstained has, for each state, a
+    probability of each abstention (site ``abstention``, flat Dirichlet over giving a class and each way of
+    declining); what is left goes to the classes as ``log_p`` says. An annotator who never abstained was
+    never offered it, so that naming an unused "don't know" changes nothing. Call it outside all plates.
+
+    Args:
+        data: the story's argument.
+        log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
+        n_states: T, for a ``Coin`` or callable; the number of classes by default.
+
+    Returns:
+        The same kind, over the L answers.
+    """
+    block = data.as_block()
+    ways = block.n_answers - block.n_classes
+    if ways == 0:
+        return log_p
+    states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
+    with plates.annotators(data, "abstainers"):
+        prior = dist.Dirichlet(torch.ones(states, 1 + ways)).to_event(1)
+        site: Tensor = pyro.sample("abstention", prior)
+    offered = torch.ones(block.n_annotators, dtype=torch.bool) if block.abstainers is None else block.abstainers
+    floor = torch.zeros(1 + ways).index_fill(0, torch.arange(1, 1 + ways), -torch.inf)
+    log_answer = torch.where(offered[:, None, None], site.log(), floor.to(site))  # (..., A, T, 1 + ways)
+    if isinstance(log_p, Tensor):
+        given = log_p + log_answer[..., :1]
+        lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
+        return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
+    return _per_label_abstentions(data, log_p, log_answer)
+
+
+def _per_label_abstentions(
+    data: Data, log_p: Coin | Callable[[Tensor], Tensor], log_answer: Tensor
+) -> Callable[[Tensor], Tensor]:
+    block = data.as_block()
+
+    def potential(answer: Tensor) -> Tensor:
+        n_classes = block.n_classes
+        way = (answer - n_classes + 1).clamp(min=0)
+        chosen = block.of_annotator(log_answer, event_dim=2)
+        response = chosen.gather(-1, way[:, None, None].expand(*chosen.shape[:-1], 1)).squeeze(-1)
+        some = answer.clamp(max=n_classes - 1)
+        if isinstance(log_p, Coin):
+            right, wrong = log_p.log_right.unsqueeze(-1), log_p.log_wrong.unsqueeze(-1)
+            same = torch.nn.functional.one_hot(some, n_classes).bool()
+            label = torch.where(same, right, wrong - math.log(n_classes - 1))
+        else:
+            label = log_p(some)
+        return response + torch.where((answer < n_classes).unsqueeze(-1), label, torch.zeros_like(label))
+
+    return potential

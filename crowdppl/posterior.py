@@ -1,0 +1,185 @@
+"""What a user holds after a fit: the truth, the annotators, how sure both are, and how the fit went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl import abilities, archive, choices, intervals, plots, refitting
+from crowdppl.annotations import Annotations
+from crowdppl.arviz_export import to_arviz
+from crowdppl.errors import MethodError
+from crowdppl.inference.results import FitResult
+from crowdppl.story import Story
+from crowdppl.summary import summarise
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """The posterior of a story given annotations.
+
+    Attributes:
+        story: the method with its settings.
+        method: its name in the zoo, or the path of its class.
+        inference: the engine that made the fit.
+        data: the annotations.
+        result: what the engine found, as arrays in codebook order.
+        options: what the engine was told.
+        refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
+    """
+
+    story: Story
+    method: str
+    inference: str
+    data: Annotations
+    result: FitResult
+    options: dict[str, Any] = field(default_factory=dict)
+    refit: refitting.Refit | None = None
+
+    def __repr__(self) -> str:
+        data = self.data
+        sizes = f"{data.n_items} items, {data.n_annotators} annotators, {data.n_classes} classes"
+        return f"<Posterior of {self.method} by {self.inference}: {sizes}>"
+
+    def probabilities(self, sd: bool = False) -> pd.DataFrame:
+        """Probability of each class for each item, averaged over parameter draws where there are draws.
+
+        Args:
+            sd: instead, the standard deviation of that probability over parameter draws: how far it could still
+                move if the annotators became known. NaN where the engine gives points.
+
+        Returns:
+            DataFrame (N, K), item ids x class names.
+        """
+        values = self.result.probabilities
+        if sd:
+            found = self.result.probability_sd
+            values = np.full_like(values, np.nan) if found is None else found
+        return pd.DataFrame(values, index=self.data.items, columns=self.data.classes)
+
+    def labels(self) -> pd.DataFrame:
+        """The most probable class of each item and how sure it is.
+
+        A tie goes to the class with more votes on the item, then on all items, then to the one whose name,
+        hashed with the item's id, comes first: neither the order of classes nor that of rows decides.
+
+        Returns:
+            DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels that
+            the item received, abstentions not counted; tied, whether another class is as probable.
+        """
+        p, votes = self.result.probabilities, np.asarray(self.data.votes())
+        code, tied = choices.choose(p, votes, self.data.items, self.data.classes)
+        columns = {
+            "label": self.data.classes.take(code),
+            "probability": p[np.arange(len(p)), code],
+            "entropy": choices.entropy(p),
+            "votes": votes.sum(1).astype(np.int64),
+            "tied": tied,
+        }
+        return pd.DataFrame(columns, index=self.data.items)
+
+    def truth(self, level: float = 0.95) -> pd.DataFrame:
+        """The general table of the truth, whatever its kind: one row an item.
+
+        Args:
+            level: probability that the interval holds.
+
+        Returns:
+            DataFrame by item with estimate, sd and interval. Nominal classes: the label of ``labels()``; the
+            standard deviation of "the truth is this label"; the fewest classes that hold ``level``, most
+            probable first. Ordinal classes: the median grade; the standard deviation in steps between
+            neighbouring grades; the lowest and the highest grade of a central interval.
+        """
+        intervals.check_level(level)
+        p, classes = self.result.probabilities, self.data.classes
+        if self.data.kind == "ordinal":
+            low, median, high = (
+                classes.take(choices.grade_quantile(p, q)) for q in ((1 - level) / 2, 0.5, (1 + level) / 2)
+            )
+            columns = {
+                "estimate": median,
+                "sd": choices.grade_sd(p),
+                "interval": list(zip(low, high, strict=True)),
+            }
+            return pd.DataFrame(columns, index=self.data.items)
+        labels = self.labels()
+        chosen = labels["probability"]
+        sets = pd.Series(choices.credible_sets(p, classes, level), index=self.data.items, dtype=object)
+        return pd.DataFrame({"estimate": labels["label"], "sd": np.sqrt(chosen * (1 - chosen)), "interval": sets})
+
+    def annotators(self, level: float = 0.95) -> pd.DataFrame:
+        """How good each annotator is.
+
+        Args:
+            level: probability of the intervals.
+
+        Returns:
+            DataFrame by annotator: labels given; accuracy, the probability of naming the truth of a new item,
+            with accuracy_sd, accuracy_low and accuracy_high; with two classes also sensitivity (the second
+            class is the positive one) and specificity with theirs. NaN where the engine gives points.
+        """
+        return abilities.annotator_table(self.data, self.result, level)
+
+    def confusion(self, draws: bool = False) -> xr.DataArray:
+        """p(label | annotator, truth), whatever the story: along ``label`` it sums to one.
+
+        Args:
+            draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.
+
+        Returns:
+            xarray DataArray with dimensions annotator, truth, label and their ids as coordinates; where annotators
+            may abstain, the abstentions are the last labels.
+
+        Raises:
+            MethodError: when draws are asked of an engine that gives points.
+        """
+        if not draws:
+            return abilities.confusion_array(self.data, self.result.table)
+        if self.result.table_draws is None:
+            raise MethodError(f"{self.inference} found a point without draws; fit with vb, gibbs or nuts")
+        return abilities.confusion_array(self.data, self.result.table_draws)
+
+    def confusion_intervals(self, level: float = 0.95) -> pd.DataFrame:
+        """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high."""
+        return abilities.confusion_table(self.data, intervals.confusion(self.result, level))
+
+    def prevalence(self, level: float = 0.95) -> pd.DataFrame:
+        """Share of each class among items: DataFrame by class with mean, sd, low and high."""
+        return pd.DataFrame(intervals.prevalence(self.result, level).columns(), index=self.data.classes)
+
+    def diagnostics(self) -> dict[str, Any]:
+        """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings."""
+        return dict(self.result.diagnostics)
+
+    summary = summarise
+    predict = refitting.predict
+    draw_labels = refitting.draw_labels
+    update = refitting.update
+    to_arviz = to_arviz
+    save = archive.save
+    plot_confusion = plots.plot_confusion
+    plot_annotators = plots.plot_annotators
+    plot_items = plots.plot_items
+    plot_trace = plots.plot_trace
+
+
+def load(path: str | Path, *, method: str | None = None, story: Story | None = None) -> Posterior:
+    """Reads a posterior that ``Posterior.save`` wrote.
+
+    Args:
+        path: the folder.
+        method: name of the method that it has to be of; by default any.
+        story: the method itself, for one that has no name in the registry.
+
+    Raises:
+        ResultError: when a file is missing or damaged, a newer version of crowdppl wrote it, it is of another
+            method than asked, or its method is not known here; the message says which.
+    """
+    return Posterior(**archive.read(Path(path), method, story))

@@ -1,0 +1,54 @@
+"""House priors: weak enough for the labels to speak, strong enough not to collapse on sparse data."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from crowdppl.plates import Data
+
+MASS = 1.8
+DIAGONAL = 0.61
+
+
+def confusion_prior(data: Data, mass: float = MASS, diagonal: float = DIAGONAL) -> Tensor:
+    """Dirichlet concentrations of confusion rows, leaning on the diagonal.
+
+    Two pseudo-counts a class are enough to collapse Dawid-Skene on sparse data with many classes, because
+    their mass grows with K; this prior has the same mass for every K. An annotator's history is added to it.
+
+    Args:
+        data: the story's argument.
+        mass: pseudo-counts a row.
+        diagonal: share of the mass on the right answer; the rest is spread evenly.
+
+    Returns:
+        (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
+    """
+    block = data.as_block()
+    k = block.n_classes
+    same = torch.eye(k, device=block.device)
+    rows = mass * (diagonal * same + (1 - diagonal) / (k - 1) * (1 - same))
+    return rows if block.history is None else rows + block.history.to(rows)
+
+
+def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -> Tensor:
+    """Dirichlet concentrations of an annotator's coin over (right, wrong).
+
+    Args:
+        data: the story's argument.
+        right, wrong: pseudo-counts of right and wrong labels; an annotator's history is added to them.
+        by_class: one coin for each true class instead of one for all.
+
+    Returns:
+        (2,) or (K, 2), or with history (A, 2) or (A, K, 2).
+    """
+    block = data.as_block()
+    prior = torch.tensor([right, wrong], device=block.device)
+    if by_class:
+        prior = prior.expand(block.n_classes, 2)
+    if block.history is None:
+        return prior
+    hits = block.history.diagonal(dim1=-2, dim2=-1)
+    coins = torch.stack([hits, block.history.sum(-1) - hits], -1)  # (A, K, 2)
+    return prior + (coins if by_class else coins.sum(-2)).to(prior)

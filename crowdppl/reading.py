@@ -1,0 +1,77 @@
+"""Files of annotations and of known truths, read by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.columns import recognise
+from crowdppl.encoding import encode, refuse_markers
+from crowdppl.files import read_table
+from crowdppl.options import Options
+from crowdppl.rows import rows_of_frame
+from crowdppl.wide import rows_of_wide
+
+
+def read_annotations(
+    path: str | Path,
+    item: Hashable | None = None,
+    annotator: Hashable | None = None,
+    label: Hashable | None = None,
+    *,
+    format: str | None = None,
+    wide: bool = False,
+    **options: Unpack[Options],
+) -> Annotations:
+    """Reads annotations from a file: CSV, TSV (both also gzipped), parquet or JSON lines.
+
+    In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
+    tables may still name them as numbers where the spelling is the same.
+
+    Args:
+        path: the file; a CSV or TSV begins with a line of column names.
+        item, annotator, label: columns, where they are not recognised by name.
+        format: "csv", "tsv", "parquet" or "jsonl", where the name does not end so.
+        wide: whether columns are annotators; an empty cell is no label.
+        options: see ``crowdppl.options.Options``.
+
+    Raises:
+        DataError: with the value, the line and the remedy.
+    """
+    given = {"item": item, "annotator": annotator, "label": label}
+    name = Path(path).name
+    if wide:
+        table = read_table(path, format, lambda columns: columns)
+        return Annotations.of_rows(rows_of_wide(table.frame, item, table.place, table.text), options)
+    table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
+    return Annotations.of_rows(rows_of_frame(table.frame, given, name, table.place, table.text), options)
+
+
+def read_gold(
+    path: str | Path, item: str | None = None, label: str | None = None, *, format: str | None = None
+) -> pd.Series[Any]:
+    """Known truths from a file, as a series by item id.
+
+    Args:
+        path: CSV, TSV, parquet or JSON lines with a column of items and one of classes.
+        item, label: their names, where they are not recognised.
+        format: as for ``read_annotations``.
+
+    Raises:
+        DataError: when the file cannot be read, a column is missing, or a value is.
+    """
+    given = {"item": item, "class": label}
+    name = Path(path).name
+    table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
+    roles = recognise(list(table.frame.columns), given, name)
+    for role, column in roles.items():
+        encoding = encode(table.frame[column], role, table.place)
+        if table.text:
+            refuse_markers(encoding, role, table.place, (), "leave the row out")
+    values = {role: pd.Index(np.asarray(table.frame[column])) for role, column in roles.items()}
+    return pd.Series(values["class"], index=values["item"], name="gold")

@@ -1,0 +1,117 @@
+"""What a posterior can only answer by running its story again: predictions, drawn labels, updates."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.decoding import row_codes, row_sizes
+from crowdppl.errors import MethodError
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+ENGINES = "crowdppl.inference.refit"
+"""Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
+
+
+class Refit(Protocol):
+    """What a posterior asks of the engines: a module or an object with these three functions."""
+
+    def predict(self, posterior: Posterior, data: Annotations) -> np.ndarray:
+        """Truth probabilities (N, K) of the items of ``data``, in its codebook order."""
+        ...
+
+    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
+        """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks."""
+        ...
+
+    def update(self, posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
+        """The posterior after more labels, for which the old one is the prior."""
+        ...
+
+
+def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
+    """Truth probabilities of new items that annotators of this fit labelled; nothing is learned from them.
+
+    Args:
+        new_data: annotations, or a table of them with one label a row.
+
+    Returns:
+        DataFrame of the new items x classes.
+
+    Raises:
+        DataError: when an annotator or a class is not one of this fit.
+    """
+    new = alike(posterior.data, new_data)
+    return pd.DataFrame(_engines(posterior).predict(posterior, new), index=new.items, columns=new.classes)
+
+
+def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
+    """Labels that the same annotators might have given to the same items.
+
+    Args:
+        n: how many data sets.
+        seed: of the draws.
+        kind: "posterior" keeps what was learned of parameters and truths; "prior" draws them from the story.
+
+    Returns:
+        DataFrame with draw, item, annotator and label; within a draw, rows stand as in ``data.frame()``.
+
+    Raises:
+        MethodError: for another kind, or n below 1.
+    """
+    if kind not in ("posterior", "prior") or n < 1:
+        raise MethodError(f"kind={kind!r}, n={n}: the kind is 'posterior' or 'prior', and n is at least 1")
+    data = posterior.data
+    drawn = _engines(posterior).draw_labels(posterior, n, seed, kind)
+    by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
+    item, cell = row_codes(data.blocks, data.order)
+    columns = {
+        "draw": np.repeat(np.arange(n), len(item)),
+        "item": data.items.take(np.tile(item, n)),
+        "annotator": data.annotators.take(np.tile(cell // np.int32(data.n_answers), n)),
+        "label": data.answers.take(drawn[:, by_item].ravel()),
+    }
+    return pd.DataFrame(columns)
+
+
+def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
+    """The posterior after more labels: the old one is the prior of vb on the new labels alone.
+
+    An item that had labels before brings its old evidence along. The result speaks of the items of the new
+    labels.
+
+    Args:
+        new_labels: annotations, or a table of them with one label a row.
+        options: as for ``fit``, such as ``seed`` or ``max_iterations``.
+
+    Raises:
+        MethodError: when the fit was not made by vb.
+        DataError: when an annotator or a class is not one of this fit.
+    """
+    if posterior.inference != "vb":
+        raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
+    return _engines(posterior).update(posterior, alike(posterior.data, new_labels), **options)
+
+
+def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
+    """New annotations under the codes of old ones: the same annotators, classes and answers.
+
+    Raises:
+        DataError: when an annotator or a class is not one of the old ones.
+    """
+    if isinstance(new, Annotations):
+        pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
+        if all(a.equals(b) for a, b in pairs):
+            return new
+        new = new.frame()
+    return Annotations.from_frame(new, like=old)
+
+
+def _engines(posterior: Posterior) -> Refit:
+    return posterior.refit if posterior.refit is not None else cast(Refit, import_module(ENGINES))

@@ -1,0 +1,192 @@
+"""The methods by name: those of the zoo, of installed packages, and those registered in this session."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
+from typing import Any
+
+import pandas as pd
+
+from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.story import Story, card_of
+
+ENTRY_POINTS = "crowdppl.methods"
+"""Group under which an installed package offers methods: name = "package.module:Class"."""
+
+_registered: dict[str, type[Any]] = {}
+
+
+def method(name: str, /, **settings: Any) -> Story:
+    """A method by its name, with its settings: ``method("one_coin", prevalence="learned")``.
+
+    Args:
+        name: a name that ``zoo()`` lists.
+        settings: constructor arguments of the method.
+
+    Raises:
+        MethodError: for an unknown name, which near matches are given for; for an unknown or a missing
+            setting, with those that there are.
+    """
+    cls = _find(name)
+    parameters = inspect.signature(cls).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for wrong in sorted(settings.keys() - parameters.keys()):
+            hint = _hint(wrong, parameters)
+            raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
+    for missing in sorted(_required(cls) - settings.keys()):
+        raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
+    story: Story = cls(**settings)
+    return story
+
+
+def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
+    """Makes a method of yours known by name for this session, so that ``fit`` and ``load`` find it.
+
+    Args:
+        name: lower case, words joined by underscores.
+        cls: a class with ``model(data)``; its constructor arguments are the method's settings.
+        replace: whether to take over a name that is in use, say when a notebook cell runs again.
+
+    Raises:
+        MethodError: when the name is no such name, the class has no model, or the name is taken.
+    """
+    if not name.isidentifier() or name != name.lower() or name.startswith("_"):
+        raise MethodError(f"{name!r} cannot name a method; use lower case and underscores, as in 'one_coin'")
+    _check(name, cls)
+    if name in names() and _registered.get(name) is not cls and not replace:
+        raise MethodError(
+            f"{name!r} already names a method; choose another name, or say replace=True to take it over"
+        )
+    _registered[name] = cls
+
+
+def resolve(story: str | Story) -> Story:
+    """The story that a user named or handed over: a name is looked up, an object with ``model`` is itself.
+
+    Raises:
+        MethodError: for an unknown name, a class instead of an object, or an object without a model.
+    """
+    if isinstance(story, str):
+        return method(story)
+    if isinstance(story, type):
+        raise MethodError(f"{story.__name__} is a class; hand over an object, {story.__name__}(...)")
+    if not callable(getattr(story, "model", None)):
+        raise MethodError(
+            f"{story!r} is no method: give a name that crowdppl.zoo() lists, or an object with model(data)"
+        )
+    return story
+
+
+def names() -> list[str]:
+    """Names of all methods, sorted; nothing is imported to find them."""
+    return sorted({*_registered, *_of_the_zoo(), *_of_packages()})
+
+
+def name_of(story: object) -> str | None:
+    """The name under which a story's class is known; None for a class that no name leads to."""
+    cls = type(story)
+    zoo_names = [name for name in _of_the_zoo() if _class_name(name) == cls.__name__]
+    package_names = [name for name, point in _of_packages().items() if point.attr == cls.__name__]
+    return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
+
+
+def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None) -> pd.DataFrame:
+    """All methods as a table, one row a method: title, reference and settings with their defaults.
+
+    A method that cannot be loaded, of a package that is half installed say, is left out with a warning.
+
+    Args:
+        columns: further columns, each a function of the method with default settings.
+
+    Returns:
+        DataFrame indexed by name, sorted.
+    """
+    rows = []
+    for name in names():
+        try:
+            story = method(name)
+        except Exception as error:
+            warnings.warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning, stacklevel=2)
+            continue
+        card = card_of(story)
+        row = {
+            "method": name,
+            "title": card.title if card else type(story).__name__,
+            "reference": card.reference if card else "",
+            "settings": _settings(type(story)),
+        }
+        rows.append(row | {column: cell(story) for column, cell in (columns or {}).items()})
+    header = ["method", "title", "reference", "settings", *(columns or {})]
+    return pd.DataFrame(rows, columns=header).set_index("method")
+
+
+def _find(name: str) -> type[Any]:
+    if name in _registered:
+        return _registered[name]
+    packages = _of_packages()
+    if name in _of_the_zoo():
+        if name in packages:
+            warnings.warn(
+                f"{packages[name].value} offers another method {name!r}; the zoo's own is used. "
+                "To use the other, register it under a name of its own",
+                CrowdpplWarning,
+                stacklevel=3,
+            )
+        return _from_the_zoo(name)
+    if name in packages:
+        try:
+            cls = packages[name].load()
+        except (ImportError, AttributeError) as error:
+            raise MethodError(f"{name} cannot be loaded from {packages[name].value}: {error}") from error
+        return _check(name, cls)
+    raise MethodError(f"there is no method {name!r}{_hint(name, names())}; crowdppl.zoo() lists all")
+
+
+def _of_the_zoo() -> list[str]:
+    found = iter_modules(import_module("crowdppl.models").__path__)
+    return [module.name for module in found if not module.name.startswith("_")]
+
+
+def _from_the_zoo(name: str) -> type[Any]:
+    wanted = _class_name(name)
+    cls = getattr(import_module(f"crowdppl.models.{name}"), wanted, None)
+    if cls is None:
+        raise MethodError(f"models/{name}.py defines no class {wanted}; name the method's class so")
+    return _check(name, cls)
+
+
+def _of_packages() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _check(name: str, cls: Any) -> type[Any]:
+    if not isinstance(cls, type) or not callable(getattr(cls, "model", None)):
+        raise MethodError(f"{name} is {cls!r}; a method is a class with model(data)")
+    card_of(cls)
+    return cls
+
+
+def _required(cls: type[Any]) -> set[str]:
+    parameters = inspect.signature(cls).parameters.values()
+    some = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {p.name for p in parameters if p.default is p.empty and p.kind not in some}
+
+
+def _settings(cls: type[Any]) -> str:
+    parameters = inspect.signature(cls).parameters.values()
+    return ", ".join(str(p.replace(annotation=p.empty)) for p in parameters) or "none"
+
+
+def _hint(wrong: str, known: Any) -> str:
+    near = get_close_matches(wrong, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

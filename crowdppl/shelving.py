@@ -1,0 +1,80 @@
+"""Annotations taken apart into codes and ids, and put together again: for results on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from crowdppl import errors
+from crowdppl.alphabet import Alphabet
+from crowdppl.annotations import Annotations
+from crowdppl.blocks import build_blocks
+from crowdppl.building import with_known
+from crowdppl.codebook import Codebook
+from crowdppl.decoding import row_codes
+from crowdppl.errors import CrowdpplWarning
+
+
+def take_apart(data: Annotations) -> dict[str, Any]:
+    """Everything but features, covariates and further columns, as ids, arrays and plain values."""
+    item, cell = row_codes(data.blocks, data.order)
+    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    history = data.history
+    return {
+        "kind": data.kind,
+        "items": data.item_book.ids,
+        "annotators": data.annotator_book.ids,
+        "answers": data.alphabet.book.ids,
+        "n_classes": data.n_classes,
+        "item": item,
+        "annotator": annotator,
+        "answer": answer if data.blocks[0].observed else None,
+        "gold_codes": data.gold_codes,
+        "history": None if history is None else history.cpu().numpy(),
+        "abstainers": data.abstainers,
+        "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
+    }
+
+
+def put_together(parts: Mapping[str, Any]) -> Annotations:
+    """The annotations that ``take_apart`` described."""
+    alphabet = Alphabet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"])
+    order, blocks = build_blocks(
+        parts["item"],
+        parts["annotator"],
+        parts["answer"],
+        n_items=len(parts["items"]),
+        n_annotators=len(parts["annotators"]),
+        n_classes=alphabet.n_classes,
+        n_answers=len(alphabet.book),
+    )
+    history, abstainers, gold = parts["history"], parts["abstainers"], parts["gold_codes"]
+    found = [
+        replace(
+            with_known(block, order, gold),
+            history=None if history is None else torch.from_numpy(history),
+            abstainers=None if abstainers is None else torch.from_numpy(abstainers),
+        )
+        for block in blocks
+    ]
+    return Annotations(
+        item_book=Codebook("item", parts["items"]),
+        annotator_book=Codebook("annotator", parts["annotators"]),
+        alphabet=alphabet,
+        blocks=found,
+        order=order,
+        gold_codes=gold,
+        warnings=tuple(_warning(*said) for said in parts["warnings"]),
+    )
+
+
+def _warning(name: str, text: str) -> CrowdpplWarning:
+    """A warning of its class, or of their base where this version has no such class."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, CrowdpplWarning):
+        return kind(text)
+    return CrowdpplWarning(text)

@@ -1,0 +1,76 @@
+"""A posterior in a few lines of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+MOST = 10
+"""Classes or annotators that a summary lists."""
+
+
+def summarise(posterior: Posterior) -> str:
+    """The method, the data, how the fit went, the classes, and the best and worst annotators."""
+    return "\n".join([*_fit(posterior), "", *_truth(posterior), "", *_annotators(posterior)])
+
+
+def _fit(posterior: Posterior) -> list[str]:
+    data, found = posterior.data, posterior.diagnostics()
+    lines = [
+        f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
+        f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
+    ]
+    state = "converged" if found.get("converged") else "NOT CONVERGED"
+    parts = [state] if "converged" in found else []
+    parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []
+    parts += [f"objective {_number(found['objective'])}"] if found.get("objective") is not None else []
+    parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
+    parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
+    parts += [f"{found['divergences']} divergences"] if found.get("divergences") else []
+    parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
+    return [*lines, ", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+
+
+def _truth(posterior: Posterior) -> list[str]:
+    labels, share = posterior.labels(), posterior.prevalence()
+    sure = int((labels["probability"] >= 0.95).sum())
+    tied = int(labels["tied"].sum())
+    ties = f", {tied:,} tied" if tied else ""
+    counts = labels["label"].value_counts().reindex(share.index, fill_value=0)
+    table = share.assign(labelled=counts).head(MOST)
+    more = len(share) - len(table)
+    lines = [f"truth: {sure:,} of {len(labels):,} items at 95 % or more{ties}; prevalence of the classes"]
+    return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
+
+
+def _annotators(posterior: Posterior) -> list[str]:
+    table = posterior.annotators().sort_values("accuracy", ascending=False, kind="stable")
+    if len(table) <= MOST:
+        return ["annotators, the most accurate first", _table(table)]
+    half = MOST // 2
+    lines = [f"annotators: the {half} most and the {half} least accurate of {len(table):,}"]
+    return [*lines, _table(pd.concat([table.head(half), table.tail(half)]))]
+
+
+def _table(table: pd.DataFrame) -> str:
+    """A table without the columns in which nothing is known."""
+    text: str = table.dropna(axis=1, how="all").to_string(float_format=lambda x: f"{x:.3f}")
+    return text
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):,.3f}"
+
+
+def _extreme(values: Any, pick: Any) -> float | None:
+    """The largest or smallest of a diagnostic, whether one number or one a site."""
+    if values is None:
+        return None
+    each = [np.asarray(part, np.float64) for part in (values.values() if isinstance(values, dict) else [values])]
+    finite = [float(x) for part in each for x in part.ravel() if np.isfinite(x)]
+    return float(pick(finite)) if finite else None

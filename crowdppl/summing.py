@@ -1,0 +1,171 @@
+"""The one sum over classes: the same forward pass gives expectations, exact draws or a replay of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from crowdppl.errors import MethodError
+
+
+@dataclass
+class Summing:
+    """How the sums of one pass differentiate.
+
+    Attributes:
+        kind: "sum" (softmax: expected counts), "draw" (multinomial: drawn counts) or "replay" (recorded).
+        generator: random stream of the draws.
+        tape: drawn counts of each sum, in the order in which the sums were formed; written by "draw".
+        probes: for each named sum of which the share of each alternative is wanted, a zero tensor added to
+            its terms; the gradient at the probe is the marginal, or the draw. None until the sum is met.
+        formed: sums formed so far.
+    """
+
+    kind: Literal["sum", "draw", "replay"] = "sum"
+    generator: torch.Generator | None = None
+    tape: dict[int, Tensor] = field(default_factory=dict)
+    probes: dict[str, Tensor | None] = field(default_factory=dict)
+    formed: int = 0
+
+
+_current: ContextVar[Summing] = ContextVar("summing", default=Summing())  # noqa: B039 - never written to
+
+
+@contextmanager
+def summing(how: Summing) -> Iterator[Summing]:
+    """Makes every sum formed inside the block differentiate as ``how`` says, and restores what was before."""
+    token = _current.set(how)
+    try:
+        yield how
+    finally:
+        _current.reset(token)
+
+
+def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
+    """Sums out one of a story's own discrete variables: ``log sum exp`` over a dimension of log-terms.
+
+    A story must use this and nothing else to sum a variable out by hand, because engines change what its
+    backward pass means: with softmax it returns expected counts, with a multinomial draw it returns drawn
+    counts, exact at any depth of nesting (Gibbs).
+
+    Args:
+        x: log-terms; the alternatives lie along ``dim``.
+        name: under this name the share of each alternative can be asked for.
+        dim: the dimension that is summed out, the last one by default.
+
+    Raises:
+        MethodError: in a drawing backward pass, when counts that arrive are not whole (the sum was scaled or
+            raised to a power, so that a draw would be meaningless).
+    """
+    how = _current.get()
+    if name is not None and name in how.probes:
+        probe = torch.zeros_like(x).requires_grad_()
+        how.probes[name] = probe
+        x = x + probe
+    front = x.movedim(dim, 0)
+    if how.kind == "sum":
+        out: Tensor = _Sum.apply(front)  # type: ignore[no-untyped-call]
+    else:
+        out = _Draw.apply(front, how, how.formed, name)  # type: ignore[no-untyped-call]
+        how.formed += 1
+    return out
+
+
+class _Sum(torch.autograd.Function):
+    """Over the leading dimension, where it vectorises: 20 times faster than over a trailing one of size 5."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        top = x.amax(0).clamp_(min=torch.finfo(x.dtype).min)
+        share = (x - top).exp_()
+        total = share.sum(0)
+        out = total.log().add_(top)
+        share /= total
+        ctx.save_for_backward(x, share)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        x, share = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: the share must depend on x again
+            share = (x - _Sum.apply(x)).exp()  # type: ignore[no-untyped-call]
+        out: Tensor = grads[0] * share
+        return out
+
+
+class _Draw(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, how: Summing, index: int, name: str | None) -> Tensor:
+        out = x.logsumexp(0)
+        ctx.how, ctx.index, ctx.name = how, index, name
+        ctx.save_for_backward(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        x, out = ctx.saved_tensors
+        how: Summing = ctx.how
+        if how.kind == "replay":
+            return how.tape[ctx.index].to(x.dtype), None, None, None
+        drawn = draw_counts(_whole(grads[0], ctx.name), x, out, how.generator)
+        how.tape[ctx.index] = drawn
+        return drawn, None, None, None
+
+
+def _whole(counts: Tensor, name: str | None) -> Tensor:
+    rounded = counts.round()
+    off = (counts - rounded).abs().max() if counts.numel() else counts.sum()
+    if float(off) > 1e-3 * (1 + float(rounded.abs().max() if counts.numel() else 0)):
+        raise MethodError(
+            f"the sum {name or 'over the story`s discrete sites'} receives counts that are not whole "
+            f"(off by {float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; "
+            "use vb or em, or take the weight out of the story"
+        )
+    return rounded
+
+
+def draw_counts(counts: Tensor, x: Tensor, total: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Splits whole counts over alternatives: Multinomial(counts, softmax of x over dimension 0).
+
+    Args:
+        counts: (...) whole numbers.
+        x: (K, ...) log-weights.
+        total: (...) their logsumexp.
+        generator: random stream.
+
+    Returns:
+        (K, ...) whole numbers that add up to ``counts``.
+    """
+    rows = counts.reshape(-1).nonzero().squeeze(-1) if x.dim() > 2 else None
+    if rows is not None and len(rows) < 0.6 * counts.numel():
+        flat = x.reshape(x.shape[0], -1)
+        out = torch.zeros_like(flat)
+        part, some = flat[:, rows], counts.reshape(-1)[rows]
+        out[:, rows] = draw_counts(some, part, total.reshape(-1)[rows], generator)
+        return out.reshape(x.shape)
+    share = (x - total).exp()
+    if not counts.numel() or float(counts.max()) <= 1:
+        return _one_each(counts, share, generator)
+    out, left, rest = torch.zeros_like(share), counts.clone(), torch.ones_like(total)
+    for k in range(len(x) - 1):
+        chance = (share[k] / rest.clamp(min=1e-30)).clamp(0, 1)
+        out[k] = torch.binomial(left, chance, generator=generator)
+        left = left - out[k]
+        rest = rest - share[k]
+    out[-1] = left
+    return out
+
+
+def _one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
+    """At most one draw a cell: the inverse CDF with one uniform, twice as fast as Gumbel noise."""
+    steps = share.cumsum(0)
+    u = torch.rand(counts.shape, generator=generator, dtype=share.dtype, device=share.device) * steps[-1]
+    # "<=", because a strict "<" could pick an alternative of probability zero when u is 0.
+    pick = (steps[:-1] <= u).sum(0, keepdim=True)
+    return torch.zeros_like(share).scatter_(0, pick, counts.unsqueeze(0))

@@ -1,0 +1,103 @@
+"""The contract of a method, for whoever writes one: the checks that every method of the zoo passes.
+
+With pytest, in a package of your own::
+
+    import pytest
+    from crowdppl import testing
+
+    @pytest.mark.parametrize("name", testing.NAMES)
+    def test_mine(name):
+        testing.check("mine", name)
+
+or all of it at once: ``testing.check_method("mine")``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from crowdppl import contract_fit, contract_story
+from crowdppl.errors import MethodError
+from crowdppl.registry import resolve
+from crowdppl.story import Story
+from crowdppl.trial import ENGINES, Renamed, Trial
+
+_CHECKS: dict[str, Callable[[Trial], None]] = {
+    "card": contract_story.card_and_shapes,
+    "validation": contract_story.runs_with_validation,
+    "simulation": contract_story.simulates,
+    "density": contract_story.density_is_pyros,
+    "chains": contract_story.chains_are_runs,
+    "settings": contract_story.settings_round_trip,
+    "plain svi": contract_story.plain_svi,
+    "plain nuts": contract_story.plain_nuts,
+    **{f"engine {engine}": contract_fit.engine_cell(engine) for engine in ENGINES},
+    "probabilities": contract_fit.probabilities,
+    "gold": contract_fit.gold,
+    "odd data": contract_fit.odd_data,
+    "unused abstention": contract_fit.unused_abstention,
+    "same seed": contract_fit.same_seed,
+    "row order": contract_fit.row_order,
+    "renaming": contract_fit.renaming,
+    "objective": contract_fit.objective_climbs,
+    "history": contract_fit.history,
+    "saving": contract_fit.saving,
+}
+NAMES = tuple(_CHECKS)
+"""Names of all checks."""
+
+
+def checks(story: str | Story, *, renamed: Renamed | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The checks of a method, each a name and a function that raises ``AssertionError`` where it fails.
+
+    Args:
+        story: a name that ``crowdppl.zoo()`` lists, or a story.
+        renamed: for a story whose settings name items, annotators or classes of the contract's own data ("item
+            00" to "item 11", "annotator 0" to "annotator 4", "a" to "c"): (story, names) -> the story for
+            renamed data, where ``names["annotator"]`` maps old ids to new ones, and so for item and class.
+
+    Raises:
+        MethodError: for an unknown name, or an object that is no story.
+    """
+    trial = Trial(resolve(story), renamed)
+    for name, run in _CHECKS.items():
+        yield name, partial(run, trial)
+
+
+def check(story: str | Story, name: str, *, renamed: Renamed | None = None) -> None:
+    """Runs one check.
+
+    Args:
+        story, renamed: as for ``checks``.
+        name: one of ``NAMES``.
+
+    Raises:
+        AssertionError: when the method does not pass; the message says what was found.
+        MethodError: for an unknown method or check.
+    """
+    if name not in _CHECKS:
+        raise MethodError(f"{name!r} is no check; there are {', '.join(NAMES)}")
+    dict(checks(story, renamed=renamed))[name]()
+
+
+def check_method(story: str | Story, *, renamed: Renamed | None = None) -> None:
+    """Runs every check, and says at the end which failed.
+
+    Args:
+        story, renamed: as for ``checks``.
+
+    Raises:
+        AssertionError: with a line for each check that failed.
+        MethodError: for an unknown name, or an object that is no story.
+    """
+    failed: list[str] = []
+    first: Exception | None = None
+    for name, run in checks(story, renamed=renamed):
+        try:
+            run()
+        except Exception as error:  # a broken story may raise anything, and the other checks are still wanted
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+            first = first or error
+    if failed:
+        raise AssertionError(f"{len(failed)} of {len(NAMES)} checks failed\n" + "\n".join(failed)) from first

@@ -1,0 +1,126 @@
+"""Annotations in other shapes than one label a row: wide tables, matrices, dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.codebook import as_index, plain
+from crowdppl.columns import recognise
+from crowdppl.encoding import Place, place_in_rows
+from crowdppl.errors import DataError
+from crowdppl.rows import Rows
+
+
+def rows_of_wide(
+    frame: pd.DataFrame, item: Hashable | None, place: Place = place_in_rows, text: bool = False
+) -> Rows:
+    """A table with a row an item and a column an annotator; an empty cell is no label.
+
+    Args:
+        frame: the table.
+        item: the column of item ids; by default one that is recognised where the index only counts rows, else
+            the index.
+        place: where a row stands.
+        text: whether the cells are text because the file knows nothing else.
+    """
+    counted = isinstance(frame.index, pd.RangeIndex)
+    if item is None and counted:
+        try:
+            item = recognise(list(frame.columns), {"item": None}, "the wide table")["item"]
+        except DataError:
+            if text:
+                raise
+    if item is not None:
+        item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
+        frame = frame.set_index(item)
+    given = frame.notna().to_numpy()
+    if text:
+        given &= (frame != "").to_numpy()
+    row, column = np.nonzero(given)
+    return Rows(
+        frame.index.take(row),
+        frame.columns.take(column),
+        _cells(frame, row, column, given),
+        place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
+        text=text,
+        items=frame.index,
+        annotators=frame.columns,
+    )
+
+
+def rows_of_matrix(matrix: Any, missing: float | None, items: Any, annotators: Any) -> Rows:
+    """A matrix (N, A) of labels.
+
+    Args:
+        matrix: array or tensor.
+        missing: what means that there is no label; by default NaN among floats and -1 among whole numbers.
+        items, annotators: ids of rows and columns; by default their numbers.
+
+    Raises:
+        DataError: when it has other than two dimensions, or ids do not fit.
+    """
+    values = matrix.detach().cpu().numpy() if hasattr(matrix, "detach") else np.asarray(matrix)
+    if values.ndim != 2:
+        raise DataError(
+            f"the matrix has shape {values.shape}; it must have a row an item and a column an annotator"
+        )
+    if missing is None and values.dtype.kind != "f":
+        missing = -1
+    given = ~pd.isna(values) if missing is None or missing != missing else values != missing
+    row, column = np.nonzero(given)
+    ids = [
+        as_index(np.arange(size) if names is None else names)
+        for names, size in ((items, values.shape[0]), (annotators, values.shape[1]))
+    ]
+    for axis, names in zip(("items", "annotators"), ids, strict=True):
+        size = values.shape[("items", "annotators").index(axis)]
+        if len(names) != size:
+            raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(names)}")
+    return Rows(
+        ids[0].take(row),
+        ids[1].take(column),
+        _whole(values[row, column]),
+        place=lambda label: f"[{row[label]}, {column[label]}]",
+        items=ids[0],
+        annotators=ids[1],
+    )
+
+
+def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
+    """Dictionaries {annotator: {item: label}}.
+
+    Raises:
+        DataError: when the inner values are no mappings.
+    """
+    for annotator, labels in dicts.items():
+        if not isinstance(labels, Mapping):
+            raise DataError(
+                f"annotator {annotator!r} has {labels!r}; give a dictionary {{annotator: {{item: label}}}}"
+            )
+    triples = [(i, a, label) for a, labels in dicts.items() for i, label in labels.items()]
+    return Rows(
+        item=[item for item, _, _ in triples],
+        annotator=[annotator for _, annotator, _ in triples],
+        label=[label for _, _, label in triples],
+        place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
+        annotators=as_index(dicts),
+    )
+
+
+def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray, given: np.ndarray) -> Any:
+    if all(isinstance(kind, np.dtype) and kind.kind in "iufb" for kind in frame.dtypes):
+        return _whole(frame.to_numpy()[row, column])
+    cells = frame.to_numpy(dtype=object)[given]
+    kind = pd.api.types.infer_dtype(cells)
+    return _whole(cells.astype(np.float64)) if kind in ("floating", "mixed-integer-float") else cells
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """Floats that are all whole numbers as such: only missing cells had made them floats."""
+    if values.dtype.kind != "f" or not np.isfinite(values).all() or (values % 1).any():
+        return values
+    return values.astype(np.int64)

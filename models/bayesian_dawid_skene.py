@@ -1,0 +1,68 @@
+"""Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
+
+    prevalence       ~ Dirichlet(1), or = 1 / K                  (K)
+    confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
+    truth[i]         ~ Categorical(prevalence)                   (N)
+    label[i, a]      ~ Categorical(confusion[a, truth[i]])
+
+row(k) holds the share ``diagonal`` on class k and the rest evenly. History adds to the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+
+from crowdppl import (
+    Block,
+    Card,
+    annotate,
+    confusion_prior,
+    mean_field,
+    plates,
+    prevalence,
+    truth,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class BayesianDawidSkene:
+    """A confusion matrix for each annotator, with a prior that leans on the diagonal.
+
+    Args:
+        prevalence: "learned" or "uniform".
+        mass: pseudo-counts a row.
+        diagonal: share of the mass on the right answer.
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+    mass: float = 1.8
+    diagonal: float = 0.61
+
+    card: ClassVar[Card] = Card(
+        title="Bayesian Dawid-Skene",
+        reference="Kim & Ghahramani (2012), Bayesian classifier combination, AISTATS; model of Dawid & Skene (1979)",
+        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        assumes="given the truth, annotators err each alone, with the same confusion on every item",
+        fails="when annotators copy one another or some items are hard for all: probabilities are too sure",
+        cost="labels x K",
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        log_p = prevalence(data, self.prevalence)
+        prior = confusion_prior(data, self.mass, self.diagonal)
+        with plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
+        table = with_abstentions(data, confusion.log())
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

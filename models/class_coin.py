@@ -1,0 +1,70 @@
+"""Class coin: each annotator has an accuracy for each class, and errs evenly.
+
+    prevalence      = 1 / K, or ~ Dirichlet(1)                              (K)
+    ability[a, k]   ~ Dirichlet(right, wrong)                               (A, K, 2)
+    truth[i]        ~ Categorical(prevalence)                               (N)
+    label[i, a]     = truth[i] with probability ability[a, truth[i], 0], else any other class evenly
+
+For two classes these are sensitivity and specificity, and the story is Dawid-Skene's. History adds an
+annotator's earlier right and wrong labels of each class to the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+
+from crowdppl import (
+    Block,
+    Card,
+    annotate,
+    coin_prior,
+    coin_table,
+    mean_field,
+    plates,
+    prevalence,
+    truth,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class ClassCoin:
+    """One accuracy for each annotator and class.
+
+    Args:
+        prevalence: "uniform" or "learned".
+        right, wrong: pseudo-counts of right and wrong labels; flat by default, so that em is maximum likelihood.
+    """
+
+    prevalence: Literal["uniform", "learned"] = "uniform"
+    right: float = 1.0
+    wrong: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="Class coin",
+        reference="Raykar et al. (2010), Learning from crowds, JMLR 11 (two coins; here one for each class)",
+        sites={"prevalence": "K", "ability": "A K 2", "abstention": "A K W", "truth": "N"},
+        assumes="an annotator's accuracy depends on the class alone, and errors are even",
+        fails="when classes have a favourite confusion: it cannot tell a near miss from a blunder",
+        cost="labels x K",
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws accuracies, truths and labels."""
+        log_p = prevalence(data, self.prevalence)
+        prior = coin_prior(data, self.right, self.wrong, by_class=True)
+        with plates.annotators(data):
+            ability = pyro.sample("ability", dist.Dirichlet(prior).to_event(1))
+        table = coin_table(ability.log(), data.n_classes)
+        table = with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

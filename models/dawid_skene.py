@@ -1,0 +1,66 @@
+"""Dawid-Skene: each annotator has a confusion matrix, fitted by maximum likelihood.
+
+    prevalence       ~ Dirichlet(1), or = 1 / K                  (K)
+    confusion[a, k]  ~ Dirichlet(1)                              (A, K, K)
+    truth[i]         ~ Categorical(prevalence)                   (N)
+    label[i, a]      ~ Categorical(confusion[a, truth[i]])
+
+Flat priors make the mode the maximum of the likelihood; history, where there is any, adds to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+REASON = (
+    "flat rows carry no information where an annotator has few labels, so that a posterior under them collapses "
+    "on sparse data; use bayesian_dawid_skene"
+)
+
+
+@dataclass(frozen=True)
+class DawidSkene:
+    """A confusion matrix for each annotator, by maximum likelihood.
+
+    Args:
+        prevalence: "learned" or "uniform".
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+
+    card: ClassVar[Card] = Card(
+        title="Dawid-Skene",
+        reference="Dawid & Skene (1979), Maximum likelihood estimation of observer error-rates using the EM "
+        "algorithm, Applied Statistics 28(1)",
+        doi="10.2307/2346806",
+        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        assumes="given the truth, annotators err each alone, with the same confusion on every item",
+        fails="with few labels an annotator and class: rows of 0 and 1, and probabilities that are too sure; "
+        "when annotators copy one another or some items are hard for all",
+        cost="labels x K",
+        refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        k = data.n_classes
+        log_p = prevalence(data, self.prevalence)
+        rows = torch.ones(k, k)
+        prior = rows if data.history is None else rows + data.history.to(rows)
+        with plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
+        table = with_abstentions(data, confusion.log())
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """A point: maximum likelihood by plain Pyro."""
+        mean_field(self, data, point=True)

@@ -1,0 +1,137 @@
+"""Dependent clusters: annotators of a group see an item through the same eyes.
+
+    prevalence         ~ Dirichlet(1), or = 1 / K                           (K)
+    link[g, k]         ~ Dirichlet(link_mass * row(k))                      (G, 1, K, K)
+    confusion[a, k]    ~ Dirichlet(mass * row(k))                           (A, K, K)
+    truth[i]           ~ Categorical(prevalence)                            (N)
+    opinion[g, i]      ~ Categorical(link[g, truth[i]])                     (1 + G, N)
+    label[i, a]        ~ Categorical(confusion[a, opinion[group[a], i]])
+
+row(k) holds a share on class k and the rest evenly; history adds to confusions. The link of an annotator alone
+is the identity: their opinion is the truth. So all who are alone make up group 0, whose opinion is the truth,
+and G counts the groups of two and more. Without such a group the story is Dawid-Skene's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from pyro.ops.indexing import Vindex
+from torch import Tensor
+
+from crowdppl import (
+    Block,
+    Card,
+    Categorical,
+    MethodError,
+    annotate,
+    confusion_prior,
+    mean_field,
+    plates,
+    prevalence,
+    truth,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class DependentClusters:
+    """Groups of annotators with a hidden opinion between truth and labels.
+
+    Args:
+        groups: a group for each annotator, as a mapping by annotator id (whoever is missing is alone) or a
+            sequence in the order of annotator codes; None finds groups in the labels.
+        prevalence: "learned" or "uniform".
+        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer.
+        link_mass, link_diagonal: the same for links.
+    """
+
+    groups: Mapping[Any, Any] | Sequence[int] | None = None
+    prevalence: Literal["learned", "uniform"] = "learned"
+    mass: float = 1.8
+    diagonal: float = 0.61
+    link_mass: float = 1.8
+    link_diagonal: float = 0.61
+
+    plates: ClassVar[int] = 2
+    card: ClassVar[Card] = Card(
+        title="Dependent clusters",
+        reference="Traganitis & Giannakis, group-aware Dawid-Skene, in the ICASSP 2025 tutorial of Ibrahim, "
+        "Traganitis, Fu & Giannakis on learning from crowds",
+        sites={
+            "prevalence": "K",
+            "link": "G 1 K K",
+            "confusion": "A K K",
+            "abstention": "A K W",
+            "truth": "N",
+            "opinion": "1+G N",
+        },
+        assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
+        fails="when groups are wrong: a group of independent annotators has their weight pooled into one opinion",
+        cost="labels x K, and items x groups x K x K",
+        uses=("history",),
+    )
+
+    def prepare(self, data: Any) -> DependentClusters:
+        """Writes groups as one whole number for each annotator, in the order of their codes."""
+        if self.groups is None:
+            from crowdppl import find_groups  # needs scipy, which stories with given groups do not
+
+            return replace(self, groups=[int(g) for g in find_groups(data)])
+        if not isinstance(self.groups, Mapping):
+            return replace(self, groups=[int(g) for g in self.groups])
+        unknown = set(self.groups) - set(data.annotators)
+        if unknown:
+            raise MethodError(
+                f"groups name annotators that are not in the data: {sorted(map(repr, unknown))[:5]}"
+            )
+        codes: dict[Any, int] = {}
+        named = [self.groups.get(a, (a, "alone")) for a in data.annotators]
+        return replace(self, groups=[codes.setdefault(g, len(codes)) for g in named])
+
+    def model(self, data: Block) -> None:
+        """Draws links, confusions, truths, opinions and labels."""
+        groups = self._codes(data)
+        log_p = prevalence(data, self.prevalence)
+        log_link = self._links(data.n_classes, max(groups))
+        with plates.annotators(data):
+            rows = dist.Dirichlet(confusion_prior(data, self.mass, self.diagonal))
+            confusion = pyro.sample("confusion", rows.to_event(1))
+        table = with_abstentions(data, confusion.log())
+        with plates.items(data):
+            opinion = truth(data, log_p)
+            if log_link is None:
+                annotate(data, table, opinion)
+                return
+            with plates.groups(1 + max(groups)):
+                seen = Categorical(Vindex(log_link)[..., opinion, :])
+                opinion = pyro.sample("opinion", seen, infer={"enumerate": "parallel"})
+                annotate(data, table, opinion, groups=groups)
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)
+
+    def _links(self, k: int, n_groups: int) -> Tensor | None:
+        """Log-links (..., 1 + G, 1, K, K), the identity first; None without a group of two."""
+        if n_groups == 0:
+            return None
+        same = torch.eye(k)
+        prior = self.link_mass * (same * self.link_diagonal + (1 - same) * (1 - self.link_diagonal) / (k - 1))
+        with pyro.plate("linked", n_groups, dim=-2):
+            link = pyro.sample("link", dist.Dirichlet(prior).to_event(1)).log()
+        return torch.cat([same.log().expand(*link.shape[:-4], 1, 1, k, k), link], -4)
+
+    def _codes(self, data: Any) -> tuple[int, ...]:
+        """0 for annotators who are alone, the later ones included, and 1 to G for groups of two and more."""
+        known = self.groups if isinstance(self.groups, list | tuple) else self.prepare(data).groups
+        sizes = Counter(known)
+        codes: dict[int, int] = {}
+        found = [codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in known]
+        return tuple(found + [0] * (data.n_annotators - len(found)))

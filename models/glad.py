@@ -1,0 +1,63 @@
+"""GLAD: whether a label is right depends on the annotator's ability and on the item's difficulty.
+
+prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+ability[a]      ~ Normal(mean, spread)                                  (A)
+difficulty[i]   ~ Normal(0, difficulty_spread)                          (N)   on a log scale
+truth[i]        ~ Categorical(prevalence)                               (N)
+label[i, a]     = truth[i] with probability sigmoid(ability[a] * exp(-difficulty[i])),
+                  else any other class evenly
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+from torch.nn.functional import logsigmoid
+
+from crowdppl import Block, Card, Coin, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class Glad:
+    """Ability of annotators times easiness of items, for any number of classes.
+
+    Args:
+        prevalence: "learned" or "uniform".
+        mean, spread: of annotators' abilities, on the scale of log-odds; a negative ability misleads.
+        difficulty_spread: standard deviation of log-difficulties.
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+    mean: float = 1.0
+    spread: float = 1.0
+    difficulty_spread: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="GLAD",
+        reference="Whitehill et al. (2009), Whose vote should count more, NIPS 22",
+        sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A K W", "truth": "N"},
+        assumes="an item is hard for all annotators alike, classes are alike, and errors are even",
+        fails="when classes are confused unevenly; on hard items every annotator comes down to even odds of "
+        "being right, which for many classes is better than chance",
+        cost="labels (x 8 draws under vb), whatever K; a gradient step for each item",
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws abilities, difficulties, truths and labels."""
+        log_p = prevalence(data, self.prevalence)
+        with plates.annotators(data):
+            ability = pyro.sample("ability", dist.Normal(self.mean, self.spread))
+        items = plates.items(data)
+        with items:
+            difficulty = pyro.sample("difficulty", dist.Normal(0.0, self.difficulty_spread))
+        odds = data.of_annotator(ability) * data.of_item((-difficulty).exp())
+        coin = with_abstentions(data, Coin(logsigmoid(odds), logsigmoid(-odds)))
+        with items:
+            annotate(data, coin, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

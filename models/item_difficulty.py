@@ -1,0 +1,87 @@
+"""Item difficulty: a hierarchical logistic model, in which difficult items blur everybody's confusion.
+
+prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+crowd[k]        ~ Normal(lean on k, 1)                                  (K, K)   logits
+spread          ~ LogNormal(log .5, .5)                                 ()       of annotators
+logits[a, k]    ~ Normal(crowd[k], spread)                              (A, K, K)
+hardness        ~ LogNormal(log .5, .5)                                 ()       spread of items
+difficulty[i]   ~ Normal(0, hardness)                                   (N)      on a log scale
+truth[i]        ~ Categorical(prevalence)                               (N)
+label[i, a]     ~ Categorical(softmax(logits[a, truth[i]] * exp(-difficulty[i])))
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class ItemDifficulty:
+    """Confusions on the scale of logits, sharper on easy items and flatter on hard ones.
+
+    Args:
+        prevalence: "learned" or "uniform".
+        lean: mean of the crowd's logit of a right label, wrong ones being 0.
+        typical: median of both learned spreads, that of annotators' logits and that of log-difficulties.
+        looseness: standard deviation of the logarithms of these spreads.
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+    lean: float = 2.0
+    typical: float = 0.5
+    looseness: float = 0.5
+
+    card: ClassVar[Card] = Card(
+        title="Item difficulty",
+        reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6 (logistic random effects)",
+        doi="10.1162/tacl_a_00040",
+        sites={
+            "prevalence": "K",
+            "crowd": "K K",
+            "spread": "",
+            "logits": "A K K",
+            "hardness": "",
+            "difficulty": "N",
+            "abstention": "A K W",
+            "truth": "N",
+        },
+        assumes="an item is hard for all annotators alike; hard items flatten confusions and keep their shape",
+        fails="with few labels an item: difficulty and error cannot be told apart",
+        cost="labels x K x K (x 8 draws under vb), a gradient step for each item; for at most about 10 classes",
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws spreads, logits, difficulties, truths and labels."""
+        k, typical = data.n_classes, math.log(self.typical)
+        log_p = prevalence(data, self.prevalence)
+        crowd = pyro.sample("crowd", dist.Normal(self.lean * torch.eye(k), 1.0).to_event(2))
+        spread = pyro.sample("spread", dist.LogNormal(typical, self.looseness))
+        hardness = pyro.sample("hardness", dist.LogNormal(typical, self.looseness))
+        with plates.annotators(data):
+            logits = pyro.sample("logits", dist.Normal(crowd, spread[..., None, None]).to_event(2))
+        items = plates.items(data)
+        with items:
+            difficulty = pyro.sample("difficulty", dist.Normal(0.0, hardness))
+        easy = (-difficulty).exp()
+
+        def log_label(answer: Tensor) -> Tensor:
+            x = data.of_annotator(logits, event_dim=2) * data.of_item(easy)[..., None, None]
+            given = answer[:, None, None].expand(*x.shape[:-1], 1)
+            return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
+
+        table = with_abstentions(data, log_label)
+        with items:
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

@@ -1,0 +1,73 @@
+"""MACE: an annotator knows the truth of an item or guesses, each guesser with favourite labels of their own.
+
+    prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+    competence[a]   ~ Dirichlet(knows, guesses)                             (A, 2)
+    guess[a]        ~ Dirichlet(guess)                                      (A, K)
+    truth[i]        ~ Categorical(prevalence)                               (N)
+    label[i, a]     = truth[i] with probability competence[a, 0], else ~ Categorical(guess[a])
+
+Whether an annotator knew is summed out, label by label, under the name "knows".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class Mace:
+    """Annotators who know or guess.
+
+    Args:
+        prevalence: "learned" or "uniform".
+        knows, guesses: pseudo-counts of known and of guessed labels.
+        guess: pseudo-counts of each class among an annotator's guesses.
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+    knows: float = 1.0
+    guesses: float = 1.0
+    guess: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="MACE",
+        reference="Hovy et al. (2013), Learning whom to trust with MACE, NAACL-HLT",
+        sites={
+            "prevalence": "K",
+            "competence": "A 2",
+            "guess": "A K",
+            "abstention": "A K W",
+            "truth": "N",
+        },
+        assumes="an annotator's errors do not depend on the truth: a guess is a guess",
+        fails="when classes are confused with their neighbours, which looks like guessing",
+        cost="labels x K",
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws competences, guessing habits, truths and labels."""
+        k = data.n_classes
+        log_p = prevalence(data, self.prevalence)
+        with plates.annotators(data):
+            coin = dist.Dirichlet(torch.tensor([self.knows, self.guesses]))
+            competence = pyro.sample("competence", coin).log()
+            guess = pyro.sample("guess", dist.Dirichlet(torch.full((k,), self.guess))).log()
+        wrong = competence[..., 1:] + guess  # (..., A, K) by label
+        known = competence[..., :1].expand(wrong.shape)
+        right = logsumexp(torch.stack([known, wrong], -1), name="knows")
+        same = torch.eye(k, dtype=torch.bool)
+        table = torch.where(same, right.unsqueeze(-2), wrong.unsqueeze(-2))  # (..., A, truth, label)
+        table = with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

@@ -1,0 +1,59 @@
+"""Majority vote as a story: everybody is right equally often, so that the class with most votes wins.
+
+    prevalence    = 1 / K, or ~ Dirichlet(1)                                (K)
+    ability       ~ Dirichlet(right, wrong)                                 (2)
+    truth[i]      ~ Categorical(prevalence)                                 (N)
+    label[i, a]   = truth[i] with probability ability[0], else any other class evenly
+
+An item's posterior depends on its vote counts alone, and classes with equal counts have equal shares. An
+abstention says nothing about the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import Block, Card, Coin, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class MajorityVote:
+    """One accuracy, shared by all annotators and classes.
+
+    Args:
+        prevalence: "uniform", so that the class with most votes wins, or "learned".
+        right, wrong: pseudo-counts of right and wrong labels; they keep the majority on the right side.
+    """
+
+    prevalence: Literal["uniform", "learned"] = "uniform"
+    right: float = 2.0
+    wrong: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="Majority vote",
+        reference="Condorcet (1785), Essai sur l'application de l'analyse a la probabilite des decisions",
+        sites={"prevalence": "K", "ability": "2", "abstention": "A 1 W", "truth": "N"},
+        assumes="all annotators are equally accurate, on all items and classes, and err evenly, each alone",
+        fails="as soon as annotators differ: many careless ones outvote few careful ones",
+        cost="the labels, whatever K",
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws the accuracy, the truths and the labels."""
+        log_p = prevalence(data, self.prevalence)
+        ability = pyro.sample("ability", dist.Dirichlet(torch.tensor([self.right, self.wrong])))
+        log_coin = ability.log()
+        # Label by label, not as a table: then tied classes get the same number to the last bit.
+        right, wrong = (log_coin[..., j].expand(*log_coin.shape[:-2], data.n_labels) for j in (0, 1))
+        coin = with_abstentions(data, Coin(right, wrong), n_states=1)
+        with plates.items(data):
+            annotate(data, coin, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

@@ -1,0 +1,116 @@
+"""Minimax conditional entropy: potentials of annotators and of items add up to the odds of each label.
+
+    prevalence             = 1 / K, or ~ Dirichlet(1)                       (K)
+    habit[a, k, l]         ~ Normal(0, (penalty K^2)^-1/2)                  (A, K, K)
+    trap[i, k, l]          ~ Normal(0, (penalty K^2 N / A)^-1/2)            (N, K, K)
+    truth[i]               ~ Categorical(prevalence)                        (N)
+    label[i, a]            ~ Categorical(softmax(habit[a, truth[i]] + trap[i, truth[i]]))
+
+The posterior mode is the regularised minimax solution of the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class MinimaxEntropy:
+    """Annotators have habits, items have traps.
+
+    Args:
+        prevalence: "uniform" or "learned".
+        items: whether items have potentials of their own.
+        penalty: strength of the Gaussian priors.
+        ratio: how much tighter an item's potentials are held than an annotator's; by default labels an
+            annotator over labels an item, found in the data.
+    """
+
+    prevalence: Literal["uniform", "learned"] = "uniform"
+    items: bool = True
+    penalty: float = 0.25
+    ratio: float | None = None
+
+    card: ClassVar[Card] = Card(
+        title="Minimax entropy",
+        reference="Zhou et al. (2014), Aggregating ordinal labels from crowds by minimax conditional entropy, ICML "
+        "(and NIPS 2012)",
+        sites={
+            "prevalence": "K",
+            "habit": "A K K",
+            "trap": "N K K",
+            "abstention": "A K W",
+            "truth": "N",
+        },
+        assumes="what makes an item misleading adds, on the scale of log-odds, to what an annotator is like",
+        fails="with few labels an item, whose traps then explain away its truth; probabilities are too sure",
+        cost="labels x K x K, a gradient step for each annotator and item",
+    )
+
+    def prepare(self, data: Block) -> MinimaxEntropy:
+        """Fixes the ratio of the two priors' strengths."""
+        return replace(self, ratio=self._ratio(data))
+
+    def _ratio(self, data: Block) -> float:
+        return data.n_items / data.n_annotators if self.ratio is None else self.ratio
+
+    def model(self, data: Block) -> None:
+        """Draws potentials, truths and labels."""
+        k, strength = data.n_classes, self.penalty * data.n_classes**2
+        log_p = prevalence(data, self.prevalence)
+        even = torch.zeros(k, k)
+        with plates.annotators(data):
+            habit = pyro.sample("habit", dist.Normal(even, strength**-0.5).to_event(2))
+        items = plates.items(data)
+        trap: Tensor | None = None
+        if self.items:
+            with items:
+                spread = (strength * self._ratio(data)) ** -0.5
+                trap = pyro.sample("trap", dist.Normal(even, spread).to_event(2))
+
+        def log_label(answer: Tensor) -> Tensor:
+            x = data.of_annotator(habit, event_dim=2)
+            x = x if trap is None else x + data.of_item(trap, event_dim=2)
+            given = answer[:, None, None].expand(*x.shape[:-1], 1)
+            return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
+
+        table = with_abstentions(data, log_label if self.items else habit.log_softmax(-1))
+        with items:
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)
+
+    def start(self, data: Block) -> dict[str, Tensor]:
+        """Potentials fitted to the votes: from potentials of annotators alone, fits end in poorer optima."""
+        k = data.n_classes
+        given = data.answer < k
+        item, who, answer = (x[given] for x in (data.item, data.annotator, data.answer))
+        votes = torch.bincount(item * k + answer, minlength=data.n_items * k).reshape(-1, k).double()
+        share = (votes / votes.sum(-1, keepdim=True).clamp(min=1))[item]
+        habit, trap = (
+            torch.zeros(n, k, k).double().requires_grad_() for n in (data.n_annotators, data.n_items)
+        )
+        search = torch.optim.LBFGS([habit, trap], max_iter=25, line_search_fn="strong_wolfe")
+
+        def loss() -> Tensor:
+            search.zero_grad()
+            odds = habit[who] + (trap[item] if self.items else 0.0)
+            label = answer[:, None, None].expand(-1, k, 1)
+            log_p = odds.gather(-1, label).squeeze(-1) - odds.logsumexp(-1)
+            held = habit.square().sum() + self._ratio(data) * trap.square().sum()
+            out = 0.5 * self.penalty * k**2 * held - (share * log_p).sum()
+            out.backward()
+            return out
+
+        search.step(loss)
+        return {"habit": habit.detach(), "trap": trap.detach()}

@@ -1,0 +1,57 @@
+"""Multinomial: all annotators share one confusion matrix.
+
+prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+confusion[k]    ~ Dirichlet(right on k, else wrong)                     (K, K)
+truth[i]        ~ Categorical(prevalence)                               (N)
+label[i, a]     ~ Categorical(confusion[truth[i]])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """One confusion matrix, shared by all annotators.
+
+    Args:
+        prevalence: "learned" or "uniform".
+        right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
+    """
+
+    prevalence: Literal["learned", "uniform"] = "learned"
+    right: float = 2.0
+    wrong: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="Multinomial",
+        reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
+        doi="10.1162/tacl_a_00040",
+        sites={"prevalence": "K", "confusion": "K K", "abstention": "A K W", "truth": "N"},
+        assumes="annotators are interchangeable; classes may differ in how often and with what they are confused",
+        fails="when annotators differ in skill: it weighs a careless label like a careful one",
+        cost="labels x K",
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws the shared confusion, the truths and the labels."""
+        k = data.n_classes
+        log_p = prevalence(data, self.prevalence)
+        rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
+        confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
+        table = with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

@@ -1,0 +1,69 @@
+"""One coin: each annotator is right with a probability of their own, and errs evenly.
+
+    prevalence    = 1 / K, or ~ Dirichlet(1)                                (K)
+    ability[a]    ~ Dirichlet(right, wrong)                                 (A, 2)
+    truth[i]      ~ Categorical(prevalence)                                 (N)
+    label[i, a]   = truth[i] with probability ability[a, 0], else any other class evenly
+
+History adds an annotator's earlier right and wrong labels to the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+
+from crowdppl import (
+    Block,
+    Card,
+    annotate,
+    coin_prior,
+    coin_table,
+    mean_field,
+    plates,
+    prevalence,
+    truth,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class OneCoin:
+    """One accuracy for each annotator.
+
+    Args:
+        prevalence: "uniform" or "learned".
+        right, wrong: pseudo-counts of right and wrong labels; flat by default, so that em is maximum likelihood.
+    """
+
+    prevalence: Literal["uniform", "learned"] = "uniform"
+    right: float = 1.0
+    wrong: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="One coin",
+        reference="Zhang et al. (2016), Spectral methods meet EM, JMLR 17(102); coin as in Dawid & Skene (1979)",
+        sites={"prevalence": "K", "ability": "A 2", "abstention": "A K W", "truth": "N"},
+        assumes="an annotator is equally accurate on all classes and items, and errs evenly",
+        fails="when classes differ in difficulty or have a favourite confusion; with two unequal error rates it "
+        "mistakes bias for skill",
+        cost="labels x K",
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws accuracies, truths and labels."""
+        log_p = prevalence(data, self.prevalence)
+        with plates.annotators(data):
+            ability = pyro.sample("ability", dist.Dirichlet(coin_prior(data, self.right, self.wrong)))
+        table = coin_table(ability.log().unsqueeze(-2), data.n_classes)
+        table = with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

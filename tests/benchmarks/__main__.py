@@ -1,0 +1,29 @@
+"""`make bench`: runs every benchmark in one session, writes the results, and brings README up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import machine, readme, results
+from tests.benchmarks.recorder import Recorder
+
+
+def main() -> int:
+    """Runs all benchmarks; a failed or partial run writes nothing."""
+    recorder = Recorder()
+    code = pytest.main([str(Path(__file__).parent), "-m", "bench", "-s", "-p", "no:xdist"], plugins=[recorder])
+    if code:
+        print("a benchmark failed; the results are left as they were")
+        return int(code)
+    results.PATH.parent.mkdir(exist_ok=True)
+    results.PATH.write_text(results.compose(machine.describe(), recorder.sections), encoding="utf-8")
+    print(f"wrote {results.PATH}")
+    readme.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

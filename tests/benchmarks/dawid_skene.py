@@ -1,0 +1,88 @@
+"""Maximum-likelihood Dawid-Skene from integer arrays to label probabilities, by crowdppl and by crowd-kit."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tests.benchmarks.simulated import Drawn
+
+CHUNK = 1_000_000
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit ends with: (N, K) probabilities, (A, K, K) [annotator, truth, label], (K,), iterations."""
+
+    probabilities: np.ndarray
+    confusion: np.ndarray
+    prevalence: np.ndarray
+    iterations: int
+
+
+def by_crowdppl(data: Drawn, iterations: int | None = None) -> Fitted:
+    """crowdppl's `dawid_skene` by em; with a number of iterations, exactly so many."""
+    from crowdppl.annotations import Annotations
+    from crowdppl.inference import fit
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+        exactly = {} if iterations is None else {"max_iterations": iterations, "tolerance": 0.0}
+        posterior = fit("dawid_skene", annotations, inference="em", **exactly)
+    probabilities = posterior.probabilities().to_numpy()
+    result = posterior.result
+    return Fitted(probabilities, result.table, result.prevalence, result.diagnostics["iterations"])
+
+
+def by_crowdkit(data: Drawn, iterations: int | None = None) -> Fitted:
+    """crowd-kit's `DawidSkene`; with a number of iterations, exactly so many."""
+    from crowdkit.aggregation import DawidSkene
+
+    exactly = {} if iterations is None else {"n_iter": iterations, "tol": -np.inf}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        frame = pd.DataFrame({"task": data.item, "worker": data.annotator, "label": data.label})
+        model = DawidSkene(**exactly).fit(frame)
+    return _of_crowdkit(model)
+
+
+def _of_crowdkit(model: Any) -> Fitted:
+    probabilities, errors = model.probas_.sort_index(), model.errors_.sort_index()
+    n_annotators = errors.index.get_level_values(0).max() + 1
+    k = probabilities.shape[1]
+    confusion = np.full((n_annotators, k, k), 1e-10)
+    annotator, label = (errors.index.get_level_values(i).to_numpy() for i in (0, 1))
+    confusion[annotator, :, label] = errors.sort_index(axis=1).to_numpy()
+    prevalence = model.priors_.sort_index().to_numpy()
+    return Fitted(probabilities.to_numpy(), confusion, prevalence, len(model.loss_history_))
+
+
+def log_likelihood(data: Drawn, fitted: Fitted) -> float:
+    """Log-probability of all labels at a fit's prevalence and confusions; the same code for every package."""
+    n, k = len(data.truth), len(fitted.prevalence)
+    log_confusion = np.log(np.maximum(fitted.confusion, 1e-300))
+    joint = np.tile(np.log(np.maximum(fitted.prevalence, 1e-300)), (n, 1))
+    for start in range(0, len(data.item), CHUNK):
+        some = slice(start, start + CHUNK)
+        terms = log_confusion[data.annotator[some], :, data.label[some]]
+        for c in range(k):
+            joint[:, c] += np.bincount(data.item[some], terms[:, c], minlength=n)
+    top = joint.max(1)
+    return float((top + np.log(np.exp(joint - top[:, None]).sum(1))).sum())
+
+
+def iterations_to_reach(data: Drawn, target: float) -> int:
+    """Iterations after which crowdppl's objective is at least ``target``, found in a run of its own."""
+    from crowdppl.annotations import Annotations
+    from crowdppl.inference import fit
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+        objectives = fit("dawid_skene", annotations, inference="em").result.diagnostics["objectives"]
+    enough = [number for number, value in enumerate(objectives) if value >= target]
+    return max(1, enough[0]) if enough else len(objectives)

@@ -1,0 +1,68 @@
+"""The file of results: sections in Markdown, written by `make bench` alone, and a line that shows hand edits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = ROOT / "docs" / "benchmarks.md"
+
+SECTIONS = (
+    "EM side by side with crowd-kit",
+    "Memory of EM",
+    "EM from a million to ten million labels",
+    "Gibbs side by side with NUTS",
+    "Import",
+    "Accuracy on real annotations",
+    "Probabilities on real annotations",
+)
+"""What a complete run measures, in this order."""
+
+SEAL = "<!-- written by `make bench`; sha256 of the lines above: "
+
+
+class ResultsError(ValueError):
+    """The file of results is missing, or was not written by `make bench`."""
+
+
+def compose(machine: str, sections: Mapping[str, str]) -> str:
+    """The text of the file.
+
+    Args:
+        machine: a paragraph that names machine and versions.
+        sections: Markdown by title.
+
+    Raises:
+        ResultsError: when a section is missing.
+    """
+    missing = [title for title in SECTIONS if title not in sections]
+    if missing:
+        raise ResultsError(f"these benchmarks did not run: {', '.join(missing)}; `make bench` runs all")
+    body = "\n\n".join(f"## {title}\n\n{sections[title].strip()}" for title in SECTIONS)
+    return seal(f"# Benchmarks\n\n{machine.strip()}\n\n{body}\n")
+
+
+def seal(text: str) -> str:
+    """The text with a last line that holds its checksum."""
+    return f"{text}\n{SEAL}{_checksum(text)} -->\n"
+
+
+def read(path: Path = PATH) -> str:
+    """The text above the checksum.
+
+    Raises:
+        ResultsError: when the file is missing, or its text is not what `make bench` wrote.
+    """
+    if not path.exists():
+        raise ResultsError(f"{path.name} is missing; `make bench` writes it")
+    whole = path.read_text(encoding="utf-8")
+    text, found, last = whole.rpartition(f"\n{SEAL}")
+    if not found or last != f"{_checksum(text)} -->\n":
+        raise ResultsError(f"{path.name} was edited by hand; `make bench` writes it anew")
+    return text
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,31 @@
+"""Tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table: the first column to the left, the others to the right.
+
+    Args:
+        header: names of the columns.
+        rows: cells as text, one for each column.
+    """
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    for line in lines:
+        if len(line) != len(header):
+            raise ValueError(f"the row {list(line)} has {len(line)} cells, the header {len(header)}")
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def seconds(value: float) -> str:
+    """A time with its unit and three significant digits."""
+    if value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s"
+
+
+def times(ratio: float) -> str:
+    """How many times: 8.3x, 24x, 1,020x."""
+    return f"{ratio:.1f}x" if ratio < 10 else f"{ratio:,.0f}x"

@@ -1,0 +1,111 @@
+"""Dawid-Skene by EM: an iteration and a whole fit, side by side with crowd-kit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.benchmarks.dawid_skene import by_crowdkit, by_crowdppl, iterations_to_reach, log_likelihood
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.simulated import Drawn, draw
+from tests.benchmarks.tables import markdown, seconds, times
+from tests.benchmarks.timing import least_seconds, on_threads, threads
+
+pytestmark = pytest.mark.bench
+
+HEADER = ("labels", "what", "crowdppl, 1 thread", "crowdppl, 2 threads", "crowd-kit", "times faster, 1 / 2 threads")
+
+
+def test_em_side_by_side(recorder: Recorder) -> None:
+    pytest.importorskip("crowdkit", reason="crowd-kit is not installed: pip install '.[bench]'")
+    million = draw(200_000, 5, 2_000, 5, seed=1)
+    small = draw(10_000, 5, 200, 5, seed=2)
+    rows, notes = [], []
+    rows.append(iteration_row("1,000,000", million, (2, 6), (2, 42), rounds=3))
+    rows.append(iteration_row("50,000", small, (2, 12), (2, 102), rounds=3))
+    for name, data, rounds in (("1,000,000", million, 3), ("50,000", small, 5), *real()):
+        more, note = whole_rows(name, data, rounds)
+        rows += more
+        notes.append(note)
+    text = "\n".join(
+        [
+            "Maximum likelihood from integer arrays to label probabilities, packages in turn in one process, least of "
+            "several rounds. 1,000,000 labels: 200,000 items x 5, 2,000 annotators, K = 5; 50,000: 10,000 items "
+            "x 5, 200 annotators, K = 5. crowd-kit runs on pandas, in one thread whatever is allowed. An iteration is "
+            "the difference between a long and a short run, by the number of iterations between them.",
+            "",
+            markdown(HEADER, rows),
+            "",
+            "Log-likelihoods reached, computed by the same code from both packages' confusions and prevalence:",
+            "",
+            *(f"- {note}" for note in notes),
+        ]
+    )
+    recorder.add("EM side by side with crowd-kit", text)
+
+
+def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, ...]:
+    """Least seconds of crowdppl on one and two threads, and of crowd-kit."""
+    tasks: Mapping[str, Callable[[], object]] = {
+        "one": on_threads(1, ours),
+        "two": on_threads(2, ours),
+        "peer": on_threads(1, theirs),
+    }
+    return tuple(least_seconds(tasks, rounds).values())
+
+
+def row(name: str, what: str, took: tuple[float, ...]) -> list[str]:
+    """A line of the table: crowdppl on one and two threads, crowd-kit, and how they compare."""
+    one, two, peer = took
+    return [name, what, *(seconds(t) for t in (one, two, peer)), f"{times(peer / one)} / {times(peer / two)}"]
+
+
+def iteration_row(
+    name: str, data: Drawn, theirs: tuple[int, int], ours: tuple[int, int], rounds: int
+) -> list[str]:
+    """One iteration: (long run - short run) / (iterations between them)."""
+    short = side_by_side(partial(by_crowdppl, data, ours[0]), partial(by_crowdkit, data, theirs[0]), rounds)
+    long = side_by_side(partial(by_crowdppl, data, ours[1]), partial(by_crowdkit, data, theirs[1]), rounds)
+    between = (ours[1] - ours[0], ours[1] - ours[0], theirs[1] - theirs[0])
+    took = tuple((b - a) / n for a, b, n in zip(short, long, between, strict=True))
+    return row(name, "an iteration", took)
+
+
+def whole_rows(name: str, data: Drawn, rounds: int) -> tuple[list[list[str]], str]:
+    """A whole fit: each package with its own defaults, and crowdppl stopped where crowd-kit's objective is reached."""
+    with threads(1):
+        ours, theirs = by_crowdppl(data), by_crowdkit(data)
+        reached, target = log_likelihood(data, ours), log_likelihood(data, theirs)
+        enough = iterations_to_reach(data, target)
+        stopped = log_likelihood(data, by_crowdppl(data, enough))
+    peer = partial(by_crowdkit, data)
+    equal = side_by_side(partial(by_crowdppl, data, enough), peer, rounds)
+    whole = side_by_side(partial(by_crowdppl, data), peer, rounds)
+    same = f"whole fit to crowd-kit's log-likelihood ({enough} iterations, crowd-kit {theirs.iterations})"
+    full = f"whole fit, default tolerances ({ours.iterations} iterations, crowd-kit {theirs.iterations})"
+    note = (
+        f"{name}: crowd-kit {target:,.1f}; crowdppl {stopped:,.1f} after {enough} iterations, {reached:,.1f} at its "
+        f"default tolerance"
+    )
+    assert reached >= target - 1e-6 * abs(target), note
+    return [row(name, same, equal), row(name, full, whole)], note
+
+
+def real() -> list[tuple[str, Drawn, int]]:
+    """bluebirds and rte, where the folder of real data is there."""
+    folder = os.environ.get("CROWDPPL_DATA")
+    if not folder:
+        return []
+    return [(f"{name}, {len(data.item):,}", data, 10) for name in ("bluebirds", "rte") for data in [real_set(folder, name)]]
+
+
+def real_set(folder: str, name: str) -> Drawn:
+    """Real answers as arrays, codes without gaps, exact duplicates dropped."""
+    rows = pd.read_csv(Path(folder) / name / "answers.csv").drop_duplicates()
+    codes = [np.unique(rows[column], return_inverse=True)[1] for column in ("item", "annotator", "label")]
+    return Drawn(*codes, truth=np.zeros(codes[0].max() + 1, int))

@@ -1,0 +1,36 @@
+"""What `import crowdppl` adds to `import pyro`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import ROOT
+from tests.benchmarks.tables import markdown, seconds
+
+pytestmark = pytest.mark.bench
+
+WHAT = {
+    "`import pyro`": "import pyro",
+    "then `import crowdppl`": "import crowdppl",
+    "then first use of `crowdppl.fit`": "crowdppl.fit",
+}
+
+
+def test_import(recorder: Recorder) -> None:
+    runs = [measured() for _ in range(5)]
+    rows = [[what, seconds(min(run[i] for run in runs))] for i, what in enumerate(WHAT)]
+    text = "Seconds of a fresh process, least of five. Names are imported when they are first used.\n\n"
+    recorder.add("Import", text + markdown(("", "adds"), rows))
+
+
+def measured() -> list[float]:
+    """Seconds of each step in a fresh process."""
+    steps = "\n".join(f"{code}; ticks.append(time.perf_counter())" for code in WHAT.values())
+    code = f"import time; ticks = [time.perf_counter()]\n{steps}\nprint(*ticks)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ticks = [float(x) for x in done.stdout.split()]
+    return [b - a for a, b in zip(ticks, ticks[1:], strict=False)]

@@ -1,0 +1,198 @@
+"""The zoo once more, as plain loops over items, classes and labels: the oracle of every story's density.
+
+Nothing here is shared with the library but the names of the sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block, build_blocks
+
+Values = Mapping[str, Tensor]
+# p(label | truth k) of annotator a on the item at position i: (story, values, a, i, k, label).
+LabelGiven = Callable[[Any, Values, int, int, int, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A handful of labels, (item, annotator, answer); answers from ``n_classes`` on are abstentions."""
+
+    labels: tuple[tuple[int, int, int], ...]
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    n_answers: int
+    gold: tuple[int, ...]
+    abstainers: tuple[bool, ...]
+
+    def built(self) -> tuple[np.ndarray, Block]:
+        """The same labels as a story receives them, and which item stands at each position."""
+        item, annotator, answer = (np.array(x) for x in zip(*self.labels, strict=True))
+        order, (block,) = build_blocks(
+            item,
+            annotator,
+            answer,
+            n_items=self.n_items,
+            n_annotators=self.n_annotators,
+            n_classes=self.n_classes,
+            n_answers=self.n_answers,
+        )
+        gold = torch.tensor([self.gold[i] for i in order])
+        return order, replace(block, gold=gold, abstainers=torch.tensor(self.abstainers))
+
+    def at(self, position: int) -> list[tuple[int, int]]:
+        """(annotator, answer) of each label of the item at a position."""
+        return [(a, label) for i, a, label in self.labels if i == self.built()[0][position]]
+
+
+# Item 3 has no label, annotator 1 labels item 0 twice, class 2 is never given, the truth of item 1 is known.
+PLAIN = Tiny(
+    labels=((0, 0, 0), (0, 1, 1), (0, 1, 0), (0, 4, 0), (1, 0, 1), (1, 2, 0), (2, 1, 1), (2, 2, 1), (2, 3, 0)),
+    n_items=4,
+    n_annotators=5,
+    n_classes=3,
+    n_answers=3,
+    gold=(-1, 2, -1, -1),
+    abstainers=(False,) * 5,
+)
+# The same, and two ways to decline, one of them unused; annotators 1 and 4 never decline.
+ABSTAINING = replace(
+    PLAIN,
+    labels=(*PLAIN.labels, (0, 2, 3), (1, 3, 3), (2, 0, 3), (2, 3, 3)),
+    n_answers=5,
+    abstainers=(True, False, True, True, False),
+)
+
+
+def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
+    """p(truth = k, labels) of the item at each position: (N, K)."""
+    order, _ = tiny.built()
+    k = tiny.n_classes
+    prevalence = v["prevalence"] if "prevalence" in v else torch.full((k,), 1 / k)
+    rows = []
+    for i in range(tiny.n_items):
+        possible = [tiny.gold[order[i]] in (-1, t) for t in range(k)]
+        given = [_labels_of_item(name, story, v, tiny, i, t) for t in range(k)]
+        rows.append(torch.stack([prevalence[t] * given[t] * possible[t] for t in range(k)]))
+    return torch.stack(rows)
+
+
+def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+    """p(all labels of the item at position i | its truth)."""
+    if name == "dependent_clusters":
+        return _through_opinions(story, v, tiny, i, truth)
+    if name == "ebcc":
+        total = torch.zeros(())
+        for m in range(story.subtypes):
+            term = v["subtypes"][truth, m]
+            for a, label in tiny.at(i):
+                term = term * _answer(v, tiny, a, truth * story.subtypes + m, label) * (
+                    v["confusion"][a, truth, m, label] if label < tiny.n_classes else 1
+                )
+            total = total + term
+        return total
+    out = torch.ones(())
+    for a, label in tiny.at(i):
+        state = 0 if name == "majority_vote" else truth
+        out = out * _answer(v, tiny, a, state, label)
+        if label < tiny.n_classes:
+            out = out * LABEL[name](story, v, a, i, truth, label)
+    return out
+
+
+def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+    """Each group on its own: an opinion given the truth, labels given the opinion."""
+    out, linked = torch.ones(()), 0
+    for g in dict.fromkeys(story.groups):
+        members = [a for a in range(tiny.n_annotators) if story.groups[a] == g]
+        total = torch.zeros(())
+        for opinion in range(tiny.n_classes):
+            term = v["link"][linked, 0, truth, opinion] if len(members) > 1 else torch.tensor(float(opinion == truth))
+            for a, label in tiny.at(i):
+                if a in members:
+                    term = term * _answer(v, tiny, a, opinion, label)
+                    term = term * (v["confusion"][a, opinion, label] if label < tiny.n_classes else 1)
+            total = total + term
+        linked += len(members) > 1
+        out = out * total
+    return out
+
+
+def _answer(v: Values, tiny: Tiny, a: int, state: int, label: int) -> Tensor:
+    """p(giving a class at all), or p(this abstention)."""
+    if "abstention" not in v or not tiny.abstainers[a]:
+        return torch.tensor(float(label < tiny.n_classes))
+    return v["abstention"][a, state, max(0, label - tiny.n_classes + 1)]
+
+
+def _coin(coin: Tensor, right: bool, k: int) -> Tensor:
+    return coin[0] if right else coin[1] / (k - 1)
+
+
+def _majority_vote(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    return _coin(v["ability"], label == k, 3)
+
+
+def _one_coin(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    return _coin(v["ability"][a], label == k, 3)
+
+
+def _class_coin(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    return _coin(v["ability"][a, k], label == k, 3)
+
+
+def _multinomial(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    return v["confusion"][k, label]
+
+
+def _dawid_skene(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    return v["confusion"][a, k, label]
+
+
+def _mace(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    knows, guesses = v["competence"][a]
+    return knows * (label == k) + guesses * v["guess"][a, label]
+
+
+def _glad(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    right = 1 / (1 + torch.exp(-v["ability"][a] / torch.exp(v["difficulty"][i])))
+    return right if label == k else (1 - right) / 2
+
+
+def _item_difficulty(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    odds = torch.exp(v["logits"][a, k] / torch.exp(v["difficulty"][i]))
+    return odds[label] / odds.sum()
+
+
+def _minimax_entropy(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    odds = torch.exp(v["habit"][a, k] + (v["trap"][i, k] if s.items else 0))
+    return odds[label] / odds.sum()
+
+
+def _community(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """A geometric mixture, so that an expected one-hot vector has a meaning too."""
+    log_p = sum(v["community"][a, m] * v["shared"][m, k, label].log() for m in range(s.communities))
+    return torch.as_tensor(log_p).exp()
+
+
+LABEL: dict[str, LabelGiven] = {
+    "majority_vote": _majority_vote,
+    "multinomial": _multinomial,
+    "one_coin": _one_coin,
+    "class_coin": _class_coin,
+    "dawid_skene": _dawid_skene,
+    "bayesian_dawid_skene": _dawid_skene,
+    "hierarchical_dawid_skene": _dawid_skene,
+    "mace": _mace,
+    "glad": _glad,
+    "item_difficulty": _item_difficulty,
+    "minimax_entropy": _minimax_entropy,
+    "community": _community,
+}

@@ -1,0 +1,51 @@
+"""What all tests share: one thread a process, real data where there are any, a clean Pyro."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before torch is imported: several workers with several threads each are slower than either.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips tests for a GPU where torch sees none, and says so."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="torch sees no GPU"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real annotations that CROWDPPL_DATA names; tests on them are skipped without it."""
+    folder = os.environ.get("CROWDPPL_DATA")
+    if not folder:
+        pytest.skip("real data: set CROWDPPL_DATA to the folder that holds them")
+    if not Path(folder).is_dir():
+        pytest.fail(f"CROWDPPL_DATA names {folder}, which is no folder")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _clean_pyro() -> Iterator[None]:
+    """Leaves no parameter of one test's guide to the next."""
+    yield
+    if "pyro" in sys.modules:
+        sys.modules["pyro"].clear_param_store()

@@ -1,0 +1,105 @@
+"""Classes and abstentions: what the truth can be and what can be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
+from crowdppl.encoding import place_in_rows
+from crowdppl.errors import DataError
+
+
+def alphabet(
+    labels: Any, classes: Any = None, abstentions: Any = (), kind: str = "nominal", text: bool = False
+) -> tuple[Alphabet, list[int]]:
+    encoded = encode_labels(labels, place_in_rows, classes is not None, abstentions, text)
+    found = read_alphabet(encoded, classes, abstentions, kind)
+    return found, found.code(encoded, place_in_rows).tolist()
+
+
+def test_classes_are_sorted_and_abstentions_follow() -> None:
+    found, codes = alphabet(["cat", "?", "ant", "cat"], abstentions=["?", "skipped"])
+    assert list(found.book.ids) == ["ant", "cat", "?", "skipped"]
+    assert (found.n_classes, codes) == (2, [1, 2, 0, 1])
+
+
+def test_a_listed_class_stays_in_its_place() -> None:
+    found, codes = alphabet(["b", "a"], classes=["c", "b", "a"])
+    assert list(found.classes.ids) == ["c", "b", "a"]
+    assert codes == [1, 2]
+
+
+def test_numbers_with_a_word_for_declining() -> None:
+    found, codes = alphabet([1, 0, "?"], abstentions=["?"])
+    assert list(found.book.ids) == [0, 1, "?"]
+    assert codes == [1, 0, 2]
+
+
+def test_listed_numbers_name_labels_that_are_text() -> None:
+    found, codes = alphabet(["1", "0", "-1"], classes=[0, 1, 2], abstentions=[-1], text=True)
+    assert list(found.book.ids) == [0, 1, 2, -1]
+    assert codes == [1, 0, 3]
+
+
+def test_an_abstention_is_spelled_as_the_labels_are() -> None:
+    found, _ = alphabet(["1", "0", "-1"], abstentions=[-1], text=True)
+    assert list(found.book.ids) == ["0", "1", "-1"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        (["10", "9", "1.5"], ["1.5", "9", "10"]),
+        ([3, 1, 2], [1, 2, 3]),
+        (pd.Categorical(["mid", "low"], ["low", "mid", "high"], ordered=True), ["low", "mid"]),
+    ],
+)
+def test_grades_in_order(labels: Any, order: list[Any]) -> None:
+    assert list(alphabet(labels, kind="ordinal")[0].classes.ids) == order
+
+
+def test_grades_in_a_listed_order() -> None:
+    found, codes = alphabet(["low", "high"], classes=["low", "mid", "high"], kind="ordinal")
+    assert (list(found.classes.ids), codes, found.kind) == (["low", "mid", "high"], [0, 2], "ordinal")
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (["a", "x"], {"classes": ["a", "b"]}, r"'x' at row 1 .* none of the 2 classes \('a', 'b'\).*abstentions="),
+        (["a", "a"], {}, r"at least two classes, and the labels have only 'a'.*classes="),
+        (["a", "?"], {"abstentions": ["?"]}, r"only 'a'"),
+        (["?"], {"abstentions": ["?"]}, r"none"),
+        (["a", "b"], {"classes": ["a"]}, r"only 'a'"),
+        (["a"], {"classes": ["a", "b", "a"]}, r"'a' .* occurs twice"),
+        (["a"], {"classes": ["a", "b"], "abstentions": ["b"]}, r"'b' .* occurs twice"),
+        (["a"], {"classes": ["a", None]}, r"missing"),
+        (["a", "b"], {"abstentions": "b"}, r"abstentions=\['b'\]"),
+        (["a", "b"], {"kind": "pairwise"}, r"'pairwise' are not supported"),
+        (["low", "high"], {"kind": "ordinal"}, r"read off '(low|high)'; list them from lowest to highest"),
+        (["1", "1.0", "2"], {"kind": "ordinal"}, r"'1' and '1.0' spell the same grade"),
+        ([1, "b", "?"], {"abstentions": ["?"]}, r"mixed types: 1 \(int\) at row 0 .* 'b' \(str\) at row 1"),
+        (["a", np.nan, "b"], {}, r"label at row 1 .* missing or infinite \(nan\).*abstentions="),
+        ([0.0, np.inf], {}, r"row 1 .* \(inf\)"),
+        (["a", "", "b"], {"text": True}, r"label at row 1 .* \(''\).*abstentions=.*classes="),
+        (["a", "b", "NA"], {"text": True}, r"row 2 .* \('NA'\)"),
+    ],
+)
+def test_what_is_refused(labels: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        alphabet(labels, **options)
+
+
+def test_a_listed_marker_is_a_class_like_any_other() -> None:
+    assert list(alphabet(["NA", "EU"], classes=["EU", "NA"], text=True)[0].classes.ids) == ["EU", "NA"]
+    assert list(alphabet(["NA", "a", "b"], abstentions=["NA"], text=True)[0].book.ids) == ["a", "b", "NA"]
+    assert list(alphabet(["NA", "EU"])[0].classes.ids) == ["EU", "NA"]
+
+
+def test_a_design_needs_a_list() -> None:
+    with pytest.raises(DataError, match="list them in classes="):
+        read_alphabet(None, None, (), "nominal")

@@ -1,0 +1,236 @@
+"""Who may know whom, read from the source with ``ast``: the rules of CONTRIBUTING.md, kept by a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import crowdppl
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARY = sorted((ROOT / "crowdppl").rglob("*.py"))
+ZOO = sorted(p for p in (ROOT / "models").glob("*.py") if not p.name.startswith("_"))
+METHODS = [p.stem for p in ZOO]
+
+# What a story is written in: besides `from crowdppl import ...`, a method may open these modules, no others.
+VOCABULARY = {
+    "annotations",
+    "blocks",
+    "card",
+    "distributions",
+    "errors",
+    "guides",
+    "labels",
+    "likelihood",
+    "plates",
+    "priors",
+    "story",
+    "summing",
+}
+# What a user holds after a fit. It may read results, and refits through a callable that fit gave it.
+HOLDERS = {"archive", "metrics", "plots", "posterior", "simulation"}
+
+
+def module_name(path: Path) -> str:
+    """``crowdppl/inference/em.py`` is ``crowdppl.inference.em``; a package is named without ``__init__``."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Each (module, name) that is imported at run time, wherever in the file; for ``import x``, (x, "")."""
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((module, alias.name) for alias in node.names)
+
+
+def strings(tree: ast.AST) -> set[str]:
+    """String constants that are no docstrings and no prose standing alone."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose)
+    return {node.value for node in nodes if isinstance(node.value, str)}
+
+
+def needs(path: Path) -> set[str]:
+    """Modules of crowdppl that a file of the library imports."""
+    known = {module_name(p) for p in LIBRARY}
+    found = set()
+    for module, name in imports(ast.parse(path.read_text())):
+        if module.split(".")[0] != "crowdppl":
+            continue
+        submodule = f"{module}.{name}"
+        home = f"crowdppl.{crowdppl._HOME.get(name)}" if module == "crowdppl" else module
+        found.add(submodule if submodule in known else home)
+    return found - {module_name(path)}
+
+
+def wrong_imports(source: str) -> list[str]:
+    """What a method imports besides crowdppl's public names, pyro, torch and the standard library."""
+    wrong = []
+    for module, name in imports(ast.parse(source)):
+        top, _, rest = module.partition(".")
+        if top == "crowdppl":
+            fine = (rest in VOCABULARY and not name.startswith("_")) or (
+                not rest and name in VOCABULARY | {"", *crowdppl.__all__}
+            )
+        else:
+            fine = top in {"pyro", "torch"} or top in sys.stdlib_module_names
+        if not fine:
+            wrong.append(f"{module} {name}".strip())
+    return wrong
+
+
+def label_sampling(source: str) -> list[str]:
+    """Where a method scores or draws labels other than through the shared likelihood."""
+    tree, wrong = ast.parse(source), []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [(node, ast.unparse(node.func).rpartition(".")[2]) for node in calls]
+    for node, name in called:
+        if name in {"sample", "observe"}:
+            site = ast.unparse(node.args[0]) if node.args else ""
+            if any(keyword.arg == "obs" for keyword in node.keywords) or site.strip("'\"").startswith(
+                "label"
+            ):
+                wrong.append(f"line {node.lineno}: pyro.{name}({site}, ...)")
+        if name == "Labels":
+            wrong.append(f"line {node.lineno}: {ast.unparse(node)}")
+    if not any(name == "annotate" for _, name in called):
+        wrong.append("no call of annotate")
+    return wrong
+
+
+def methods_named(source: str, methods: list[str]) -> list[str]:
+    """Methods of the zoo that code names: as a string, or, where it cannot mean anything else, as a word."""
+    tree = ast.parse(source)
+    words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    texts = strings(tree)
+    named = []
+    for method in methods:
+        inside = "_" in method and any(re.search(rf"\b{method}\b", text) for text in texts)
+        if method in texts or inside or ("_" in method and method in words):
+            named.append(method)
+    return named
+
+
+def long_functions(source: str, limit: int = 40) -> list[str]:
+    """Functions of ``limit`` lines or more, docstrings aside."""
+    long = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if ast.get_docstring(node) is not None:
+                docstring = node.body[0]
+                lines -= (docstring.end_lineno or 0) - docstring.lineno + 1
+            if lines >= limit:
+                long.append(f"{node.name}: {lines} lines")
+    return long
+
+
+def test_imports_run_one_way() -> None:
+    graph = {module_name(path): needs(path) for path in LIBRARY if path.name != "models.py"}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail("modules import each other in a circle: " + " -> ".join(error.args[1]))
+    assert len(order) >= len(graph)
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=module_name)
+def test_only_the_registry_knows_that_a_zoo_exists(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    entered = {
+        m for pair in imports(tree) for m in pair if m.split(".")[0] == "models" or "crowdppl.models" in m
+    }
+    entered |= {text for text in strings(tree) if "crowdppl.models" in text}
+    assert not entered or path.name == "registry.py", f"{path.name} enters the zoo: {entered}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "crowdppl" / "inference").glob("*.py")), ids=module_name)
+def test_engines_know_stories_and_no_method(path: Path) -> None:
+    assert not methods_named(path.read_text(), METHODS)
+    if path.name != "__init__.py":  # that one holds fit, which looks names up
+        above = {f"crowdppl.{name}" for name in ("registry", "cli", "datasets", *HOLDERS)}
+        assert not needs(path) & above
+
+
+@pytest.mark.parametrize("path", [p for p in LIBRARY if p.stem in HOLDERS], ids=module_name)
+def test_results_import_no_engine(path: Path) -> None:
+    engines = {m for m in needs(path) if m.startswith("crowdppl.inference")} - {"crowdppl.inference.results"}
+    assert not engines, f"{path.name} imports {engines}"
+    assert "crowdppl.registry" not in needs(path) or path.stem == "archive"
+    assert not methods_named(path.read_text(), METHODS)
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda path: path.stem)
+def test_a_method_is_written_as_a_user_would(path: Path) -> None:
+    source = path.read_text()
+    assert not wrong_imports(source)
+    assert not label_sampling(source)
+    assert len(source.splitlines()) < 120
+    assert not long_functions(source)
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=module_name)
+def test_library_files_are_short(path: Path) -> None:
+    source = path.read_text()
+    assert len(source.splitlines()) < 250
+    assert not long_functions(source)
+    assert path.stem not in {"util", "utils", "helper", "helpers", "common", "misc"}, "name the noun it holds"
+
+
+def test_no_public_name_is_also_a_submodule() -> None:
+    submodules = {module_name(path).split(".")[1] for path in LIBRARY if module_name(path) != "crowdppl"}
+    assert not submodules & set(crowdppl.__all__)
+
+
+def test_the_rules_catch_what_they_forbid() -> None:
+    assert wrong_imports(
+        "import numpy\nfrom crowdppl.inference import em\nfrom crowdppl import fit_quietly"
+    ) == [
+        "numpy",
+        "crowdppl.inference em",
+        "crowdppl fit_quietly",
+    ]
+    assert wrong_imports("from crowdppl.models import one_coin\nfrom .one_coin import OneCoin") == [
+        "crowdppl.models one_coin",
+        ".one_coin OneCoin",
+    ]
+    assert not wrong_imports(
+        "import torch\nimport pyro.distributions as dist\nfrom crowdppl import Card, plates"
+    )
+    assert label_sampling("pyro.sample('x', d, obs=y)\nannotate(data, p, t)") == [
+        "line 1: pyro.sample('x', ...)"
+    ]
+    assert label_sampling("pyro.sample('label', d)") == [
+        "line 1: pyro.sample('label', ...)",
+        "no call of annotate",
+    ]
+    assert label_sampling("likelihood.annotate(data, Labels(block, p, t), t)") == [
+        "line 1: Labels(block, p, t)"
+    ]
+    assert methods_named("'''one_coin'''\nx = torch.multinomial(p, 1)", ["one_coin", "multinomial"]) == []
+    assert methods_named("if name == 'mace': pass", ["mace", "glad"]) == ["mace"]
+    assert methods_named("f'not for one_coin: {x}'", ["one_coin"]) == ["one_coin"]
+    assert long_functions("def f():\n" + "    x = 1\n" * 39) == ["f: 40 lines"]
+    assert long_functions("def f():\n    '''a\n\n    b'''\n" + "    x = 1\n" * 38) == []
+    assert list(imports(ast.parse("if TYPE_CHECKING:\n    import a\nelse:\n    pass\nimport b"))) == [
+        ("b", "")
+    ]

@@ -1,0 +1,168 @@
+"""Every story's density against plain loops: value, counts, posteriors, chains, and Pyro's own enumeration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyro
+import pytest
+import torch
+from tests.brute import ABSTAINING, PLAIN, Tiny, joint
+from pyro import poutine
+from pyro.infer import TraceEnum_ELBO
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference.density import Density
+from crowdppl.inference.sites import is_dirichlet
+from crowdppl.story import plates_of
+
+STORIES: list[tuple[str, dict[str, Any]]] = [
+    ("majority_vote", {}),
+    ("multinomial", {}),
+    ("one_coin", {}),
+    ("class_coin", {}),
+    ("dawid_skene", {}),
+    ("dawid_skene", {"prevalence": "uniform"}),
+    ("bayesian_dawid_skene", {}),
+    ("hierarchical_dawid_skene", {}),
+    ("mace", {}),
+    ("glad", {}),
+    ("item_difficulty", {}),
+    ("minimax_entropy", {}),
+    ("minimax_entropy", {"items": False, "prevalence": "learned"}),
+    ("community", {"communities": 2}),
+    ("dependent_clusters", {"groups": [0, 1, 0, 2, 1]}),
+    ("dependent_clusters", {"groups": [0, 0, 0, 1, 1]}),
+    ("dependent_clusters", {"groups": [4, 3, 2, 1, 0]}),
+    ("ebcc", {"subtypes": 2}),
+    ("ebcc", {"subtypes": 3, "prevalence": "uniform"}),
+]
+NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
+every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)
+both_alphabets = pytest.mark.parametrize("tiny", [PLAIN, ABSTAINING], ids=["classes", "abstentions"])
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    with pyro.validation_enabled(False):
+        yield
+    torch.set_default_dtype(torch.float32)
+
+
+def latents(story: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], frozenset[str], dict[str, int]]:
+    """A prior draw of all continuous and one-hot sites, which of them are Dirichlets, and their batch ranks."""
+    torch.manual_seed(seed)
+    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    nodes = poutine.trace(model).get_trace(tiny.built()[1]).nodes
+    found = {
+        n: x
+        for n, x in nodes.items()
+        if x["type"] == "sample" and not x["is_observed"] and x["value"].is_floating_point()
+    }
+    values = {n: x["value"].detach() for n, x in found.items()}
+    dirichlets = frozenset(n for n, x in found.items() if is_dirichlet(x["fn"]))
+    for n in dirichlets | ({"community"} & values.keys()):  # no rounding to 0; expected one-hot vectors
+        values[n] = 0.7 * values[n] + 0.3 / values[n].shape[-1]
+    return values, dirichlets, {n: len(x["fn"].batch_shape) for n, x in found.items()}
+
+
+def leaves(values: dict[str, Tensor], logs: frozenset[str]) -> dict[str, Tensor]:
+    return {n: (x.log() if n in logs else x.clone()).requires_grad_() for n, x in values.items()}
+
+
+def brute_gradient(
+    name: str, story: Any, values: dict[str, Tensor], logs: frozenset[str], tiny: Tiny
+) -> tuple[Tensor, dict[str, Tensor]]:
+    at = leaves(values, logs)
+    plain = {n: x.exp() if n in logs else x for n, x in at.items()}
+    both = joint(name, story, plain, tiny)
+    gradient = torch.autograd.grad(both.sum(-1).log().sum(), list(at.values()), allow_unused=True)
+    pairs = zip(at.items(), gradient, strict=True)
+    return both.detach(), {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@every_story
+@both_alphabets
+def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
+    story = crowdppl.method(name, **settings)
+    values, logs, _ = latents(story, tiny, 1)
+    both, gradient = brute_gradient(name, story, values, logs, tiny)
+    density = Density(story.model, plates_of(story), log_sites=logs)
+    found = density(tiny.built()[1], leaves(values, logs), gradient=list(values), marginals=("truth",))
+    close(found.per_item, both.sum(-1).log())
+    close(found.objective, both.sum(-1).log().sum())
+    close(found.marginals["truth"].t(), both / both.sum(-1, keepdim=True))
+    for site in values:
+        close(found.gradient[site], gradient[site])
+
+
+@every_story
+@both_alphabets
+def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
+    story = crowdppl.method(name, **settings)
+    draws = [latents(story, tiny, seed) for seed in (1, 2, 3)]
+    _, logs, ranks = draws[0]
+    plates = plates_of(story)
+    wide = {}
+    for site, rank in ranks.items():
+        x = torch.stack([leaves(values, logs)[site].detach() for values, _, _ in draws])
+        wide[site] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
+    density = Density(story.model, plates, 3, logs)
+    found = density(tiny.built()[1], wide, gradient=list(wide), marginals=("truth",))
+    for c, (values, _, _) in enumerate(draws):
+        both, gradient = brute_gradient(name, story, values, logs, tiny)
+        close(found.objective[c], both.sum(-1).log().sum())
+        close(found.per_item[c], both.sum(-1).log())
+        close(found.marginals["truth"][:, c].t(), both / both.sum(-1, keepdim=True))
+        for site in wide:
+            close(found.gradient[site][c].reshape(values[site].shape), gradient[site])
+
+
+@every_story
+@both_alphabets
+def test_pyro_enumerates_to_the_same_number(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
+    story = crowdppl.method(name, **settings)
+    values, _, _ = latents(story, tiny, 4)
+    model = poutine.block(poutine.condition(story.model, data=values), hide=list(values))
+    nothing: Callable[..., None] = lambda data: None  # noqa: E731
+    elbo = TraceEnum_ELBO(max_plate_nesting=plates_of(story))
+    close(torch.tensor(-elbo.loss(model, nothing, tiny.built()[1])), joint(name, story, values, tiny).sum(-1).log().sum())
+
+
+def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
+    story = crowdppl.method("mace")
+    values, logs, _ = latents(story, PLAIN, 5)
+    both, _ = brute_gradient("mace", story, values, logs, PLAIN)
+    density = Density(story.model, log_sites=logs)
+    found = density(PLAIN.built()[1], leaves(values, logs), marginals=("knows",))
+    knew = torch.zeros(5, 3)
+    for i in range(PLAIN.n_items):
+        posterior = both[i] / both[i].sum()
+        for a, label in PLAIN.at(i):
+            knows, guesses = values["competence"][a]
+            chance = knows / (knows + guesses * values["guess"][a, label])
+            knew[a, label] += posterior[label] * chance
+    close(found.marginals["knows"][..., 0], knew)
+
+
+def test_abstentions_that_nobody_uses_change_nothing() -> None:
+    offered = Tiny(PLAIN.labels, 4, 5, 3, 4, PLAIN.gold, (False,) * 5)
+    for name, settings in STORIES:
+        story = crowdppl.method(name, **settings)
+        values, logs, _ = latents(story, PLAIN, 6)
+        more, _, _ = latents(story, offered, 6)
+        one, two = (
+            Density(story.model, plates_of(story), log_sites=logs)(
+                t.built()[1], leaves({**more, **values} if t is offered else values, logs), marginals=("truth",)
+            )
+            for t in (PLAIN, offered)
+        )
+        close(one.per_item, two.per_item)
+        close(one.marginals["truth"], two.marginals["truth"])

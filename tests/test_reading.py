@@ -1,0 +1,193 @@
+"""Files: every format, every alias, and the line of whatever is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from crowdppl.annotations import Annotations
+from crowdppl.columns import ALIASES, recognise
+from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.reading import read_annotations, read_gold
+
+ROWS = [("007", "ann", "cat"), ("007", "bob", "dog"), ("7", "ann", "dog"), ("x,1", "bob", "cat"), ("x,1", "ann", "dog")]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        yield
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(ROWS, columns=["item", "worker", "label"])
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def rows(data: Annotations) -> list[tuple[Any, ...]]:
+    return list(data.frame().itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "jsonl", "jsonl.gz", "CSV"])
+def test_every_format_gives_the_same_annotations(frame: pd.DataFrame, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"answers.{ending}"
+    if ending == "parquet":
+        frame.to_parquet(path)
+    elif "json" in ending:
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")
+    data = read_annotations(path)
+    assert rows(data) == sorted(ROWS)
+    assert list(data.items) == ["007", "7", "x,1"]
+
+
+def test_parquet_and_json_keep_numbers_and_csv_keeps_spelling(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": [3, 10, 3], "annotator": [1, 1, 2], "label": [0, 1, 1]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for ending in ("parquet", "jsonl"):
+        assert rows(read_annotations(tmp_path / f"a.{ending}")) == [(3, 1, 0), (3, 2, 1), (10, 1, 1)]
+    data = read_annotations(tmp_path / "a.csv", gold={3: 1, 10: 0}, classes=[0, 1])
+    assert rows(data) == [("3", "1", 0), ("3", "2", 1), ("10", "1", 1)]
+    assert data.gold is not None
+    assert data.gold.to_dict() == {"3": 1, "10": 0}
+
+
+def test_further_columns_travel_with_the_rows(tmp_path: Path) -> None:
+    text = "time,item,worker,label,note\n3,b,w,1,x\n1,a,w,0,\n2,a,v,1,007\n"
+    data = read_annotations(written(tmp_path / "a.csv", text))
+    assert data.frame()["time"].tolist() == [2, 1, 3]
+    assert data.frame().columns.tolist() == ["item", "annotator", "label", "time", "note"]
+
+
+def test_wide_files(tmp_path: Path) -> None:
+    data = read_annotations(written(tmp_path / "a.csv", "task,ann,bob\n01,x,\n1,y,x\n2,,\n"), wide=True)
+    assert rows(data) == [("01", "ann", "x"), ("1", "ann", "y"), ("1", "bob", "x")]
+    assert list(data.items) == ["01", "1", "2"]
+    with pytest.raises(DataError, match="column 'bob' of line 3"):
+        read_annotations(written(tmp_path / "b.csv", "task,ann,bob\n01,x,\n1,y,z\n"), wide=True, classes=["x", "y"])
+    with pytest.raises(DataError, match="say item="):
+        read_annotations(written(tmp_path / "c.csv", "what,ann,bob\n01,x,y\n"), wide=True)
+
+
+def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -> None:
+    text = '\ufeffitem,worker,label\n"a\nb",w,0\n\nc,w,1\r\nd,w,2\n'
+    data = read_annotations(written(tmp_path / "a.csv", text))
+    assert list(data.items) == ["a\nb", "c", "d"]
+    with pytest.raises(DataError, match=r"the label '2' at line 6 of a.csv"):
+        read_annotations(tmp_path / "a.csv", classes=["0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "item,worker,label\na,w,0\nb,w\n", r"line 3 of a.csv has 2 fields and the header has 3; .*truncated"),
+        ("a.csv", "item,worker,label\na,w,0,1\n", r"line 2 of a.csv has 4 fields"),
+        ("a.csv", 'item,worker,label\na,w,0\nb,"w,1\nc,w,1\n', r"a.csv cannot be read beyond line 2.*quote"),
+        ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", r"line 3 of a.csv is not UTF-8"),
+        ("a.csv", "", r"a.csv is empty"),
+        ("a.csv", "item,worker,label\n", r"no rows"),
+        ("a.csv", "0,0,1\n0,1,1\n", r"several columns named '0'"),
+        ("a.csv", "item;worker;label\na;w;0\n", r"looks like item.*columns are 'item;worker;label'"),
+        ("a.csv", "item,worker,label\na,w,0\n,w,1\n", r"item at line 3 of a.csv is missing or infinite \(''\)"),
+        ("a.csv", "item,worker,label\na,nan,0\nb,w,1\n", r"annotator at line 2 of a.csv .*\('nan'\)"),
+        ("a.csv", "item,worker,label\na,w,0\nb,w,\n", r"label at line 3 of a.csv .*\(''\).*abstentions="),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "wor', r"line 2 of a.jsonl cannot be read"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n\n[1]\n', r"line 3 of a.jsonl .*one JSON object a line"),
+        ("a.jsonl", '\n{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "worker": 2}\n', r"label at line 3 .*\(None\)"),
+        ("a.jsonl", b'{"item": 1, "worker": 2, "label": 0}\n{"item": "\xff"}\n', r"line \d of a.jsonl cannot be read"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', r"label at line 1"),
+        ("a.jsonl", "", r"no column that looks like item"),
+        ("a.parquet", "PAR1 and nothing more", r"a.parquet \(21 bytes\) is no parquet file, or a truncated one"),
+        ("a.xls", "", r"no known ending"),
+    ],
+)
+def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_annotations(written(tmp_path / name, text))
+
+
+def test_truncated_archives_and_parquet(frame: pd.DataFrame, tmp_path: Path) -> None:
+    big = pd.concat([frame.assign(item=frame.item + str(k)) for k in range(2000)])
+    big.to_parquet(tmp_path / "a.parquet")
+    packed = gzip.compress(big.to_csv(index=False).encode())
+    for name, data in (("b.parquet", (tmp_path / "a.parquet").read_bytes()), ("b.csv.gz", packed)):
+        with pytest.raises(DataError, match="truncated"):
+            read_annotations(written(tmp_path / name, data[: len(data) // 2]))
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not there"):
+        read_annotations(tmp_path / "nothing.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        read_annotations(tmp_path / "folder.csv")
+
+
+def test_the_format_can_be_said(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.to_csv(tmp_path / "a.txt", index=False)
+    assert rows(read_annotations(tmp_path / "a.txt", format="csv")) == sorted(ROWS)
+
+
+def test_aliases_are_recognised() -> None:
+    for item in ALIASES["item"][0].split():
+        for annotator in ALIASES["annotator"][0].split():
+            found = recognise([annotator, "label", item], {"item": None, "annotator": None, "label": None}, "it")
+            assert found == {"item": item, "annotator": annotator, "label": "label"}
+    given = {"item": None, "annotator": None, "label": None}
+    for names in (["taskID", "Worker Id", "Response"], ["HITId", "WorkerId", "category"], ["item_id", "user", "Answer"]):
+        assert recognise(["time", *names, 3], given, "it") == dict(zip(given, names, strict=True))
+
+
+def test_a_usual_name_beats_an_unusual_one_and_a_mapping_beats_all() -> None:
+    given = {"item": None, "annotator": None, "label": None}
+    assert recognise(["item", "text", "worker", "value", "label"], given, "it")["item"] == "item"
+    mapped = recognise(["item", "task", "worker", "label"], {**given, "item": "task"}, "it")
+    assert mapped == {"item": "task", "annotator": "worker", "label": "label"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "message"),
+    [
+        (["item", "task", "worker", "label"], {}, r"item could be any of the columns 'item', 'task'; say item="),
+        (["item", "worker", "label", "rating"], {}, r"label could be any of the columns 'label', 'rating'"),
+        (["item", "who", "label"], {}, r"looks like annotator .*columns are 'item', 'who', 'label'; say annotator="),
+        (["item", "who", "label"], {"annotator": "whom"}, r"no column 'whom' for annotator; .*'item', 'who', 'label'"),
+        (["item", "worker", "worker"], {}, r"several columns named 'worker'"),
+        (["item", "worker"], {"item": "item", "label": "item"}, r"one column is given for several"),
+    ],
+)
+def test_columns_that_are_missing_or_ambiguous(columns: list[str], given: dict[str, str], message: str) -> None:
+    roles = {"item": None, "annotator": None, "label": None, **given}
+    with pytest.raises(DataError, match=message):
+        recognise(columns, roles, "the table")
+
+
+def test_a_further_column_may_not_take_a_name_that_is_needed() -> None:
+    frame = pd.DataFrame({"item": ["i"], "task": ["t"], "worker": ["w"], "label": [1]})
+    with pytest.raises(DataError, match="has a column 'item', but item is read from 'task'"):
+        Annotations.from_frame(frame, item="task", classes=[0, 1])
+
+
+def test_gold_is_read_like_labels(tmp_path: Path) -> None:
+    path = written(tmp_path / "truth.csv", "item,label\n007,cat\n7,dog\n")
+    assert read_gold(path).to_dict() == {"007": "cat", "7": "dog"}
+    lines = "\n".join(json.dumps({"id_of_it": k, "truth": k % 2}) for k in range(3))
+    path = written(tmp_path / "truth.jsonl", lines)
+    assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
+    with pytest.raises(DataError, match="class at line 2 of t.csv is missing"):
+        read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))

@@ -1,0 +1,196 @@
+"""Methods by name: the zoo's, installed packages' and registered ones, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import crowdppl.models
+from crowdppl import registry
+from crowdppl.card import Card
+from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.story import settings_of
+
+ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
+
+ONE_COIN = """
+from dataclasses import dataclass
+from typing import ClassVar
+from crowdppl import Card
+
+@dataclass
+class OneCoin:
+    prevalence: str = "uniform"
+    cap: int = 10
+    card: ClassVar[Card] = Card("One coin", "somebody, 1999")
+    def model(self, data): pass
+"""
+
+
+@dataclass
+class Mine:
+    needed: int
+    kind: str = "learned"
+    card: ClassVar[Card] = Card("Mine", "myself")
+
+    def model(self, data: Any) -> None: ...
+
+
+class Bare:
+    def model(self, data: Any) -> None: ...
+
+
+@pytest.fixture
+def methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A zoo of two files, one of them misnamed; nothing registered; a folder on the path for packages."""
+    zoo, packages = tmp_path / "zoo", tmp_path / "packages"
+    zoo.mkdir()
+    packages.mkdir()
+    (zoo / "one_coin.py").write_text(ONE_COIN)
+    (zoo / "misnamed.py").write_text("class Other:\n    def model(self, data): pass\n")
+    (zoo / "_private.py").write_text("")
+    monkeypatch.setattr(crowdppl.models, "__path__", [str(zoo)])
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.syspath_prepend(packages)
+    before = {name: module for name, module in sys.modules.items() if name.startswith("crowdppl.models.")}
+    for name in before:
+        del sys.modules[name]
+    yield packages
+    for name in [name for name in sys.modules if name.startswith(("crowdppl.models.", "theirs"))]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def install(folder: Path, points: str) -> None:
+    """Puts a package with entry points on the path, as pip would."""
+    (folder / "theirs.py").write_text(
+        "class Drift:\n    rate = 1\n    def model(self, data): pass\nnumber = 3\n"
+    )
+    meta = folder / "theirs-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (meta / "entry_points.txt").write_text(f"[crowdppl.methods]\n{points}\n")
+
+
+def test_a_name_and_settings_make_a_story(methods: Path) -> None:
+    story: Any = registry.method("one_coin", prevalence="learned")
+    assert (type(story).__name__, story.prevalence, story.cap) == ("OneCoin", "learned", 10)
+    assert registry.names() == ["misnamed", "one_coin"]
+    assert registry.name_of(story) == "one_coin"
+
+
+def test_an_unknown_name_is_refused_with_near_matches(methods: Path) -> None:
+    with pytest.raises(
+        MethodError, match=r"no method 'onecoin'; did you mean 'one_coin'\?.*crowdppl.zoo\(\)"
+    ):
+        registry.method("onecoin")
+    with pytest.raises(MethodError, match=r"no method 'qqq'; crowdppl.zoo\(\) lists all"):
+        registry.method("qqq")
+
+
+def test_an_unknown_or_missing_setting_is_refused_with_those_there_are(methods: Path) -> None:
+    message = r"no setting 'prevalance'; did you mean 'prevalence'\?; .*prevalence='uniform', cap=10"
+    with pytest.raises(MethodError, match=message):
+        registry.method("one_coin", prevalance="learned")
+    registry.register("mine", Mine)
+    with pytest.raises(
+        MethodError, match="mine needs the setting 'needed'; its settings: needed, kind='learned'"
+    ):
+        registry.method("mine")
+    registry.register("bare", Bare)
+    with pytest.raises(MethodError, match="bare has no setting 'x'; its settings: none"):
+        registry.method("bare", x=1)
+
+
+def test_a_file_without_its_class_is_named(methods: Path) -> None:
+    with pytest.raises(MethodError, match=r"models/misnamed.py defines no class Misnamed"):
+        registry.method("misnamed")
+
+
+def test_registering_takes_no_name_silently(methods: Path) -> None:
+    registry.register("mine", Mine)
+    registry.register("mine", Mine)  # the same class again is no conflict
+    assert registry.name_of(Mine(1)) == "mine"
+    with pytest.raises(MethodError, match="'mine' already names a method"):
+        registry.register("mine", Bare)
+    with pytest.raises(MethodError, match="'one_coin' already names a method"):
+        registry.register("one_coin", Bare)
+    registry.register("one_coin", Bare, replace=True)
+    assert type(registry.method("one_coin")) is Bare
+
+
+@pytest.mark.parametrize("name", ["One Coin", "one-coin", "_one", "OneCoin", "1coin", ""])
+def test_registering_wants_a_plain_name(methods: Path, name: str) -> None:
+    with pytest.raises(MethodError, match="cannot name a method"):
+        registry.register(name, Bare)
+
+
+@pytest.mark.parametrize("cls", [object, Bare(), "Bare"])
+def test_registering_wants_a_class_with_a_model(methods: Path, cls: Any) -> None:
+    with pytest.raises(MethodError, match=r"bare is .*class with model\(data\)"):
+        registry.register("bare", cls)
+
+
+def test_resolve_takes_names_and_stories(methods: Path) -> None:
+    story = Mine(3)
+    assert registry.resolve(story) is story
+    assert registry.name_of(story) is None
+    assert type(registry.resolve("one_coin")).__name__ == "OneCoin"
+    with pytest.raises(MethodError, match=r"Mine is a class; hand over an object, Mine\(...\)"):
+        registry.resolve(Mine)  # type: ignore[arg-type]
+    with pytest.raises(MethodError, match="3 is no method"):
+        registry.resolve(3)  # type: ignore[arg-type]
+
+
+def test_installed_packages_offer_methods(methods: Path) -> None:
+    install(methods, "drift = theirs:Drift\nbroken = theirs:Missing\nnumber = theirs:number")
+    assert registry.names() == ["broken", "drift", "misnamed", "number", "one_coin"]
+    story = registry.method("drift")
+    assert type(story).__module__ == "theirs"
+    assert registry.name_of(story) == "drift"
+    with pytest.raises(MethodError, match="broken cannot be loaded from theirs:Missing"):
+        registry.method("broken")
+    with pytest.raises(MethodError, match=r"number is 3; a method is a class"):
+        registry.method("number")
+    with pytest.raises(MethodError, match="'drift' already names a method"):
+        registry.register("drift", Bare)
+
+
+def test_a_package_does_not_take_a_name_of_the_zoo(methods: Path) -> None:
+    install(methods, "one_coin = theirs:Drift")
+    with pytest.warns(CrowdpplWarning, match="theirs:Drift offers another method 'one_coin'; the zoo's own"):
+        assert type(registry.method("one_coin")).__name__ == "OneCoin"
+
+
+def test_the_zoo_is_a_table(methods: Path) -> None:
+    registry.register("bare", Bare)
+    with pytest.warns(CrowdpplWarning, match="misnamed is left out of the zoo"):
+        table = registry.zoo({"cap": lambda story: str(getattr(story, "cap", "-"))})
+    assert table.index.name == "method"
+    assert table.T.to_dict() == {
+        "bare": {"title": "Bare", "reference": "", "settings": "none", "cap": "-"},
+        "one_coin": {
+            "title": "One coin",
+            "reference": "somebody, 1999",
+            "settings": "prevalence='uniform', cap=10",
+            "cap": "10",
+        },
+    }
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_a_method_of_the_zoo_is_named_alike_everywhere(name: str) -> None:
+    story: Any = registry.method(name)  # so every setting has a default
+    assert type(story).__name__ == "".join(word.capitalize() for word in name.split("_"))
+    assert story.card.name == name
+    assert registry.name_of(story) == name
+    assert settings_of(type(story)(**settings_of(story))) == settings_of(story)
+
+
+def test_the_table_holds_the_whole_zoo() -> None:
+    assert set(ZOO) <= set(registry.zoo().index)

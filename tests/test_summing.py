@@ -1,0 +1,158 @@
+"""Sums over classes that draw: the right counts on average, whole, replayable, and refused where meaningless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from crowdppl import logsumexp
+from crowdppl.errors import MethodError
+from crowdppl.summing import Summing, draw_counts, summing
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def logits(*shape: int, seed: int = 0) -> Tensor:
+    return (2 * torch.randn(*shape, generator=stream(seed), dtype=torch.float64)).requires_grad_()
+
+
+def drawn(f: Callable[[Tensor], Tensor], x: Tensor, how: Summing) -> Tensor:
+    """The gradient of f at x under a way of summing."""
+    with summing(how):
+        value = f(x)
+    return torch.autograd.grad(value, x)[0]
+
+
+def test_the_plain_sum_is_torchs_own_and_differentiates_twice() -> None:
+    x = logits(4, 5)
+    torch.testing.assert_close(logsumexp(x), x.logsumexp(-1))
+    torch.testing.assert_close(logsumexp(x, dim=0), x.logsumexp(0))
+    assert torch.autograd.gradcheck(logsumexp, (x,))
+    assert torch.autograd.gradgradcheck(logsumexp, (x,))
+    assert torch.autograd.gradgradcheck(lambda t: logsumexp(t, dim=0).square(), (x,))
+    hessian = torch.autograd.functional.hessian(lambda t: logsumexp(t), x[0].detach())
+    p = x[0].detach().softmax(-1)
+    torch.testing.assert_close(hessian, torch.diag(p) - torch.outer(p, p))
+
+
+def test_impossible_alternatives_have_no_share_and_no_gradient() -> None:
+    x = torch.tensor([[0.0, -torch.inf, 1.0]], dtype=torch.float64, requires_grad=True)
+    for how in (Summing(), Summing("draw", stream())):
+        g = drawn(lambda t: logsumexp(t).sum(), x, how)
+        assert torch.isfinite(g).all() and g[0, 1] == 0
+
+
+def nested(x: Tensor) -> Tensor:
+    """Three items whose state is summed out, above one table cell summed for all of them (as in mace)."""
+    table = logsumexp(torch.stack([x[:2], x[2:4]], -1))  # (2, 3): two answers, each known or guessed
+    items = table[torch.tensor([0, 0, 1])] + x[4]  # (3 items, 3 classes)
+    return logsumexp(items).sum()
+
+
+def test_draws_have_the_expected_counts_as_their_mean_at_every_depth() -> None:
+    x = logits(5, 3, seed=1)
+    expected = drawn(nested, x, Summing())
+    n = 4000
+    with summing(Summing("draw", stream(2))):
+        value = nested(x)
+    draws = torch.stack([torch.autograd.grad(value, x, retain_graph=True)[0] for _ in range(n)])
+    assert torch.equal(draws, draws.round())
+    assert bool((draws >= 0).all())
+    # Three items: three counts in the upper sum and, below, the same three again.
+    assert bool((draws[:, 4].sum(-1) == 3).all()) and bool((draws[:, :4].sum((1, 2)) == 3).all())
+    error = draws.std(0) / n**0.5
+    assert bool(((draws.mean(0) - expected).abs() <= 4.5 * error + 1e-9).all())
+    # Jointly, too: item by item the upper draw is what the lower sums pass on.
+    assert torch.equal(draws[:, 0] + draws[:, 2] + draws[:, 1] + draws[:, 3], draws[:, 4])
+
+
+def test_many_at_once_are_split_as_a_multinomial() -> None:
+    p = torch.tensor([0.5, 0.1, 0.0, 0.4], dtype=torch.float64)
+    x = p.log().unsqueeze(1).expand(4, 2000).contiguous()
+    counts = torch.full((2000,), 7.0, dtype=torch.float64)
+    out = draw_counts(counts, x, x.logsumexp(0), stream(3))
+    assert torch.equal(out.sum(0), counts) and bool((out[2] == 0).all())
+    np.testing.assert_allclose(out.mean(1), 7 * p, atol=4 * (7 * 0.25 / 2000) ** 0.5)
+    covariance = np.cov(out.numpy())
+    wanted = 7 * (torch.diag(p) - torch.outer(p, p)).numpy()
+    np.testing.assert_allclose(covariance, wanted, atol=0.2)
+    for k in (0, 1, 3):
+        seen = np.bincount(out[k].long().numpy(), minlength=8)
+        chance = stats.binom(7, float(p[k])).pmf(np.arange(8))
+        keep = chance * 2000 >= 5
+        pooled = [np.append(a[keep], a[~keep].sum()) for a in (seen, 2000 * chance)]
+        assert stats.chisquare(*[a[pooled[1] > 0] for a in pooled]).pvalue > 1e-4
+
+
+def test_one_each_follows_the_shares_and_empty_rows_draw_nothing() -> None:
+    p = torch.tensor([0.0, 0.3, 0.7], dtype=torch.float64)
+    x = p.log()[:, None, None].expand(3, 100, 100).contiguous()
+    counts = (torch.arange(10_000) % 5 == 0).double().reshape(100, 100)  # sparse: only those rows are drawn
+    out = draw_counts(counts, x, x.logsumexp(0), stream(4))
+    assert torch.equal(out.sum(0), counts) and bool((out[0] == 0).all())
+    assert stats.binomtest(int(out[1].sum()), 2000, 0.3).pvalue > 1e-4
+
+
+def test_zero_is_never_drawn_even_when_the_uniform_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "rand", lambda shape, **kw: torch.zeros(shape, dtype=kw["dtype"]))
+    x = torch.tensor([-torch.inf, 0.0], dtype=torch.float64).unsqueeze(1)
+    assert draw_counts(torch.ones(1, dtype=torch.float64), x, x.logsumexp(0), None)[:, 0].tolist() == [0, 1]
+
+
+def test_a_replay_returns_the_recorded_counts_whatever_the_values() -> None:
+    x = logits(5, 3, seed=5)
+    record = Summing("draw", stream(6))
+    first = drawn(nested, x, record)
+    again = drawn(nested, (x.detach() + 1.7 * torch.arange(3)).requires_grad_(), Summing("replay", tape=record.tape))
+    assert torch.equal(first, again)
+
+
+def test_the_same_stream_draws_the_same() -> None:
+    x = logits(5, 3, seed=7)
+    one, two, other = (drawn(nested, x, Summing("draw", stream(s))) for s in (8, 8, 9))
+    assert torch.equal(one, two) and not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.01])
+def test_counts_that_are_not_whole_are_refused_by_name(power: float) -> None:
+    def f(t: Tensor) -> Tensor:
+        return power * logsumexp(t, name="knows").sum()
+
+    with pytest.raises(MethodError, match=r"the sum knows receives counts that are not whole"):
+        drawn(f, logits(4, 3), Summing("draw", stream()))
+    drawn(f, logits(4, 3), Summing())
+
+
+def test_float32_counts_are_rounded_before_they_are_split() -> None:
+    x = logits(1, 3).detach().float().requires_grad_()
+    with summing(Summing("draw", stream())):
+        total = logsumexp(x)
+    (out,) = torch.autograd.grad(total, x, torch.tensor([1000.0002]))
+    assert float(out.sum()) == 1000 and torch.equal(out, out.round())
+
+
+def test_a_named_sum_tells_the_share_of_each_alternative() -> None:
+    x = logits(4, 3)
+    for how in (Summing(), Summing("draw", stream())):
+        how.probes["knows"] = None
+        with summing(how):
+            value = logsumexp(x, name="knows").sum()
+        probe = how.probes["knows"]
+        assert probe is not None
+        at_x, share = torch.autograd.grad(value, [x, probe])
+        assert torch.equal(at_x, share)
+
+
+def test_what_was_before_is_restored_even_after_an_error() -> None:
+    x = logits(2, 3)
+    with pytest.raises(RuntimeError, match="inside"), summing(Summing("draw", stream())):
+        raise RuntimeError("inside")
+    torch.testing.assert_close(drawn(lambda t: logsumexp(t).sum(), x, Summing()), x.detach().softmax(-1))
+    torch.testing.assert_close(torch.autograd.grad(logsumexp(x).sum(), x)[0], x.detach().softmax(-1))
