@@ -27,11 +27,13 @@ _PUBLIC = {
         "ResultError",
         "ThinDataWarning",
     ),
+    "grades": ("log_bands",),
+    "groups": ("find_groups",),
     "guides": ("mean_field",),
     "inference": ("fit",),
     "labels": ("Coin",),
     "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
-    "priors": ("coin_prior", "confusion_prior"),
+    "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
     "registry": ("method", "register", "zoo"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
+    from crowdppl.grades import log_bands as log_bands
+    from crowdppl.groups import find_groups as find_groups
     from crowdppl.guides import mean_field as mean_field
     from crowdppl.inference import fit as fit
     from crowdppl.labels import Coin as Coin
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
     from crowdppl.likelihood import with_abstentions as with_abstentions
     from crowdppl.priors import coin_prior as coin_prior
     from crowdppl.priors import confusion_prior as confusion_prior
+    from crowdppl.priors import leaning_rows as leaning_rows
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo

@@ -66,6 +66,17 @@ def check_kind(kind: str) -> None:
         raise DataError(f"labels of kind {kind!r} are not supported yet; use kind='nominal' or kind='ordinal'")
 
 
+def listed(values: Iterable[Any], name: str) -> list[Any]:
+    """Values as a list; one text, which is a list of letters to Python, is refused.
+
+    Raises:
+        DataError: naming the option.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name}={values!r} is one text; give a list, {name}=[{values!r}]")
+    return list(values)
+
+
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
     """Finds the distinct labels of a column.
 
@@ -106,11 +117,9 @@ def read_alphabet(
         DataError: when there are fewer than two classes, one is listed twice, or grades have no order.
     """
     check_kind(kind)
-    if isinstance(abstentions, str):
-        raise DataError(f"abstentions={abstentions!r} is one text; give a list, abstentions=[{abstentions!r}]")
-    away = list(abstentions)
+    away = listed(abstentions, "abstentions")
     if classes is not None:
-        ids = as_index(classes)
+        ids = as_index(listed(classes, "classes"))
     elif labels is None:
         raise DataError("a design has no labels to take the classes from; list them in classes=")
     else:

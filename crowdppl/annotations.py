@@ -38,7 +38,7 @@ class Annotations:
         alphabet: classes (K), then abstentions: together the answers (L).
         blocks: the labels; about 9 bytes each.
         order: int32 (N,), the item code at each position of the blocks.
-        gold_codes: int32 (N,), the known class of each item or -1; None without gold.
+        gold_codes: (N,), the known class of each item or -1; None without gold.
         features: DataFrame or array in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
@@ -79,9 +79,9 @@ class Annotations:
         Raises:
             DataError: with the value, the row and the remedy.
         """
-        if wide:
-            return cls.of_rows(rows_of_wide(frame, item), options)
         given = {"item": item, "annotator": annotator, "label": label}
+        if wide:
+            return cls.of_rows(rows_of_wide(frame, given), options)
         return cls.of_rows(rows_of_frame(frame, given, "the table"), options)
 
     @classmethod
@@ -102,9 +102,7 @@ class Annotations:
         return cls.of_rows(rows, options)
 
     @classmethod
-    def from_dicts(
-        cls, dicts: Mapping[Hashable, Mapping[Hashable, Any]], **options: Unpack[Options]
-    ) -> Annotations:
+    def from_dicts(cls, dicts: Mapping[Any, Mapping[Any, Any]], **options: Unpack[Options]) -> Annotations:
         """Reads ``{annotator: {item: label}}``."""
         return cls.of_rows(rows_of_dicts(dicts), options)
 
@@ -232,7 +230,7 @@ class Annotations:
         return join(self.blocks)
 
     def __getattr__(self, name: str) -> Any:
-        # A story asks its data for sizes, labels and lookups: one block of all items answers.
+        # What a story asks of its data is answered by one block of all items.
         if name in _SHARED:
             return getattr(self.blocks[0], name)
         if name.startswith("_") or not (hasattr(Block, name) or name in _FIELDS):

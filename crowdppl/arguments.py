@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference import fit
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
@@ -57,6 +55,8 @@ Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
 Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
 
+SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
+"""What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
 ON_TERMINAL = sys.stderr.isatty()
 
 
@@ -96,16 +96,23 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
 
 
 def engine_options(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Options for ``fit``.
+    """Options for ``fit``; whole numbers may be spelled 1e4.
 
     Raises:
-        MethodError: for one that ``fit`` does not take, or that has an option of the command of its own.
+        MethodError: for one that ``fit`` does not take, that is an option of the command itself, or whose value is
+            no number where there should be one.
     """
-    own = {"method", "data", "inference", "settings", "gold", "seed", "device", "progress"}
-    unsayable = {"start", "dtype", "callback"}
-    known = [name for name in inspect.signature(fit).parameters if name not in own | unsayable]
+    from crowdppl.inference.options import FitOptions  # imports torch
+
+    kinds = {name: str(kind) for name, kind in FitOptions.__annotations__.items() if name not in SAID_ELSEWHERE}
     given = pairs(texts, "--option")
-    for name in given:
-        if name not in known:
-            raise MethodError(f"--option {name} is unknown; there are {', '.join(known)}")
+    for name, value in given.items():
+        if name not in kinds:
+            raise MethodError(f"--option {name} is unknown; there are {', '.join(kinds)}")
+        if isinstance(value, float) and value.is_integer():
+            given[name] = value = int(value)
+        wanted = str if "str" in kinds[name] else int if "int" in kinds[name] else int | float
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            word = "text" if wanted is str else "a whole number" if wanted is int else "a number"
+            raise MethodError(f"--option {name}={value!r} must be {word}")
     return given

@@ -18,8 +18,23 @@ Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
 
 
-def to_arviz(posterior: Posterior, draws: int, seed: int) -> Any:
-    """Draws of every site with names for its dimensions; see ``Posterior.to_arviz``."""
+def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
+    """The posterior for ArviZ, with names for all dimensions.
+
+    The group ``posterior`` holds draws of each site, ``constant_data`` the sites of which there are only points
+    or shares, and the truth's probabilities. A site that vb fits on a transformed scale is there as
+    ``<site>_unconstrained``.
+
+    Args:
+        draws: for vb, how many to make of each site; samplers hand over their own.
+        seed: of those draws.
+
+    Returns:
+        InferenceData; from ArviZ 1 on a DataTree.
+
+    Raises:
+        MethodError: when the engine gives points only.
+    """
     import arviz as az  # slow to import
 
     stream = np.random.default_rng(seed)

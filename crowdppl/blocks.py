@@ -25,6 +25,7 @@ class Block:
         offset: position of the block's first item in the order of the whole data.
         scale: items that each of the block's items stands for (1 unless the block is a minibatch).
         gold: int64 (n_items,), the known class of an item or -1; None without gold.
+        evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         observed: False for a design: who labels what, the labels still to be drawn.
@@ -38,6 +39,7 @@ class Block:
     offset: int = 0
     scale: float = 1.0
     gold: Tensor | None = None
+    evidence: Tensor | None = None
     history: Tensor | None = None
     abstainers: Tensor | None = None
     observed: bool = True
@@ -105,14 +107,13 @@ class Block:
         return Bags.of_pairs(*pairs).to(self.device)
 
     @cached_property
-    def gold_potential(self) -> Tensor | None:
-        """Log-potential (n_items, K) of the known classes: 0 where possible, minus infinity elsewhere."""
+    def potential(self) -> Tensor | None:
+        """What is known of the truth, (n_items, K): evidence, and minus infinity where gold says otherwise."""
         if self.gold is None:
-            return None
+            return self.evidence
         possible = torch.nn.functional.one_hot(self.gold.clamp(min=0), self.n_classes).bool()
-        return torch.zeros_like(possible, dtype=self.dtype).masked_fill_(
-            ~possible & (self.gold >= 0).unsqueeze(-1), -torch.inf
-        )
+        known = torch.zeros_like(possible, dtype=self.dtype) if self.evidence is None else self.evidence
+        return known.masked_fill(~possible & (self.gold >= 0).unsqueeze(-1), -torch.inf)
 
     def only_classes(self, x: Tensor) -> Tensor:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
@@ -157,8 +158,10 @@ class Block:
         first = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes)
         cells = self.bags.cells.cpu().numpy()[first + np.arange(len(row))]
         bags = Bags.of_pairs(row, cells, len(positions), self.bags.n_cells).to(self.device)
-        gold = None if self.gold is None else self.gold[torch.as_tensor(positions, device=self.device)]
-        return replace(self, bags=bags, scale=scale, gold=gold, _views={})
+        at = torch.as_tensor(positions, device=self.device)
+        gold = None if self.gold is None else self.gold[at]
+        evidence = None if self.evidence is None else self.evidence[at]
+        return replace(self, bags=bags, scale=scale, gold=gold, evidence=evidence, _views={})
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
@@ -170,6 +173,7 @@ class Block:
             self,
             bags=self.bags.to(device),
             gold=move(self.gold),
+            evidence=move(self.evidence),
             history=move(self.history),
             abstainers=move(self.abstainers),
             dtype=dtype,

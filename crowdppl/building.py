@@ -126,7 +126,7 @@ def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Bloc
     Args:
         block: the block.
         order: the item code at each position.
-        gold: int32 (N,) in codebook order, -1 where a class is not known; None without gold.
+        gold: (N,) in codebook order, -1 where a class is not known; None without gold.
     """
     mine = order[block.offset : block.offset + block.n_items]
     return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)), _views={})

@@ -83,7 +83,5 @@ class Card:
             MethodError: when the card does not list the site.
         """
         if site not in self.sites:
-            raise MethodError(
-                f"{self.title} has no site {site!r} on its card; it lists {', '.join(self.sites)}"
-            )
+            raise MethodError(f"{self.title} has no site {site!r} on its card; it lists {', '.join(self.sites)}")
         return tuple(sizes.get(word) for word in self.sites[site].split())

@@ -35,9 +35,13 @@ def main(command: Sequence[str] | None = None) -> None:
         warnings.showwarning = _say_warning  # restored by catch_warnings
         try:
             app(None if command is None else list(command))
-        except (CrowdpplError, OSError) as error:
+        except CrowdpplError as error:
             _say(str(error))
-            raise SystemExit(2) from None
+        except OSError as error:
+            _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        else:
+            return
+    raise SystemExit(2)
 
 
 @app.callback(invoke_without_command=True)
@@ -74,25 +78,25 @@ def fit_answers(
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     # Commands import what they need, so that --help is there at once.
+    from crowdppl.inference.options import options_from
     from crowdppl.outputs import FILES, write_result
     from crowdppl.reading import read_annotations
 
-    columns: dict[str, Any] = {"item": item, "annotator": annotator, "label": label}
+    settings = arguments.pairs(setting, "--setting")
+    options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
+    registry.method(model, **settings)  # what is wrong is said before a long file is read
+    options_from(options)
+    out.mkdir(parents=True, exist_ok=True)
     said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or (), "kind": kind}
     said |= {"repeats": repeats, "gold": None if gold is None else _truths(gold)}
-    settings, options = arguments.pairs(setting, "--setting"), arguments.engine_options(option)
-    registry.method(model, **settings)  # an unknown name is told before a long file is read
-    out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    data = read_annotations(answers, **columns, **said)
-    timings = {"read": time.perf_counter() - began}
-    options |= {"seed": seed, "device": device, "progress": progress}
+    times = [time.perf_counter()]
+    data = read_annotations(answers, item, annotator, label, **said)
+    times.append(time.perf_counter())
     posterior = fit(model, data, inference=inference, settings=settings, **options)
-    timings["fit"] = time.perf_counter() - began - timings["read"]
+    times.append(time.perf_counter())
     about = {"answers": str(answers), "gold": None if gold is None else str(gold)}
-    write_result(posterior, out, about, timings)
-    print(posterior.summary())
-    print(f"\n{FILES} are in {out}")
+    write_result(posterior, out, about, {"read": times[1] - times[0], "fit": times[2] - times[1]})
+    print(posterior.summary(), f"\n{FILES} are in {out}", sep="\n")
 
 
 @app.command()

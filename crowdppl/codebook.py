@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,15 @@ import pandas as pd
 
 from crowdppl.errors import DataError
 
+NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
     """Ids by code: the id with code 3 is ``ids[3]``.
 
-    Ids keep their type and spelling. A codebook made from data is sorted (text that is all whole numbers by
-    value, so that "10" follows "9"); afterwards ids are only ever appended, so that codes stay what they are.
+    Ids keep their type and spelling. A codebook made from data is sorted (text that is all numbers by value, so
+    that "10" follows "9"); afterwards ids are only ever appended, so that codes stay what they are.
 
     Attributes:
         name: what the ids name: "item", "annotator" or "answer".
@@ -75,8 +79,10 @@ class Codebook:
         return Codebook(self.name, self.ids.append(new[sorting(new, self.name)]))
 
 
-def as_index(values: Iterable[Any]) -> pd.Index[Any]:
+def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
     """Ids as an index of one level, whatever they are kept in."""
+    if isinstance(values, Codebook):
+        return values.ids
     if isinstance(values, pd.Index):
         return values
     if isinstance(values, pd.Series):
@@ -88,14 +94,14 @@ def as_index(values: Iterable[Any]) -> pd.Index[Any]:
 
 
 def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
-    """The permutation that sorts ids: numbers by value, and so whole numbers spelled as text.
+    """The permutation that sorts ids: numbers by value, and so numbers spelled as text.
 
     Raises:
         DataError: when the ids cannot be compared with each other.
     """
-    if _all_whole_numbers(ids):
-        texts = ids.tolist()
-        keys = sorted(range(len(texts)), key=lambda position: (int(texts[position]), texts[position]))
+    if isinstance(ids[0], str) and NUMBER.fullmatch(ids[0]) and _all_numbers(texts := ids.tolist()):
+        # Decimals compare exactly, however long; the spelling settles "1" against "01".
+        keys = sorted(range(len(texts)), key=lambda position: (Decimal(texts[position]), texts[position]))
         return np.asarray(keys, np.int64)
     try:
         return np.asarray(ids.argsort(), np.int64)
@@ -128,8 +134,5 @@ def _spelled(ids: pd.Index[Any]) -> pd.Index[Any]:
     return pd.Index([spelling(value) for value in ids], dtype=object)
 
 
-def _all_whole_numbers(ids: pd.Index[Any]) -> bool:
-    def whole(value: Any) -> bool:
-        return isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii()
-
-    return len(ids) > 0 and whole(ids[0]) and all(whole(value) for value in ids)
+def _all_numbers(texts: Sequence[Any]) -> bool:
+    return len(texts) > 0 and all(isinstance(text, str) and NUMBER.fullmatch(text) for text in texts)

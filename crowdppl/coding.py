@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
+from crowdppl.alphabet import Alphabet, encode_labels, listed, read_alphabet
 from crowdppl.blocks import Block, build_blocks
 from crowdppl.codebook import Codebook, plain
 from crowdppl.encoding import Encoding, Place, encode, refuse_markers
@@ -62,16 +62,17 @@ def code_rows(rows: Rows, options: Options) -> Coded:
             "annotator", rows.annotator, rows, [rows.annotators, options.get("annotators")]
         )
     else:
-        book, grow = like.annotator_book, options.get("grow", False)
-        annotators, annotator = _ids("annotator", rows.annotator, rows, [book], grow)
+        people = [like.annotator_book, rows.annotators, options.get("annotators")]
+        annotators, annotator = _ids("annotator", rows.annotator, rows, people, options.get("grow", False))
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
 def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]:
-    like, classes, away = options.get("like"), options.get("classes"), options.get("abstentions", ())
+    like, classes = options.get("like"), options.get("classes")
+    away = listed(options.get("abstentions", ()), "abstentions")
     if like is not None and (classes is not None or away):
         raise DataError("like= settles classes and abstentions; leave classes= and abstentions= out")
-    classes = None if classes is None else list(classes)
+    classes = None if classes is None else listed(classes, "classes")
     labels = None
     if rows.label is not None:
         named = classes is not None or like is not None
@@ -90,13 +91,20 @@ def _ids(
     if rows.text:
         remedy = "give it an id or leave the row out; if it really is an id, hand over a table (from_frame)"
         refuse_markers(given, name, rows.place, (), remedy)
+    book = next((ids for ids in there if isinstance(ids, Codebook)), None)
+    if book is not None and grow:
+        book = book.extended(given.values)
     for ids in there:
-        if isinstance(ids, Codebook):
-            return _ids_of(ids.extended(given.values) if grow else ids, given, rows.place)
-    for ids in there:
-        if ids is not None:
-            given = _joined(given, encode(ids, name, lambda row: f"{name}s=[{row}]").values, name, rows.place)
-    return given.codebook(name)
+        if ids is None or isinstance(ids, Codebook):
+            continue
+        more = encode(ids, name, lambda row: f"{name}s=[{row}]").values
+        if book is None:
+            given = _joined(given, more, name, rows.place)
+        elif grow:
+            book = book.extended(more)
+        else:
+            book.require(more, f"{name}s=", "leave it out, or append it with grow=True")
+    return given.codebook(name) if book is None else _ids_of(book, given, rows.place)
 
 
 def _ids_of(book: Codebook, given: Encoding, place: Place) -> tuple[Codebook, np.ndarray]:

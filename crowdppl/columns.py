@@ -43,9 +43,7 @@ def recognise(
         DataError: when a column is missing, occurs twice, or several could be meant.
     """
     listed = ", ".join(map(repr, columns)) or "none"
-    twice = sorted({str(c) for c in columns if list(columns).count(c) > 1})
-    if twice:
-        raise DataError(f"{origin} has several columns named {twice[0]!r}; rename all but one")
+    refuse_twins(columns, origin)
     found = {role: column for role, column in given.items() if column is not None}
     for role, column in found.items():
         if column not in columns:
@@ -65,6 +63,19 @@ def recognise(
             )
         found[role] = near[0]
     return {role: found[role] for role in given}
+
+
+def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
+    """Refuses columns of one name.
+
+    Raises:
+        DataError: naming the first.
+    """
+    seen: set[Hashable] = set()
+    for column in columns:
+        if column in seen:
+            raise DataError(f"{origin} has several columns named {column!r}; rename all but one")
+        seen.add(column)
 
 
 def _named(columns: Sequence[Hashable], role: str) -> list[Hashable]:

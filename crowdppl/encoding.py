@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -180,11 +181,13 @@ def _of_one_type(values: np.ndarray, name: str, place: Place) -> np.ndarray:
             return values
     first: dict[str, int] = {}
     for row, value in enumerate(values):
-        if isinstance(value, tuple | list) or not pd.isna(value):
-            first.setdefault(_type_name(value), row)
+        if pd.api.types.is_scalar(value) and (pd.isna(value) or value in (math.inf, -math.inf)):
+            raise DataError(_missing(name, place(row), value))
+        first.setdefault(_type_name(value), row)
     if len(first) > 1:
-        examples = " and ".join(f"{values[r]!r} ({t}) at {place(r)}" for t, r in list(first.items())[:2])
-        raise DataError(f"{name} ids are of mixed types: {examples}; make them all text, or all numbers")
+        examples = " and ".join(f"{plain(values[r])!r} ({t}) at {place(r)}" for t, r in list(first.items())[:2])
+        these = "labels" if name == "label" else f"{name} ids"
+        raise DataError(f"{these} are of mixed types: {examples}; make them all text, or all numbers")
     return values
 
 
@@ -206,8 +209,12 @@ def _refuse_missing(encoding: Encoding, name: str, place: Place, at: Callable[[i
             wrong |= np.isin(encoding.codes, infinite)
     if wrong.any():
         row = int(np.argmax(wrong))
-        more = f" (and in {int(wrong.sum()) - 1} more rows)" if wrong.sum() > 1 else ""
-        advice = "give it a value or leave the row out"
-        if name == "label":
-            advice += '; for "don\'t know", write a value and name it in abstentions='
-        raise DataError(f"the {name} at {place(row)} is missing or infinite ({plain(at(row))!r}){more}; {advice}")
+        raise DataError(_missing(name, place(row), at(row), int(wrong.sum()) - 1))
+
+
+def _missing(name: str, where: str, value: Any, others: int = 0) -> str:
+    more = f" (and in {others} more rows)" if others else ""
+    advice = "give it a value or leave the row out"
+    if name == "label":
+        advice += '; for "don\'t know", write a value and name it in abstentions='
+    return f"the {name} at {where} is missing or infinite ({plain(value)!r}){more}; {advice}"

@@ -24,7 +24,7 @@ def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | N
         alphabet: classes.
 
     Returns:
-        int32 (N,), -1 where the class is not known; None without gold.
+        Whole numbers (N,), -1 where the class is not known; None without gold.
 
     Raises:
         DataError: when gold names an unknown item or class, or an item twice.
@@ -42,7 +42,7 @@ def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | N
     item = items.require(known.index, "gold", _spelling_hint(known.index, items) or WITH_LABELS)
     remedy = _spelling_hint(as_index(known), alphabet.classes) or "correct it, or list all classes in classes="
     given = alphabet.classes.require(known, "gold", remedy)
-    codes = np.full(len(items), -1, np.int32)
+    codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
     codes[item] = given
     return codes
 
@@ -126,14 +126,16 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         if not history:
             return table
         for annotator, counts in zip(annotators.require(history, "history", remedy), history.values(), strict=True):
-            table[annotator] = _counts(counts, shape[1:], f"history of annotator {annotators.ids[annotator]!r}")
+            table[annotator] = _counts(
+                counts, shape[1:], f"history of annotator {plain(annotators.ids[annotator])!r}"
+            )
         return table
     return _counts(history, shape, "history")
 
 
 def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
     if hasattr(counts, "detach"):
-        counts = counts.detach().cpu()
+        counts = counts.detach().cpu().numpy()
     table = np.array(counts, np.float64)
     if table.shape != shape:
         raise DataError(f"{origin} has shape {table.shape}; it must be {shape}, rows for the truth")

@@ -76,7 +76,9 @@ def _delimited(path: Path, delimiter: str, as_text: AsText) -> Table:
 
     try:
         with _open(path) as file:
-            header = next(csv.reader(file, delimiter=delimiter, strict=True), [])
+            header = next(csv.reader(file, delimiter=delimiter, strict=True), None)
+        if header is None:
+            raise EOFError
         text = as_text(header)
         kinds = dict.fromkeys(text, pyarrow.string())
         table = arrow_csv.read_csv(
@@ -132,11 +134,15 @@ def _json_lines(path: Path) -> Table:
                 if line.strip():
                     rows.append(_object(line))
                     lines.append(number)
+    except UnicodeDecodeError as error:
+        raise DataError(_not_text(path)) from error
     except (ValueError, OSError, EOFError) as error:
-        at = number if isinstance(error, json.JSONDecodeError | TypeError) else number + 1
+        at = number if isinstance(error, json.JSONDecodeError) else number + 1
         raise DataError(
             f"line {at} of {path.name} cannot be read: {error}; write one JSON object a line"
         ) from error
+    if not rows:
+        raise DataError(f"{path.name} is empty; write one JSON object a line")
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in names}
     return Table(pd.DataFrame(columns), lambda row: f"line {lines[row]} of {path.name}", False)
@@ -187,17 +193,14 @@ def _what_is_wrong(path: Path, delimiter: str) -> str:
             f"{path.name} cannot be read beyond line {line}: {error}; it is truncated, or a quote is never closed"
         )
     except UnicodeDecodeError:
-        return f"line {_line_that_is_not_text(path)} of {path.name} is not UTF-8; save the file as UTF-8"
+        return _not_text(path)
     return f"{path.name} is empty; its first line must name the columns" if width is None else ""
 
 
-def _line_that_is_not_text(path: Path) -> int:
+def _not_text(path: Path) -> str:
     import pyarrow
 
     with pyarrow.input_stream(path, compression="detect") as stream:
-        for number, line in enumerate(io.BufferedReader(stream), 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 0
+        lines = enumerate(io.BufferedReader(stream), 1)
+        number = next((number for number, line in lines if line.decode("utf-8", "ignore").encode() != line), 1)
+    return f"line {number} of {path.name} is not UTF-8; save the file as UTF-8"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import squareform
+from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from crowdppl.errors import MethodError
-from crowdppl.grouped import Coded, Fitted, fit_groups, gain_of_group
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -22,100 +22,155 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MAX_ANNOTATORS = 4000
-"""Tables of annotator pairs are held whole: 128 MB each at this many annotators."""
+MAX_ANNOTATORS = 4000  # tables of annotator pairs are held whole, 128 MB each at this many
+PAIRS = 1_000_000  # pairs of labels compared at a time
+STEPS = 500  # of EM
 
-PAIRS = 1_000_000
-"""Pairs of labels compared at a time."""
+
+@dataclass(frozen=True)
+class Coded:
+    """Labels as codes (S,); answers below ``n_classes`` are classes."""
+
+    item: Ints
+    annotator: Ints
+    answer: Ints
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    n_answers: int
+
+    def take(self, rows: NDArray[Any]) -> Coded:
+        """Some of the labels, by position or mask."""
+        return replace(self, item=self.item[rows], annotator=self.annotator[rows], answer=self.answer[rows])
+
+    def of(self, annotators: Ints) -> Coded:
+        """The labels of some annotators (sorted codes), who are then counted from 0."""
+        own = self.take(np.isin(self.annotator, annotators))
+        return replace(own, annotator=np.searchsorted(annotators, own.annotator), n_annotators=len(annotators))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Posterior of the truth (N, K), confusion (A, K, L), and the log-likelihood in nats."""
+
+    truth: Floats
+    confusion: Floats
+    log_likelihood: float
 
 
 def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
     """Finds annotators who make the same mistakes on the same items, without any known truth.
 
-    1. Dawid-Skene is fitted by maximum likelihood. What it leaves of a label, the residual
-       ``onehot(label) - confusion[annotator, truth]``, is uncorrelated between annotators who are independent
-       given the truth; its posterior mean product is the score of the pair's agreement. The squared correlations
-       of all pairs are added up and compared with their sum under independence (a chi-square of Satterthwaite's
-       mean and variance). Above ``alpha`` every annotator stays alone.
-    2. Annotators are joined by average linkage on the residual correlation, the cosine of their residuals. One
-       height cuts the tree, which gives the number of groups: the height where the log-likelihood that groups
-       gain over independent members, given Dawid-Skene's posterior of the truth, less K (K - 1) / 2 log(N) for a
-       group's opinion table (the BIC), adds up highest.
+    1. Dawid-Skene is fitted by maximum likelihood. What it leaves of a label, the residual onehot(label) -
+       confusion[annotator, truth], is uncorrelated between annotators who are independent given the truth. The
+       squared residual correlations of all pairs add up to a chi-square (Satterthwaite's mean and variance); with
+       a p-value above ``alpha`` every annotator stays alone.
+    2. Average linkage on the residual correlations grows a tree. One height cuts it, which gives the number of
+       groups: where the log-likelihood that groups gain over independent members, at Dawid-Skene's posterior of
+       the truth, less K (K - 1) / 2 log(N) for each opinion table (the BIC), adds up highest.
     3. A large group can pass its opinion off as the truth, and then its members look independent. So a second
-       tree is grown on residuals from each annotator's own label frequencies, and cut in the same way. Of these
-       two and of no groups, the one with the highest BIC of a full fit is returned.
+       tree grows on residuals from each annotator's own label frequencies and is cut by the same rule. Of the two
+       and no groups at all, the highest BIC of a full fit wins.
 
-    Source: group-aware Dawid-Skene with groups from cross-covariances (Traganitis & Giannakis, in the ICASSP 2025
-    tutorial of Ibrahim, Traganitis, Fu & Giannakis); BIC: Schwarz (1978), Annals of Statistics 6. The test, the
-    posterior residuals, the cut and the second tree are this package's.
+    Source: groups from cross-covariances, then Dawid-Skene with groups: Traganitis & Giannakis, in the ICASSP 2025
+    tutorial of Ibrahim, Traganitis, Fu & Giannakis; BIC: Schwarz (1978), Annals of Statistics 6, 461. The test,
+    the posterior residuals, the cut and the second tree are this package's.
 
     Args:
-        data: the labels; gold is not looked at.
+        data: the labels; gold and history are not looked at.
         alpha: false alarms of the test, in (0, 1).
         max_labels: of more labels than this, those of every n-th item are used.
 
     Returns:
         (A,) int64, the group of each annotator in the order of the codebook, counted from 0 in order of first
-        appearance. An annotator alone is a group of one.
+        appearance; an annotator alone is a group of one.
 
     Raises:
-        MethodError: more than 4000 annotators, or settings out of range.
+        MethodError: more than 4000 annotators, or a setting out of range.
     """
-    item, cell = [], []
-    for block in data.blocks:
-        item.append((block.item + block.offset).cpu().numpy())
-        cell.append((block.annotator * block.n_answers + block.answer).cpu().numpy())
-    items = np.asarray(data.order, dtype=np.int64)[np.concatenate(item)]
-    annotator, answer = np.divmod(np.concatenate(cell), data.n_answers)
+    rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in data.blocks]
+    position, annotator, answer = np.concatenate(rows, axis=1)
+    item = np.asarray(data.order, dtype=np.int64)[position]
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_codes(items, annotator, answer, *sizes, alpha=alpha, max_labels=max_labels)
+    return find_in_codes(Coded(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
 
 
-def find_codes(
-    item: Ints,
-    annotator: Ints,
-    answer: Ints,
-    n_items: int,
-    n_annotators: int,
-    n_classes: int,
-    n_answers: int,
-    *,
-    alpha: float = 0.01,
-    max_labels: int = 500_000,
-) -> Ints:
-    """Finds groups as `find_groups` does, from plain codes (S,) of items, annotators and answers."""
-    _check(n_annotators, alpha, max_labels)
-    step = -(-len(item) // max_labels)
-    used = item % max(step, 1) == 0
-    labels = Coded.sort(item[used], annotator[used], answer[used], n_items, n_annotators, n_classes, n_answers)
-    alone = np.arange(n_annotators)
-    if n_annotators < 2 or len(labels.item) == 0:
-        return alone
+def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+    """Finds groups as `find_groups` does, from plain codes in any order."""
+    n = labels.n_annotators
+    if n > MAX_ANNOTATORS:
+        advice = "give groups=, or leave out annotators with few labels"
+        raise MethodError(f"groups are found among at most {MAX_ANNOTATORS} annotators, here are {n}: {advice}")
+    if not 0 < alpha < 1 or max_labels < 1:
+        raise MethodError(f"alpha={alpha} must lie between 0 and 1, max_labels={max_labels} be 1 or more")
+    alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
+    kept, item = np.unique(labels.item, return_inverse=True)
+    labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)
+    labels = labels.take(np.lexsort((labels.answer, labels.annotator, labels.item)))
     base = fit_groups(labels, alone)
-    if independence(labels, base) > alpha:
+    if n < 2 or independence(labels, base) > alpha:
         return alone
-    frequencies = labels.incidence(alone).T @ np.ones((labels.n_items, 1))
-    chance = Fitted.of_counts(np.ones((labels.n_items, 1)), frequencies.reshape(n_annotators, -1, 1), 0.0)
+    counts = np.bincount(labels.annotator * labels.n_answers + labels.answer, minlength=n * labels.n_answers)
+    chance = Fitted(np.ones((labels.n_items, 1)), _normalise(counts.reshape(n, 1, -1)), 0.0)
     best, groups = base.log_likelihood, alone
-    for residual in (base, chance):
-        found = _cut(labels, base, _correlation(labels, residual))
+    for fit in (base, chance):
+        found = _cut(labels, base, _products(labels, fit))
         score = fit_groups(labels, found).log_likelihood - np.sum(np.bincount(found) > 1) * _penalty(labels)
         if score > best:
             best, groups = score, found
     return groups
 
 
-def _check(n_annotators: int, alpha: float, max_labels: int) -> None:
-    """Refuses what cannot be computed."""
-    if n_annotators > MAX_ANNOTATORS:
-        raise MethodError(
-            f"finding groups compares all pairs of annotators and stops at {MAX_ANNOTATORS}, here are "
-            f"{n_annotators}: give groups=, or leave out annotators with few labels"
-        )
-    if not 0 < alpha < 1:
-        raise MethodError(f"alpha={alpha} is no probability: take a number between 0 and 1, such as 0.01")
-    if max_labels < 1:
-        raise MethodError(f"max_labels={max_labels} leaves no labels: take at least 1")
+def fit_groups(labels: Coded, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
+    """Fits, by maximum likelihood, Dawid-Skene in which groups (A,) of two and more have an opinion of their own.
+
+    With ``fixed`` a posterior of the truth (N, K) is held, and the log-likelihood is its mean given the truth.
+    """
+    use, item, parts = _bags(labels, groups)
+    k, last = labels.n_classes, -np.inf
+    add = csr_matrix((np.ones(len(item)), (item, np.arange(len(item)))), (labels.n_items, len(item)))
+    votes = use @ np.tile(np.eye(labels.n_answers, k), (labels.n_annotators, 1))
+    truth = _normalise(add @ votes + 1e-6) if fixed is None else fixed
+    opinion = truth[item]
+    for part in parts:
+        opinion[part] = _normalise(votes[part] + opinion[part])
+    links = [_normalise(truth[item[part]].T @ opinion[part]) for part in parts]
+    for _ in range(STEPS):
+        table = _normalise((use.T @ opinion).reshape(-1, labels.n_answers, k).swapaxes(1, 2))
+        message = use @ np.log(table).swapaxes(1, 2).reshape(-1, k)
+        top = message.max(1, keepdims=True)
+        seen = np.exp(message - top)
+        for part, link in zip(parts, links, strict=True):
+            message[part] = np.log(seen[part] @ link.T) + top[part]
+        if fixed is None:
+            joint = np.log(_normalise(truth.sum(0))) + add @ message
+            evidence = logsumexp(joint, axis=1, keepdims=True)
+            truth = np.exp(joint - evidence)
+        now = float(evidence.sum() if fixed is None else (truth[item] * message).sum())
+        if now - last < tolerance:
+            break
+        last, opinion = now, truth[item]
+        for j, part in enumerate(parts):
+            ratio = opinion[part] / (seen[part] @ links[j].T)
+            opinion[part] = seen[part] * (ratio @ links[j])
+            links[j] = _normalise(links[j] * (ratio.T @ seen[part]))
+    return Fitted(truth, table, now)
+
+
+def _bags(labels: Coded, groups: Ints) -> tuple[csr_matrix, Ints, list[slice]]:
+    """A group's labels of an item, as counts (B, A * L); items (B,); where each group of two and more lies."""
+    group = np.where(np.bincount(groups) > 1, np.arange(groups.max() + 1) + 1, 0)[groups]  # 0: all who are alone
+    rows, bag = np.unique(group[labels.annotator] * labels.n_items + labels.item, return_inverse=True)
+    ends = [np.searchsorted(rows, (g + np.arange(2)) * labels.n_items) for g in np.unique(group[group > 0])]
+    cells = labels.annotator * labels.n_answers + labels.answer
+    use = csr_matrix((np.ones(len(cells)), (bag, cells)), (len(rows), labels.n_annotators * labels.n_answers))
+    return use, rows % labels.n_items, [slice(first, last) for first, last in ends]
+
+
+def _normalise(counts: NDArray[Any]) -> Floats:
+    """Shares along the last axis, none of them zero."""
+    counts = np.maximum(counts, 1e-10)
+    return np.asarray(counts / counts.sum(-1, keepdims=True))
 
 
 def _penalty(labels: Coded) -> float:
@@ -124,38 +179,32 @@ def _penalty(labels: Coded) -> float:
 
 
 def _products(labels: Coded, fit: Fitted) -> Floats:
-    """Posterior mean products of two annotators' residuals, summed over their items: (A, A)."""
+    """Posterior mean products of two annotators' residuals, summed over items: (A, A)."""
     total = np.zeros((labels.n_annotators, labels.n_annotators))
-    shape = (labels.n_items, labels.n_annotators)
     for k in range(fit.truth.shape[1]):
         weight = np.sqrt(fit.truth[labels.item, k])
         for answer in range(labels.n_answers):
-            left = (labels.answer == answer) - fit.confusion[labels.annotator, k, answer]
-            residual = csr_matrix((weight * left, (labels.item, labels.annotator)), shape)
+            left = weight * ((labels.answer == answer) - fit.confusion[labels.annotator, k, answer])
+            residual = csr_matrix((left, (labels.item, labels.annotator)), (labels.n_items, len(total)))
             total += (residual.T @ residual).toarray()
     return total
 
 
-def _correlation(labels: Coded, fit: Fitted) -> Floats:
-    """Cosines of the annotators' residuals, absent labels counting as zero: (A, A), the diagonal 1."""
-    products = _products(labels, fit)
-    length = np.sqrt(np.maximum(np.diag(products), 1e-12))
-    cosine: Floats = products / np.outer(length, length)
-    np.fill_diagonal(cosine, 1.0)
-    return cosine
+def _lengths(products: Floats) -> Floats:
+    """Square roots of the diagonal, (A,)."""
+    return np.asarray(np.sqrt(np.maximum(np.diag(products), 1e-12)))
 
 
 def _pairs(labels: Coded) -> Iterator[tuple[Ints, Ints]]:
-    """Positions of all pairs of labels on one item by different annotators, a chunk at a time."""
+    """Positions of all pairs of labels of one item by two annotators, a chunk at a time."""
     starts = np.searchsorted(labels.item, np.arange(labels.n_items + 1))
     sizes = np.diff(starts)
     for size in np.unique(sizes[sizes > 1]):
         first, second = np.triu_indices(size, 1)
-        bags = starts[:-1][sizes == size]
+        bags = starts[:-1][sizes == size, None]
         step = max(1, PAIRS // len(first))
         for chunk in range(0, len(bags), step):
-            start = bags[chunk : chunk + step, None]
-            p, q = (start + first).ravel(), (start + second).ravel()
+            p, q = ((bags[chunk : chunk + step] + x).ravel() for x in (first, second))
             apart = labels.annotator[p] != labels.annotator[q]
             yield p[apart], q[apart]
 
@@ -163,45 +212,38 @@ def _pairs(labels: Coded) -> Iterator[tuple[Ints, Ints]]:
 def independence(labels: Coded, fit: Fitted) -> float:
     """Tests that annotators are independent given the truth: the p-value of their residual correlations.
 
-    Each item's products have mean zero under independence, so a pair's squared sum has the mean of its sum of
-    squares, v, and a variance near 2 v**2; different pairs are uncorrelated.
+    Under independence the products of an item have mean zero, so that a pair's squared sum has the mean of its sum
+    of squares v and a variance near 2 v**2, and different pairs are uncorrelated. Labels are sorted by item.
     """
-    n, table = labels.n_annotators, fit.confusion
-    length = np.sqrt(np.maximum(np.diag(_products(labels, fit)), 1e-12))
-    score, square, shared = np.zeros(n * n), np.zeros(n * n), np.zeros(n * n)
+    n, table, length = labels.n_annotators, fit.confusion, _lengths(_products(labels, fit))
+    sums = np.zeros((3, n * n))
     for p, q in _pairs(labels):
-        a, b, x, y = labels.annotator[p], labels.annotator[q], labels.answer[p], labels.answer[q]
-        rows = table[a], table[b]
-        here = np.arange(len(p))
-        product = (x == y)[:, None] - rows[0][here, :, y] - rows[1][here, :, x] + (rows[0] * rows[1]).sum(-1)
+        a, b, here = labels.annotator[p], labels.annotator[q], np.arange(len(p))
+        of_a, of_b, x, y = table[a], table[b], labels.answer[p], labels.answer[q]
+        product = (x == y)[:, None] - of_a[here, :, y] - of_b[here, :, x] + (of_a * of_b).sum(-1)
         value = (fit.truth[labels.item[p]] * product).sum(1) / (length[a] * length[b])
-        pair = np.minimum(a, b) * n + np.maximum(a, b)
-        score += np.bincount(pair, value, n * n)
-        square += np.bincount(pair, value**2, n * n)
-        shared += np.bincount(pair, minlength=n * n)
-    several = shared > 1  # a pair that met once has its square for its own variance and says nothing
-    mean, variance = square[several].sum(), 2 * (square[several] ** 2).sum()
-    if variance == 0:
-        return 1.0
-    scale = 2 * mean / variance
-    return float(chi2.sf((score[several] ** 2).sum() * scale, mean * scale))
+        for row, weight in zip(sums, (value, value**2, np.ones(len(p))), strict=True):
+            row += np.bincount(np.minimum(a, b) * n + np.maximum(a, b), weight, n * n)
+    score, square, _ = sums[:, sums[2] > 1]  # a pair that met once has no variance to be judged by
+    scale = square.sum() / max((square**2).sum(), 1e-300)
+    return float(chi2.sf((score**2).sum() * scale, square.sum() * scale)) if scale > 0 else 1.0
 
 
-def _cut(labels: Coded, base: Fitted, correlation: Floats) -> Ints:
-    """Cuts the tree of average linkage where the groups' gains add up highest; the groups (A,)."""
-    n = labels.n_annotators
-    tree = linkage(squareform(1 - correlation, checks=False), "average")
+def _cut(labels: Coded, base: Fitted, products: Floats) -> Ints:
+    """Cuts the tree of average linkage where the groups' gains add up highest: the groups (A,)."""
+    n, length = labels.n_annotators, _lengths(products)
+    distance = 1 - products / np.outer(length, length)
     members = {a: np.array([a]) for a in range(n)}
-    gains = dict.fromkeys(range(n), 0.0)
-    groups = np.arange(n)
+    single = np.array([fit_groups(labels.of(m), m * 0, base.truth).log_likelihood for m in members.values()])
+    gains, groups = dict.fromkeys(range(n), 0.0), np.arange(n)
     best, total, kept = 0.0, 0.0, groups.copy()
-    for step, (left, right) in enumerate(tree[:, :2].astype(int)):
-        joined = np.concatenate([members.pop(left), members.pop(right)])
-        members[n + step] = joined
-        gains[n + step] = gain_of_group(labels, np.sort(joined), base) - _penalty(labels)
-        total += gains[n + step] - gains[left] - gains[right]
-        groups[joined] = joined.min()
+    for step, pair in enumerate(linkage(squareform(distance, checks=False), "average")[:, :2].astype(int)):
+        joined = np.sort(np.concatenate([members.pop(c) for c in pair]))
+        group = fit_groups(labels.of(joined), joined * 0, base.truth, tolerance=0.01)
+        gain = group.log_likelihood - single[joined].sum() - _penalty(labels)
+        total += gain - sum(gains.pop(c) for c in pair)
+        members[n + step], gains[n + step], groups[joined] = joined, gain, joined[0]
         if total > best:
             best, kept = total, groups.copy()
     _, first, code = np.unique(kept, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[code]
+    return np.asarray(np.argsort(np.argsort(first))[code])

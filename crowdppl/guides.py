@@ -33,16 +33,15 @@ def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
         point: fits points instead of distributions (maximum likelihood, or a posterior mode).
     """
     whole = data.as_block()
-    model = enum(story.model, first_available_dim=-1 - plates_of(story))
+    # Labels that are still to be drawn need a drawn truth; otherwise nothing discrete is drawn.
+    model = enum(story.model, first_available_dim=-1 - plates_of(story)) if whole.observed else story.model
     with torch.no_grad(), block():
         sites = trace(model).get_trace(data)
     first = _FirstState(story, whole)
     opened: dict[str, pyro.plate] = {}
     for name, node in nodes(sites).items():
-        if node["type"] != "sample" or node["is_observed"] or node["infer"].get("enumerate"):
-            continue
-        if type(node["fn"]).__name__ == "_Subsample":
-            continue
+        if node["type"] != "sample" or node["is_observed"] or not node["value"].is_floating_point():
+            continue  # what is discrete is summed out, or, like the labels of a design, drawn by the model
         fn = _approximation(name, node["fn"], first, point)  # outside plates: it may have to run the story
         with ExitStack() as stack:
             for frame in node["cond_indep_stack"]:
@@ -85,7 +84,7 @@ class _FirstState:
         if name in state.parameters:
             c = state.parameters[name]
             return self._cast(c / c.sum(-1, keepdim=True))
-        gaussians = state.free if name in state.free.loc else state.hyper
+        gaussians = state.gaussians
         return self._cast(gaussians.sites[name].transform(gaussians.loc[name].detach()))
 
     def _cast(self, x: Tensor) -> Tensor:

@@ -111,15 +111,15 @@ class Labels(TorchDistribution):
                 f"{block.n_annotators}, states, answers={block.n_answers})"
             )
         wide = log_p.reshape(-1, *shape).permute(1, 3, 0, 2).reshape(shape[0] * shape[2], -1)
-        return bag(wide, self._rows(block), block.dtype), log_p.shape[:-3]
+        return bag(wide, self._rows(block), _precision(block, log_p)), log_p.shape[:-3]
 
     def _from_callable(self, block: Block, values: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, state), from per-label potentials (..., S, T)."""
         n_states = values.shape[-1]
         wide = values.reshape(-1, block.n_labels, n_states).permute(1, 0, 2).reshape(block.n_labels, -1)
         if self.within == "label":
-            return wide.to(block.dtype), values.shape[:-2]
-        return bag(wide, block.per_item, block.dtype), values.shape[:-2]
+            return wide.to(_precision(block, values)), values.shape[:-2]
+        return bag(wide, block.per_item, _precision(block, values)), values.shape[:-2]
 
     def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, class): two one-wide bags, whose cost does not depend on K."""
@@ -128,8 +128,9 @@ class Labels(TorchDistribution):
         lead = torch.broadcast_shapes(coin.log_right.shape, wrong.shape)[:-1]
         both = (x.expand(*lead, block.n_labels).reshape(-1, block.n_labels).t() for x in (coin.log_right, wrong))
         right, base = (block.only_classes(x) for x in both)
-        every = bag(base, block.per_item, block.dtype)
-        extra = bag(right - base, block.by_class, block.dtype).reshape(n, k, -1)
+        dtype = _precision(block, base)
+        every = bag(base, block.per_item, dtype)
+        extra = bag(right - base, block.by_class, dtype).reshape(n, k, -1)
         return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(n, -1), lead
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -168,3 +169,8 @@ class Labels(TorchDistribution):
         assert not isinstance(self.log_p, Tensor)
         values = self.log_p(torch.full_like(block.annotator, answer))
         return values.gather(-1, state.unsqueeze(-1)).squeeze(-1)
+
+
+def _precision(block: Block, x: Tensor) -> torch.dtype:
+    """The block's, but never finer than what is added up: plain Pyro's other factors are in that precision."""
+    return block.dtype if x.dtype == torch.float64 else x.dtype

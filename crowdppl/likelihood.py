@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, overload
 
 import pyro
 import pyro.distributions as dist
@@ -61,7 +61,7 @@ def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
     Returns:
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
     """
-    potential = data.as_block().gold_potential
+    potential = data.as_block().potential
     weights = log_p if potential is None else log_p + potential.to(log_p.dtype)
     out: Tensor = pyro.sample(name, Categorical(weights), infer={"enumerate": "parallel"})
     return out
@@ -95,6 +95,14 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
     same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
     right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
     return torch.where(same, right, wrong)
+
+
+@overload
+def with_abstentions(data: Data, log_p: Tensor, n_states: int | None = None) -> Tensor: ...
+
+
+@overload
+def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table: ...
 
 
 def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:

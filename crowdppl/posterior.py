@@ -99,20 +99,21 @@ class Posterior:
         """
         intervals.check_level(level)
         p, classes = self.result.probabilities, self.data.classes
-        if self.data.kind == "ordinal":
+        if self.data.kind == "nominal":
+            labels = self.labels()
+            chosen = labels["probability"]
+            columns = {
+                "estimate": labels["label"],
+                "sd": np.sqrt(chosen * (1 - chosen)),
+                "interval": choices.credible_sets(p, classes, level),
+            }
+        else:
             low, median, high = (
                 classes.take(choices.grade_quantile(p, q)) for q in ((1 - level) / 2, 0.5, (1 + level) / 2)
             )
-            columns = {
-                "estimate": median,
-                "sd": choices.grade_sd(p),
-                "interval": list(zip(low, high, strict=True)),
-            }
-            return pd.DataFrame(columns, index=self.data.items)
-        labels = self.labels()
-        chosen = labels["probability"]
-        sets = pd.Series(choices.credible_sets(p, classes, level), index=self.data.items, dtype=object)
-        return pd.DataFrame({"estimate": labels["label"], "sd": np.sqrt(chosen * (1 - chosen)), "interval": sets})
+            interval = list(zip(low, high, strict=True))
+            columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
+        return pd.DataFrame(columns, index=self.data.items)
 
     def annotators(self, level: float = 0.95) -> pd.DataFrame:
         """How good each annotator is.

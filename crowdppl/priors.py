@@ -26,10 +26,14 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float = DIAGONAL) 
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
     """
     block = data.as_block()
-    k = block.n_classes
-    same = torch.eye(k, device=block.device)
-    rows = mass * (diagonal * same + (1 - diagonal) / (k - 1) * (1 - same))
+    rows = leaning_rows(block.n_classes, mass, diagonal).to(block.device)
     return rows if block.history is None else rows + block.history.to(rows)
+
+
+def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float = DIAGONAL) -> Tensor:
+    """The same prior for rows that belong to no annotator: (K, K), ``diagonal`` of the mass on each row's class."""
+    same = torch.eye(n_classes)
+    return mass * (diagonal * same + (1 - diagonal) / (n_classes - 1) * (1 - same))
 
 
 def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -> Tensor:

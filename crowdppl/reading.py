@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
-from crowdppl.columns import recognise
+from crowdppl.columns import recognise, refuse_twins
 from crowdppl.encoding import encode, refuse_markers
 from crowdppl.files import read_table
 from crowdppl.options import Options
@@ -46,10 +47,15 @@ def read_annotations(
     given = {"item": item, "annotator": annotator, "label": label}
     name = Path(path).name
     if wide:
-        table = read_table(path, format, lambda columns: columns)
-        return Annotations.of_rows(rows_of_wide(table.frame, item, table.place, table.text), options)
+        table = read_table(path, format, partial(_all, name))
+        return Annotations.of_rows(rows_of_wide(table.frame, given, table.place, table.text), options)
     table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
     return Annotations.of_rows(rows_of_frame(table.frame, given, name, table.place, table.text), options)
+
+
+def _all(name: str, columns: Sequence[str]) -> Sequence[str]:
+    refuse_twins(columns, name)
+    return columns
 
 
 def read_gold(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
@@ -162,6 +164,12 @@ def _from_the_zoo(name: str) -> type[Any]:
 
 
 def _of_packages() -> dict[str, EntryPoint]:
+    return _entry_points(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Reading all packages' metadata takes as long as a small fit, so it is done once for each search path."""
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 

@@ -31,7 +31,7 @@ def _fit(posterior: Posterior) -> list[str]:
     parts += [f"objective {_number(found['objective'])}"] if found.get("objective") is not None else []
     parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
     parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
-    parts += [f"{found['divergences']} divergences"] if found.get("divergences") else []
+    parts += [f"{n} divergences"] if (n := _total(found.get("divergences"))) else []
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
     return [*lines, ", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
 
@@ -74,3 +74,7 @@ def _extreme(values: Any, pick: Any) -> float | None:
     each = [np.asarray(part, np.float64) for part in (values.values() if isinstance(values, dict) else [values])]
     finite = [float(x) for part in each for x in part.ravel() if np.isfinite(x)]
     return float(pick(finite)) if finite else None
+
+
+def _total(counts: Any) -> int:
+    return sum(map(int, counts.values())) if isinstance(counts, dict) else int(counts or 0)

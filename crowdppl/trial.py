@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
 QUICK: dict[str, dict[str, Any]] = {
-    "em": {"max_iterations": 30},
-    "vb": {"max_iterations": 30},
-    "gibbs": {"chains": 2, "draws": 8, "warmup": 4},
-    "nuts": {"chains": 2, "draws": 4, "warmup": 4},
-    "svi": {"max_iterations": 15},
+    "em": {"max_iterations": 20},
+    "vb": {"max_iterations": 20},
+    "gibbs": {"chains": 2, "draws": 5, "warmup": 2},
+    "nuts": {"chains": 1, "draws": 3, "warmup": 1},
+    "svi": {"max_iterations": 10},
 }
 """Fits that are over in an instant: a contract asks whether they are right so far, not whether they settled."""
 
@@ -102,7 +102,9 @@ class Trial:
         """Engines whose result is no matter of chance: those of em and vb that treat the story, else svi."""
         return self.accepted("em", "vb") or self.accepted("svi")
 
-    def fit(self, engine: str, data: Annotations | None = None, story: Story | None = None, **how: Any) -> Posterior:
+    def fit(
+        self, engine: str, data: Annotations | None = None, story: Story | None = None, **how: Any
+    ) -> Posterior:
         """A quick fit, remembered for the plain data."""
         key = (engine, tuple(sorted(how.items()))) if data is None and story is None else None
         if key is None or key not in self._fits:

@@ -9,24 +9,32 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.codebook import as_index, plain
-from crowdppl.columns import recognise
+from crowdppl.columns import recognise, refuse_twins
 from crowdppl.encoding import Place, place_in_rows
 from crowdppl.errors import DataError
 from crowdppl.rows import Rows
 
 
 def rows_of_wide(
-    frame: pd.DataFrame, item: Hashable | None, place: Place = place_in_rows, text: bool = False
+    frame: pd.DataFrame, given: Mapping[str, Hashable | None], place: Place = place_in_rows, text: bool = False
 ) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell is no label.
 
     Args:
         frame: the table.
-        item: the column of item ids; by default one that is recognised where the index only counts rows, else
-            the index.
+        given: the column of "item" ids, by default one that is recognised where the index only counts rows,
+            else the index; other roles have no column here.
         place: where a row stands.
         text: whether the cells are text because the file knows nothing else.
+
+    Raises:
+        DataError: when a column is given for another role, or two have one name.
     """
+    refuse_twins(list(frame.columns), "the wide table")
+    others = {role: column for role, column in given.items() if column is not None and role != "item"}
+    if others:
+        raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
+    item = given.get("item")
     counted = isinstance(frame.index, pd.RangeIndex)
     if item is None and counted:
         try:
@@ -37,14 +45,14 @@ def rows_of_wide(
     if item is not None:
         item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
         frame = frame.set_index(item)
-    given = frame.notna().to_numpy()
+    filled = frame.notna().to_numpy()
     if text:
-        given &= (frame != "").to_numpy()
-    row, column = np.nonzero(given)
+        filled &= (frame != "").to_numpy()
+    row, column = np.nonzero(filled)
     return Rows(
         frame.index.take(row),
         frame.columns.take(column),
-        _cells(frame, row, column, given),
+        _cells(frame, row, column, filled),
         place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
         text=text,
         items=frame.index,

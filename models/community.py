@@ -1,17 +1,17 @@
 """Community: annotators belong to communities, and those of one community err alike.
 
-    prevalence        ~ Dirichlet(1), or = 1 / K                            (K)
-    weights           ~ Dirichlet(sparsity / M)                             (M)
-    shared[m, k]      ~ Dirichlet(mass * row(k))                            (M, K, K)
-    community[a]      ~ OneHot(weights)                                     (A, M)
-    strength          ~ LogNormal(log 10, 1)                                ()         own=True only
-    confusion[a, k]   ~ Dirichlet(strength * shared[community[a], k])       (A, K, K)  own=True only
-    truth[i]          ~ Categorical(prevalence)                             (N)
-    label[i, a]       ~ Categorical(shared[community[a], truth[i]]), or with own=True
-    label[i, a]       ~ Categorical(confusion[a, truth[i]])                 (community-based combination, CBCC)
+    prevalence       ~ Dirichlet(1), or = 1 / K                             (K)
+    weights          ~ Dirichlet(sparsity / M)                              (M)
+    shared[m, k]     ~ Dirichlet(mass * row(k))                             (M, K, K)
+    community[a]     ~ OneHot(weights)                                      (A, M)
+    alike            ~ LogNormal(log 10, 1), if annotators have their own   ()
+    confusion[a, k]  ~ Dirichlet(alike * shared[community[a], k]),          (A, K, K)
+                       or = shared[community[a], k]
+    truth[i]         ~ Categorical(prevalence)                              (N)
+    label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-row(k) holds the share ``diagonal`` on class k and the rest evenly. M is a cap: under sparse weights,
-communities that are not needed stay empty.
+row(k) holds the share ``diagonal`` on class k and the rest evenly. M is a cap: under sparse weights, communities
+that are not needed stay empty.
 """
 
 from __future__ import annotations
@@ -25,28 +25,17 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from crowdppl import (
-    Block,
-    Card,
-    ChosenDirichlet,
-    OneHot,
-    annotate,
-    confusion_prior,
-    mean_field,
-    plates,
-    prevalence,
-    truth,
-    with_abstentions,
-)
+import crowdppl
+from crowdppl import Block, Card, ChosenDirichlet, OneHot, annotate, leaning_rows, mean_field, plates, truth
 
 
 @dataclass(frozen=True)
 class Community:
-    """Annotators who share the confusion matrix of their community.
+    """Annotators who err like their community.
 
     Args:
         communities: M, the most there can be.
-        own: whether annotators have a confusion matrix of their own around their community's.
+        own: whether annotators have a confusion of their own around their community's, or share it.
         prevalence: "learned" or "uniform".
         sparsity: pseudo-counts of all communities together; below M, few are used, and em refuses.
         mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer.
@@ -63,39 +52,30 @@ class Community:
         title="Community",
         reference="Venanzi et al. (2014), Community-based Bayesian aggregation models for crowdsourcing, WWW",
         doi="10.1145/2566486.2567989",
-        sites={
-            "prevalence": "K",
-            "weights": "M",
-            "shared": "M K K",
-            "community": "A M",
-            "strength": "",
-            "confusion": "A K K",
-            "abstention": "A K W",
-            "truth": "N",
-        },
+        sites={"prevalence": "K", "weights": "M", "shared": "M K K", "community": "A M", "alike": ""}
+        | {"confusion": "A K K", "abstention": "A K W", "truth": "N"},
         assumes="annotators come in a few kinds; given the kind and the truth, they err each alone",
-        fails="when annotators differ by degrees rather than in kind; which communities are found may depend on "
-        "the start",
+        fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",
     )
 
     def model(self, data: Block) -> None:
         """Draws communities, who belongs to which, truths and labels."""
-        log_p = prevalence(data, self.prevalence)
-        m = self.communities
+        log_p, m = crowdppl.prevalence(data, self.prevalence), self.communities
         weights = pyro.sample("weights", dist.Dirichlet(torch.full((m,), self.sparsity / m)))
         with plates.communities(m):
-            rows = dist.Dirichlet(confusion_prior(data, self.mass, self.diagonal))
+            rows = dist.Dirichlet(leaning_rows(data.n_classes, self.mass, self.diagonal))
             shared = pyro.sample("shared", rows.to_event(1))
-        strength = pyro.sample("strength", dist.LogNormal(math.log(10.0), 1.0)) if self.own else None
+        if self.own:
+            alike = pyro.sample("alike", dist.LogNormal(math.log(10.0), 1.0))
+            around = alike[..., None, None, None, None] * shared.unsqueeze(-4)
         with plates.annotators(data):
             community = pyro.sample("community", OneHot(weights.log()))
-            if strength is not None:
-                around = (strength[..., None, None] * shared).unsqueeze(-4)
-                own = pyro.sample("confusion", ChosenDirichlet(community, around))
-        # Linear in the one-hot vector, so that engines may put its expectation in its place.
-        linear = torch.einsum("...am,...mtl->...atl", community, shared.log())
-        table = with_abstentions(data, linear if strength is None else own.log())
+            if self.own:
+                table = pyro.sample("confusion", ChosenDirichlet(community, around)).log()
+            else:  # linear in the one-hot vector, so that engines may put its expectation in its place
+                table = torch.einsum("...am,...mtl->...atl", community, shared.log())
+        table = crowdppl.with_abstentions(data, table)
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
 
@@ -105,20 +85,25 @@ class Community:
 
     def start(self, data: Block) -> dict[str, Tensor]:
         """Communities by how often annotators agree with the votes; equal ones would stay equal for ever."""
-        agreement, m = _agreement(data), self.communities
-        centres = agreement.quantile((torch.arange(m) + 0.5) / m)
+        counts, m = _counts(data), self.communities
+        hits = counts.diagonal(dim1=-2, dim2=-1).sum(-1)
+        agreement = (hits + hits.sum() / counts.sum().clamp(min=1)) / (counts.sum((-2, -1)) + 1)
+        centres = agreement.quantile((torch.arange(m).double() + 0.5) / m)
         width = ((centres[-1] - centres[0]) / m).clamp(min=1e-3)
-        return {"community": (-0.5 * ((agreement.unsqueeze(-1) - centres) / width) ** 2).softmax(-1)}
+        share = (-0.5 * ((agreement.unsqueeze(-1) - centres) / width) ** 2).softmax(-1)
+        if not self.own:
+            return {"community": share}
+        prior = leaning_rows(data.n_classes, self.mass, self.diagonal)
+        rows = prior + torch.einsum("am,atl->mtl", share, counts)
+        return {"community": share, "shared": rows / rows.sum(-1, keepdim=True)}
 
 
-def _agreement(data: Block) -> Tensor:
-    """For each annotator, the mean share of an item's votes that their label has, (A,)."""
+def _counts(data: Block) -> Tensor:
+    """Labels of each annotator against an item's vote shares: (A, K, K) [annotator, truth, label]."""
     k = data.n_classes
     given = data.answer < k
-    cell = (data.item * k + data.answer)[given]
-    votes = torch.bincount(cell, minlength=data.n_items * k).reshape(-1, k).double()
-    share = (votes / votes.sum(-1, keepdim=True).clamp(min=1)).reshape(-1)[cell]
-    who = data.annotator[given]
-    labels = torch.bincount(who, minlength=data.n_annotators)
-    total = torch.bincount(who, weights=share, minlength=data.n_annotators)
-    return (total + share.mean()) / (labels + 1)
+    item, who, answer = (x[given] for x in (data.item, data.annotator, data.answer))
+    votes = torch.bincount(item * k + answer, minlength=data.n_items * k).reshape(-1, k).double()
+    share = votes / votes.sum(-1, keepdim=True).clamp(min=1)
+    counts = torch.zeros(data.n_annotators * k, k, dtype=torch.float64).index_add(0, who * k + answer, share[item])
+    return counts.reshape(-1, k, k).transpose(-1, -2)

@@ -15,8 +15,9 @@ and G counts the groups of two and more. Without such a group the story is Dawid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import pyro
@@ -25,19 +26,13 @@ import torch
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import (
-    Block,
-    Card,
-    Categorical,
-    MethodError,
-    annotate,
-    confusion_prior,
-    mean_field,
-    plates,
-    prevalence,
-    truth,
-    with_abstentions,
-)
+import crowdppl
+from crowdppl import Block, Card, Categorical, MethodError, annotate, mean_field, plates, truth
+
+
+@lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data
+def _found(data: Any) -> tuple[int, ...]:
+    return tuple(crowdppl.find_groups(data))
 
 
 @dataclass(frozen=True)
@@ -64,14 +59,8 @@ class DependentClusters:
         title="Dependent clusters",
         reference="Traganitis & Giannakis, group-aware Dawid-Skene, in the ICASSP 2025 tutorial of Ibrahim, "
         "Traganitis, Fu & Giannakis on learning from crowds",
-        sites={
-            "prevalence": "K",
-            "link": "G 1 K K",
-            "confusion": "A K K",
-            "abstention": "A K W",
-            "truth": "N",
-            "opinion": "1+G N",
-        },
+        sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A K W"}
+        | {"truth": "N", "opinion": "1+G N"},
         assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
         fails="when groups are wrong: a group of independent annotators has their weight pooled into one opinion",
         cost="labels x K, and items x groups x K x K",
@@ -80,33 +69,20 @@ class DependentClusters:
 
     def prepare(self, data: Any) -> DependentClusters:
         """Writes groups as one whole number for each annotator, in the order of their codes."""
-        if self.groups is None:
-            from crowdppl import find_groups  # needs scipy, which stories with given groups do not
-
-            return replace(self, groups=[int(g) for g in find_groups(data)])
-        if not isinstance(self.groups, Mapping):
-            return replace(self, groups=[int(g) for g in self.groups])
-        unknown = set(self.groups) - set(data.annotators)
-        if unknown:
-            raise MethodError(
-                f"groups name annotators that are not in the data: {sorted(map(repr, unknown))[:5]}"
-            )
-        codes: dict[Any, int] = {}
-        named = [self.groups.get(a, (a, "alone")) for a in data.annotators]
-        return replace(self, groups=[codes.setdefault(g, len(codes)) for g in named])
+        return replace(self, groups=self._numbers(data))
 
     def model(self, data: Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
         groups = self._codes(data)
-        log_p = prevalence(data, self.prevalence)
+        log_p = crowdppl.prevalence(data, self.prevalence)
         log_link = self._links(data.n_classes, max(groups))
         with plates.annotators(data):
-            rows = dist.Dirichlet(confusion_prior(data, self.mass, self.diagonal))
+            rows = dist.Dirichlet(crowdppl.confusion_prior(data, self.mass, self.diagonal))
             confusion = pyro.sample("confusion", rows.to_event(1))
-        table = with_abstentions(data, confusion.log())
+        table = crowdppl.with_abstentions(data, confusion.log())
         with plates.items(data):
             opinion = truth(data, log_p)
-            if log_link is None:
+            if max(groups) == 0:
                 annotate(data, table, opinion)
                 return
             with plates.groups(1 + max(groups)):
@@ -118,20 +94,31 @@ class DependentClusters:
         """Mean field, from the story's own sites."""
         mean_field(self, data)
 
-    def _links(self, k: int, n_groups: int) -> Tensor | None:
-        """Log-links (..., 1 + G, 1, K, K), the identity first; None without a group of two."""
-        if n_groups == 0:
-            return None
+    def _links(self, k: int, n_groups: int) -> Tensor:
+        """Log-links (..., 1 + G, 1, K, K), the identity first."""
         same = torch.eye(k)
-        prior = self.link_mass * (same * self.link_diagonal + (1 - same) * (1 - self.link_diagonal) / (k - 1))
+        if n_groups == 0:
+            return same.log()
+        prior = crowdppl.leaning_rows(k, self.link_mass, self.link_diagonal)
         with pyro.plate("linked", n_groups, dim=-2):
             link = pyro.sample("link", dist.Dirichlet(prior).to_event(1)).log()
         return torch.cat([same.log().expand(*link.shape[:-4], 1, 1, k, k), link], -4)
 
+    def _numbers(self, data: Any) -> list[int]:
+        groups: Iterable[Any] = _found(data) if self.groups is None else self.groups
+        if isinstance(groups, Mapping):
+            unknown = [a for a in groups if a not in data.annotators]
+            if unknown:
+                raise MethodError(f"groups name annotators that are not in the data: {unknown[:5]}")
+            groups = [groups.get(a, (a, "alone")) for a in data.annotators]
+        first: dict[Any, int] = {}
+        return [first.setdefault(g, len(first)) for g in groups]
+
     def _codes(self, data: Any) -> tuple[int, ...]:
-        """0 for annotators who are alone, the later ones included, and 1 to G for groups of two and more."""
-        known = self.groups if isinstance(self.groups, list | tuple) else self.prepare(data).groups
-        sizes = Counter(known)
-        codes: dict[int, int] = {}
-        found = [codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in known]
+        """0 for annotators who are alone, and for later ones; 1 to G for members of groups of two and more."""
+        numbers = self._numbers(data)
+        if len(numbers) > data.n_annotators:
+            raise MethodError(f"groups has {len(numbers)} entries, the data only {data.n_annotators} annotators")
+        sizes, codes = Counter(numbers), dict[int, int]()
+        found = [codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in numbers]
         return tuple(found + [0] * (data.n_annotators - len(found)))

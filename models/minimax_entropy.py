@@ -97,9 +97,7 @@ class MinimaxEntropy:
         item, who, answer = (x[given] for x in (data.item, data.annotator, data.answer))
         votes = torch.bincount(item * k + answer, minlength=data.n_items * k).reshape(-1, k).double()
         share = (votes / votes.sum(-1, keepdim=True).clamp(min=1))[item]
-        habit, trap = (
-            torch.zeros(n, k, k).double().requires_grad_() for n in (data.n_annotators, data.n_items)
-        )
+        habit, trap = (torch.zeros(n, k, k).double().requires_grad_() for n in (data.n_annotators, data.n_items))
         search = torch.optim.LBFGS([habit, trap], max_iter=25, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:

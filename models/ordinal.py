@@ -2,21 +2,20 @@
 
     prevalence        = 1 / K, or ~ Dirichlet(1)                            (K)
     competence[a]     ~ Dirichlet(knows, knows)                             (A, 2)   knows, guesses
-    guess[a]          ~ Dirichlet(1 + K * crowd)                            (A, K)   crowd: shares of all labels
+    guess[a]          ~ Dirichlet(1 + K * crowd)                            (A, K)
     log_precision[a]  ~ Normal(0, spread)                                   (A)
-    bias[a]           ~ Normal(0, .5), less its mean over labels, or = 0    (A)
+    bias[a]           ~ Normal(0, .5), or = 0                               (A)      less its mean over labels
     log_gap[j]        ~ Normal(0, .25), or = 0                              (K - 2)  between cutpoints
     truth[i]          ~ Categorical(prevalence)                             (N)
-    label[i, a]       = the grade whose band holds truth[i] + bias[a] + noise / exp(log_precision[a]), if the
+    label[i, a]       = the grade whose band holds truth[i] + bias[a] + noise / exp(log_precision[a]) if the
                         annotator knows, else ~ Categorical(guess[a])
 
-Cutpoints lie halfway between grades; learned gaps stretch them about their centre. Noise has the shape ``tail``.
-Biases and cutpoints are centred, because a common shift only renames the grades, which labels cannot see.
+Cutpoints lie halfway between grades, or keep their centre when gaps are learned: a common shift of biases or
+cutpoints only renames the grades, which labels cannot see.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -25,9 +24,9 @@ import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, prevalence, truth, with_abstentions
+import crowdppl
+from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, truth, with_abstentions
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class Ordinal:
     Args:
         prevalence: "uniform" or "learned".
         tail: noise of those who know: "normal", or with heavier tails "logistic" or "laplace".
-        spread: of log-precisions.
+        spread: standard deviation of log-precisions.
         bias: whether an annotator may be lenient or strict.
-        cutpoints: whether the distances between grades are learned.
+        cutpoints: whether distances between grades are learned.
         knows: pseudo-counts each of known and of guessed labels.
         crowd: share of each grade among all labels; found in the data by default.
         work: share of all labels that each annotator gave; found in the data by default.
@@ -56,46 +55,34 @@ class Ordinal:
 
     card: ClassVar[Card] = Card(
         title="Ordinal",
-        reference="a latent grade with cutpoints as in Lakshminarayanan & Teh (2013), Inferring ground truth from "
-        "multi-annotator ordinal data, arXiv:1305.0015, mixed with guesses as in MACE",
+        reference="grades and cutpoints as in Lakshminarayanan & Teh (2013), arXiv:1305.0015; guesses as in MACE",
         kind="ordinal",
-        sites={
-            "prevalence": "K",
-            "competence": "A 2",
-            "guess": "A K",
-            "log_precision": "A",
-            "bias": "A",
-            "log_gap": "J",
-            "abstention": "A K W",
-            "truth": "N",
-        },
-        assumes="classes are grades in order, equally far apart unless cutpoints are learned; a near miss is likelier "
-        "than a blunder",
-        fails="when classes have no order; when all annotators are lenient together, which labels cannot show",
+        sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "log_precision": "A", "bias": "A"}
+        | {"log_gap": "J", "abstention": "A K W", "truth": "N"},
+        assumes="classes are grades in order; a near miss is likelier than a blunder",
+        fails="when classes have no order, or all annotators are lenient together, which labels cannot show",
         cost="labels x K, and a gradient step for each annotator",
     )
 
     def prepare(self, data: Block) -> Ordinal:
-        """Counts whose labels there are, and which."""
+        """Counts which labels there are, and whose."""
         return replace(self, crowd=self._crowd(data).tolist(), work=self._work(data).tolist())
 
     def model(self, data: Block) -> None:
         """Draws annotators, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence)
-        cut = self._cutpoints(k)
+        log_p, cut = crowdppl.prevalence(data, self.prevalence), self._cutpoints(k)
         with plates.annotators(data):
-            coin = dist.Dirichlet(torch.full((2,), self.knows))
-            competence = pyro.sample("competence", coin).log()[..., None, None, :]
+            competence = pyro.sample("competence", dist.Dirichlet(torch.full((2,), self.knows))).log()
             guess = pyro.sample("guess", dist.Dirichlet(1 + k * self._crowd(data))).log()
             precision = pyro.sample("log_precision", dist.Normal(0.0, self.spread)).exp()
-            bias = pyro.sample("bias", dist.Normal(0.0, 0.5)) if self.bias else torch.zeros(())
+            bias = pyro.sample("bias", dist.Normal(0.0, 0.5)) if self.bias else torch.zeros(1)
         if self.bias:
             bias = bias - (bias * self._work(data)).sum(-1, keepdim=True)
-        seen = torch.arange(k) + bias[..., None]  # (..., A, truth)
-        edges = precision[..., None, None] * (cut[..., None, :] - seen[..., None])  # (..., A, truth, K - 1)
-        known = competence[..., 0] + self._log_bands(edges)
-        guessed = (competence[..., 1] + guess.unsqueeze(-2)).expand(known.shape)
+        seen = torch.arange(k) + bias.unsqueeze(-1)
+        edges = precision[..., None, None] * (cut.unsqueeze(-2) - seen.unsqueeze(-1))  # (..., A, truth, K - 1)
+        known = competence[..., :1, None] + crowdppl.log_bands(edges, self.tail)
+        guessed = (competence[..., 1:] + guess).unsqueeze(-2).expand(known.shape)
         table = with_abstentions(data, logsumexp(torch.stack([known, guessed], -1), name="knows"))
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
@@ -105,39 +92,19 @@ class Ordinal:
         mean_field(self, data)
 
     def _cutpoints(self, k: int) -> Tensor:
-        """(..., K - 1), centred between the lowest and the highest grade."""
         if not self.cutpoints or k < 3:
             return torch.arange(1, k) - 0.5
         gap = pyro.sample("log_gap", dist.Normal(torch.zeros(k - 2), 0.25).to_event(1)).exp()
-        cut = torch.cat([torch.zeros_like(gap[..., :1]), gap.cumsum(-1)], -1)
+        cut = torch.nn.functional.pad(gap.cumsum(-1), (1, 0))
         return (k - 1) / 2 + cut - cut.mean(-1, keepdim=True)
 
-    def _log_bands(self, edge: Tensor) -> Tensor:
-        """Log-probability of each of K bands from their K - 1 edges, without cancellation in the tails."""
-        lower, upper = edge[..., :-1], edge[..., 1:]
-        reflect = lower + upper > 0
-        low = self._log_cdf(torch.where(reflect, -upper, lower))
-        high = self._log_cdf(torch.where(reflect, -lower, upper))
-        inner = high + (-(low - high).expm1()).log()
-        return torch.cat([self._log_cdf(edge[..., :1]), inner, self._log_cdf(-edge[..., -1:])], -1)
-
-    def _log_cdf(self, x: Tensor) -> Tensor:
-        if self.tail == "normal":
-            return torch.special.log_ndtr(x)
-        if self.tail == "logistic":
-            return logsigmoid(x)
-        down = -0.5 * (-x.clamp(min=0)).exp()
-        return torch.where(x < 0, x.clamp(max=0) - math.log(2), down.log1p())
-
     def _crowd(self, data: Block) -> Tensor:
-        k = data.n_classes
         if self.crowd is not None:
             return torch.as_tensor(self.crowd)
-        counts = torch.bincount(data.answer, minlength=k)[:k] + 1.0
+        counts = 1.0 + torch.bincount(data.answer, minlength=data.n_classes)[: data.n_classes]
         return counts / counts.sum()
 
     def _work(self, data: Block) -> Tensor:
         if self.work is None:
             return torch.bincount(data.annotator, minlength=data.n_annotators) / max(1, data.n_labels)
-        share = torch.as_tensor(self.work)
-        return torch.nn.functional.pad(share, (0, data.n_annotators - len(share)))
+        return torch.nn.functional.pad(torch.as_tensor(self.work), (0, data.n_annotators - len(self.work)))

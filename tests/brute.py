@@ -93,8 +93,10 @@ def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth:
         for m in range(story.subtypes):
             term = v["subtypes"][truth, m]
             for a, label in tiny.at(i):
-                term = term * _answer(v, tiny, a, truth * story.subtypes + m, label) * (
-                    v["confusion"][a, truth, m, label] if label < tiny.n_classes else 1
+                term = (
+                    term
+                    * _answer(v, tiny, a, truth * story.subtypes + m, label)
+                    * (v["confusion"][a, truth, m, label] if label < tiny.n_classes else 1)
                 )
             total = total + term
         return total
@@ -114,7 +116,9 @@ def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> 
         members = [a for a in range(tiny.n_annotators) if story.groups[a] == g]
         total = torch.zeros(())
         for opinion in range(tiny.n_classes):
-            term = v["link"][linked, 0, truth, opinion] if len(members) > 1 else torch.tensor(float(opinion == truth))
+            term = (
+                v["link"][linked, 0, truth, opinion] if len(members) > 1 else torch.tensor(float(opinion == truth))
+            )
             for a, label in tiny.at(i):
                 if a in members:
                     term = term * _answer(v, tiny, a, opinion, label)
@@ -177,9 +181,27 @@ def _minimax_entropy(s: Any, v: Values, a: int, i: int, k: int, label: int) -> T
 
 
 def _community(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
-    """A geometric mixture, so that an expected one-hot vector has a meaning too."""
-    log_p = sum(v["community"][a, m] * v["shared"][m, k, label].log() for m in range(s.communities))
-    return torch.as_tensor(log_p).exp()
+    """Shared rows as a geometric mixture, so that an expected one-hot vector has a meaning too."""
+    if s.own:
+        return v["confusion"][a, k, label]
+    log_p = [v["community"][a, m] * v["shared"][m, k, label].log() for m in range(s.communities)]
+    return torch.stack(log_p).sum().exp()
+
+
+def _ordinal(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """Three grades. Biases are centred by the number of labels of each annotator, 0 to 4."""
+    work = torch.tensor(s.work)
+    bias = v["bias"][a] - (v["bias"] * work).sum() if s.bias else 0
+    gap = v["log_gap"][0].exp() if s.cutpoints else 1
+    cuts = (1 - gap / 2, 1 + gap / 2)
+    at = [v["log_precision"][a].exp() * (cut - k - bias) for cut in cuts]
+    if s.tail == "laplace":
+        below = [0.5 * x.exp() if x < 0 else 1 - 0.5 * (-x).exp() for x in at]
+    else:
+        below = [0.5 * (1 + torch.erf(x / 2**0.5)) for x in at]
+    known = [below[0], below[1] - below[0], 1 - below[1]][label]
+    knows, guesses = v["competence"][a]
+    return knows * known + guesses * v["guess"][a, label]
 
 
 LABEL: dict[str, LabelGiven] = {
@@ -195,4 +217,5 @@ LABEL: dict[str, LabelGiven] = {
     "item_difficulty": _item_difficulty,
     "minimax_entropy": _minimax_entropy,
     "community": _community,
+    "ordinal": _ordinal,
 }

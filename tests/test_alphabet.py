@@ -79,6 +79,7 @@ def test_grades_in_a_listed_order() -> None:
         (["a"], {"classes": ["a", "b"], "abstentions": ["b"]}, r"'b' .* occurs twice"),
         (["a"], {"classes": ["a", None]}, r"missing"),
         (["a", "b"], {"abstentions": "b"}, r"abstentions=\['b'\]"),
+        (["a", "b"], {"classes": "ab"}, r"classes=\['ab'\]"),
         (["a", "b"], {"kind": "pairwise"}, r"'pairwise' are not supported"),
         (["low", "high"], {"kind": "ordinal"}, r"read off '(low|high)'; list them from lowest to highest"),
         (["1", "1.0", "2"], {"kind": "ordinal"}, r"'1' and '1.0' spell the same grade"),

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from crowdppl.errors import ResultError
+from crowdppl import archive, registry
+from crowdppl.annotations import Annotations
+from crowdppl.card import Card
+from crowdppl.errors import CrowdpplWarning, ResultError
+from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.packing import pack, unpack
+from crowdppl.posterior import Posterior, load
 
 
 def through_json(value: Any) -> Any:
@@ -130,7 +140,263 @@ def test_a_value_that_cannot_be_saved_is_named_with_its_place() -> None:
         pack({"z": np.zeros(2, complex)}, "it", {})
 
 
-@pytest.mark.parametrize("packed", [{"$new": 1}, {"$array": {"name": "gone"}}, {"$timestamp": [1]}, {"$torch": "save"}])
+@pytest.mark.parametrize(
+    "packed", [{"$new": 1}, {"$array": {"name": "gone"}}, {"$timestamp": [1]}, {"$torch": "save"}]
+)
 def test_a_description_that_cannot_be_read_is_refused(packed: Any) -> None:
     with pytest.raises(ResultError, match="the saved value"):
         unpack(packed, {})
+
+
+@dataclass
+class Shelved:
+    """A method with settings of many kinds."""
+
+    groups: tuple[int, ...] = (0, 1)
+    weight: float = 0.1
+    table: Any = None
+    card: ClassVar[Card] = Card("Shelved", "nobody")
+
+    def model(self, data: Any) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "_registered", {"shelved": Shelved})
+    yield
+
+
+def annotations(items: Any, annotators: Any, labels: Any, **options: Any) -> Annotations:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return Annotations.from_arrays(items, annotators, labels, **options)
+
+
+def posterior(data: Annotations, **settings: Any) -> Posterior:
+    """A result with a site of every family."""
+    stream = np.random.default_rng(0)
+    n, a, k, m = data.n_items, data.n_annotators, data.n_classes, data.n_answers
+    sites = [
+        SiteResult(
+            "confusion", ("annotator", "truth", "label"), "dirichlet", {"concentration": stream.random((a, k, m))}
+        ),
+        SiteResult("share", ("class",), "point", {"value": stream.random(k)}),
+        SiteResult("ability", ("annotator",), "draws", {"draws": stream.random((2, 5, a)).astype(np.float32)}),
+        SiteResult("kind", ("annotator", "kinds"), "onehot", {"probability": stream.random((a, 3)).T.copy().T}),
+        SiteResult(
+            "ease",
+            ("item",),
+            "normal",
+            {"loc": stream.random(n), "scale": stream.random(n), "mean": stream.random(n)},
+        ),
+    ]
+    diagnostics = {
+        "converged": True,
+        "objective": float("-inf"),
+        "rhat": {"share": float("nan")},
+        "restarts": [{"start": "votes"}],
+    }
+    found = FitResult(
+        sites={site.name: site for site in sites},
+        probabilities=stream.dirichlet(np.ones(k), n),
+        probability_sd=None,
+        table=stream.random((a, k, m)),
+        table_draws=stream.random((4, a, k, m)).astype(np.float32),
+        prevalence=stream.random(k),
+        prevalence_draws=stream.random((4, k)),
+        diagnostics=diagnostics,
+    )
+    options = {"seed": 3, "tolerance": None, "callback": print, "progress": True}
+    return Posterior(Shelved(**settings), "shelved", "vb", data, found, options)
+
+
+def tiny() -> Posterior:
+    return posterior(annotations([1, 1, 2], ["a", "b", "a"], ["x", "y", "y"]))
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Equal to the last bit, types included."""
+    assert type(found) is type(expected)
+    if isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(found, expected)
+    elif isinstance(expected, SiteResult | FitResult):
+        for field in fields(expected):
+            assert_same(getattr(found, field.name), getattr(expected, field.name))
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, float) and np.isnan(expected):
+        assert np.isnan(found)
+    else:
+        assert found == expected
+
+
+DATA = {
+    "text": (
+        [" 007", "7", "a,b", 'q"', "\u00fc\n\U0001f600"],
+        ["x", "y", "z", "x", "y"],
+        ["no", "yes", "no", "no", "yes"],
+    ),
+    "whole numbers": (np.array([5, 3, 5], np.int16), np.array([2**40, 1, 1]), [1, 0, 2]),
+    "fractions": ([0.5, 1.5, 0.5], ["a", "a", "b"], [1.0, 2.0, 1.0]),
+    "booleans": ([True, False, True], [False, False, True], [True, False, True]),
+    "times": (
+        pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-01"]).tz_localize("Asia/Tokyo"),
+        pd.DatetimeIndex(np.array([1, 1, 10**18], "datetime64[ns]")),
+        ["a", "b", "a"],
+    ),
+    "categories": (
+        ["i", "j", "j"],
+        ["a", "a", "b"],
+        pd.Categorical(["lo", "hi", "lo"], ["lo", "hi"], ordered=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_round_trip(kind: str, tmp_path: Path) -> None:
+    data = annotations(*DATA[kind])
+    saved = posterior(data, groups=(1, 0, 1), weight=1 / 3, table=np.arange(4.0).reshape(2, 2).T)
+    saved.save(tmp_path / "deep" / "result")
+    found = load(str(tmp_path / "deep" / "result"), method="shelved")
+    assert_same(found.result, saved.result)
+    assert (found.method, found.inference, found.options) == ("shelved", "vb", {"seed": 3, "tolerance": None})
+    assert isinstance(found.story, Shelved)
+    assert (found.story.groups, found.story.weight) == ((1, 0, 1), 1 / 3)
+    np.testing.assert_array_equal(found.story.table, saved.story.table)
+    for name in ("items", "annotators", "classes", "answers"):
+        pd.testing.assert_index_equal(getattr(found.data, name), getattr(data, name), exact=True)
+    pd.testing.assert_frame_equal(found.data.frame(), data.frame())
+    for table in ("labels", "annotators", "prevalence", "truth", "probabilities"):
+        pd.testing.assert_frame_equal(getattr(found, table)(), getattr(saved, table)())
+    assert found.summary() == saved.summary()
+
+
+def test_gold_history_abstentions_kind_and_warnings_come_back(tmp_path: Path) -> None:
+    history = np.arange(12.0).reshape(3, 2, 2)
+    data = annotations(
+        [3, 1, 1, 2],
+        ["a", "b", "c", "a"],
+        ["x", "skip", "y", "y"],
+        abstentions=["skip"],
+        classes=["y", "x"],
+        gold={1: "x", 3: "y"},
+        history=history,
+        kind="ordinal",
+    )
+    posterior(data).save(tmp_path)
+    found = load(tmp_path).data
+    assert (found.kind, list(found.classes), list(found.answers)) == ("ordinal", ["y", "x"], ["y", "x", "skip"])
+    pd.testing.assert_series_equal(found.gold, data.gold)
+    np.testing.assert_array_equal(found.history, history)
+    np.testing.assert_array_equal(found.abstainers, data.abstainers)
+    assert [str(w) for w in found.warnings] == [str(w) for w in data.warnings] != []
+    assert [type(w) for w in found.warnings] == [type(w) for w in data.warnings]
+    for mine, theirs in zip(found.blocks, data.blocks, strict=True):
+        assert torch.equal(mine.bags.cells, theirs.bags.cells)
+        assert torch.equal(mine.gold, theirs.gold)
+
+
+def test_many_blocks_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdppl.blocks.BLOCK_LABELS", 40)
+    stream = np.random.default_rng(0)
+    data = annotations(stream.integers(0, 50, 300), stream.integers(0, 4, 300), stream.integers(0, 2, 300))
+    assert len(data.blocks) > 3
+    posterior(data).save(tmp_path)
+    pd.testing.assert_frame_equal(load(tmp_path).data.frame(), data.frame())
+
+
+def test_saving_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
+    posterior(annotations(["old"], ["a"], ["x"], classes=["x", "y"])).save(tmp_path)
+    tiny().save(tmp_path)
+    assert list(load(tmp_path).data.items) == [1, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [archive.TEXT, archive.ARRAYS]
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    tiny().save(tmp_path)
+    json.loads((tmp_path / archive.TEXT).read_text())
+    assert all(array.dtype != object for array in load_file(tmp_path / archive.ARRAYS).values())
+
+
+def test_a_method_that_is_not_known_here_can_be_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny().save(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {})
+    with pytest.raises(ResultError, match="shelved.*register.*story="):
+        load(tmp_path)
+    story = Shelved()
+    assert load(tmp_path, story=story).story is story
+
+
+def test_a_setting_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fewer:
+        def model(self, data: Any) -> None: ...
+
+    tiny().save(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {"shelved": Fewer})
+    with pytest.raises(ResultError, match="no setting 'groups'"):
+        load(tmp_path)
+
+
+def test_another_method_than_asked_is_refused(tmp_path: Path) -> None:
+    tiny().save(tmp_path)
+    with pytest.raises(ResultError, match="of shelved, not of other"):
+        load(tmp_path, method="other")
+
+
+def change(path: Path, **entries: Any) -> None:
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | entries))
+
+
+def cut(path: Path, share: float) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+
+
+def flip(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[-5] ^= 1
+    path.write_bytes(whole)
+
+
+DAMAGES = {
+    "newer": (
+        lambda f: change(f / archive.TEXT, format=99, crowdppl="9.9"),
+        r"crowdppl 9\.9 in format 99.*upgrade",
+    ),
+    "edited": (lambda f: change(f / archive.TEXT, contents={}), "not those that were written"),
+    "no digest": (lambda f: change(f / archive.TEXT, digest=None), "not those that were written"),
+    "other JSON": (lambda f: (f / archive.TEXT).write_text("[1, 2]"), "damaged"),
+    "binary": (lambda f: (f / archive.TEXT).write_bytes(bytes(range(256))), "damaged"),
+    "short text": (lambda f: cut(f / archive.TEXT, 0.7), "posterior.json is damaged"),
+    "no text": (lambda f: (f / archive.TEXT).unlink(), "holds no posterior.json"),
+    "no arrays": (lambda f: (f / archive.ARRAYS).unlink(), "holds no posterior.safetensors"),
+    "short arrays": (lambda f: cut(f / archive.ARRAYS, 0.9), "posterior.safetensors is damaged"),
+    "one bit": (lambda f: flip(f / archive.ARRAYS), "posterior.safetensors is damaged"),
+    "empty arrays": (lambda f: (f / archive.ARRAYS).write_bytes(b""), "posterior.safetensors is damaged"),
+    "no folder": (lambda f: shutil.rmtree(f), "holds no posterior.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_refused_with_its_reason(damage: str, tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    tiny().save(folder)
+    harm, message = DAMAGES[damage]
+    harm(folder)
+    with pytest.raises(ResultError, match=message):
+        load(folder)
+
+
+def test_a_setting_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    odd = posterior(annotations([1, 1], ["a", "b"], ["x", "y"]), table=object())
+    with pytest.raises(ResultError, match="settings/table"):
+        odd.save(tmp_path / "result")
+    assert not (tmp_path / "result").exists()

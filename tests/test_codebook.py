@@ -59,8 +59,9 @@ def test_integers_keep_their_width() -> None:
     assert book(np.array([3, 1], np.int16))[0].ids.dtype == np.int16
 
 
-def test_whole_numbers_spelled_as_text_are_sorted_by_value() -> None:
+def test_numbers_spelled_as_text_are_sorted_by_value() -> None:
     assert list(book(["10", "9", "-1", "09"])[0].ids) == ["-1", "09", "9", "10"]
+    assert list(book(["10.0", "9", "9.5"])[0].ids) == ["9", "9.5", "10.0"]
     assert list(book(["10", "9", "a"])[0].ids) == ["10", "9", "a"]
 
 

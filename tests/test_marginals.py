@@ -8,7 +8,6 @@ from typing import Any
 import pyro
 import pytest
 import torch
-from tests.brute import ABSTAINING, PLAIN, Tiny, joint
 from pyro import poutine
 from pyro.infer import TraceEnum_ELBO
 from torch import Tensor
@@ -17,6 +16,7 @@ import crowdppl
 from crowdppl.inference.density import Density
 from crowdppl.inference.sites import is_dirichlet
 from crowdppl.story import plates_of
+from tests.brute import ABSTAINING, PLAIN, Tiny, joint
 
 STORIES: list[tuple[str, dict[str, Any]]] = [
     ("majority_vote", {}),
@@ -33,6 +33,9 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("minimax_entropy", {}),
     ("minimax_entropy", {"items": False, "prevalence": "learned"}),
     ("community", {"communities": 2}),
+    ("community", {"communities": 2, "own": True}),
+    ("ordinal", {}),
+    ("ordinal", {"tail": "laplace", "bias": True, "cutpoints": True}),
     ("dependent_clusters", {"groups": [0, 1, 0, 2, 1]}),
     ("dependent_clusters", {"groups": [0, 0, 0, 1, 1]}),
     ("dependent_clusters", {"groups": [4, 3, 2, 1, 0]}),
@@ -50,6 +53,11 @@ def _double() -> Iterator[None]:
     with pyro.validation_enabled(False):
         yield
     torch.set_default_dtype(torch.float32)
+
+
+def ready(name: str, settings: dict[str, Any], tiny: Tiny) -> Any:
+    story: Any = crowdppl.method(name, **settings)
+    return story.prepare(tiny.built()[1]) if hasattr(story, "prepare") else story
 
 
 def latents(story: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], frozenset[str], dict[str, int]]:
@@ -91,7 +99,7 @@ def close(a: Tensor, b: Tensor) -> None:
 @every_story
 @both_alphabets
 def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
-    story = crowdppl.method(name, **settings)
+    story = ready(name, settings, tiny)
     values, logs, _ = latents(story, tiny, 1)
     both, gradient = brute_gradient(name, story, values, logs, tiny)
     density = Density(story.model, plates_of(story), log_sites=logs)
@@ -106,7 +114,7 @@ def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[
 @every_story
 @both_alphabets
 def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
-    story = crowdppl.method(name, **settings)
+    story = ready(name, settings, tiny)
     draws = [latents(story, tiny, seed) for seed in (1, 2, 3)]
     _, logs, ranks = draws[0]
     plates = plates_of(story)
@@ -128,12 +136,15 @@ def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny
 @every_story
 @both_alphabets
 def test_pyro_enumerates_to_the_same_number(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
-    story = crowdppl.method(name, **settings)
+    story = ready(name, settings, tiny)
     values, _, _ = latents(story, tiny, 4)
     model = poutine.block(poutine.condition(story.model, data=values), hide=list(values))
     nothing: Callable[..., None] = lambda data: None  # noqa: E731
     elbo = TraceEnum_ELBO(max_plate_nesting=plates_of(story))
-    close(torch.tensor(-elbo.loss(model, nothing, tiny.built()[1])), joint(name, story, values, tiny).sum(-1).log().sum())
+    close(
+        torch.tensor(-elbo.loss(model, nothing, tiny.built()[1])),
+        joint(name, story, values, tiny).sum(-1).log().sum(),
+    )
 
 
 def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
@@ -155,7 +166,7 @@ def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
 def test_abstentions_that_nobody_uses_change_nothing() -> None:
     offered = Tiny(PLAIN.labels, 4, 5, 3, 4, PLAIN.gold, (False,) * 5)
     for name, settings in STORIES:
-        story = crowdppl.method(name, **settings)
+        story = ready(name, settings, PLAIN)
         values, logs, _ = latents(story, PLAIN, 6)
         more, _, _ = latents(story, offered, 6)
         one, two = (

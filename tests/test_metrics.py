@@ -13,7 +13,7 @@ import pytest
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
 
-NINE = "bluebirds rte dogs web face possent product music sentiment_polarity".split()
+NINE = ["bluebirds", "rte", "dogs", "web", "face", "possent", "product", "music", "sentiment_polarity"]
 
 
 def table(rows: dict[object, list[float]], classes: tuple[object, ...] = ("no", "yes")) -> pd.DataFrame:
@@ -53,12 +53,7 @@ def test_ties_are_split_in_expectation() -> None:
 
 def test_perfect_worthless_and_certainly_wrong() -> None:
     truth = np.array([0, 1, 2])
-    assert (
-        brier_score(np.eye(3), truth)
-        == log_score(np.eye(3), truth)
-        == calibration_error(np.eye(3), truth)
-        == 0
-    )
+    assert brier_score(np.eye(3), truth) == log_score(np.eye(3), truth) == calibration_error(np.eye(3), truth) == 0
     even = np.full((3, 3), 1 / 3)
     assert log_score(even, truth) == pytest.approx(log(3))
     assert brier_score(even, truth) == pytest.approx(2 / 3)

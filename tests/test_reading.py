@@ -16,7 +16,13 @@ from crowdppl.columns import ALIASES, recognise
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.reading import read_annotations, read_gold
 
-ROWS = [("007", "ann", "cat"), ("007", "bob", "dog"), ("7", "ann", "dog"), ("x,1", "bob", "cat"), ("x,1", "ann", "dog")]
+ROWS = [
+    ("007", "ann", "cat"),
+    ("007", "bob", "dog"),
+    ("7", "ann", "dog"),
+    ("x,1", "bob", "cat"),
+    ("x,1", "ann", "dog"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +86,8 @@ def test_wide_files(tmp_path: Path) -> None:
     assert list(data.items) == ["01", "1", "2"]
     with pytest.raises(DataError, match="column 'bob' of line 3"):
         read_annotations(written(tmp_path / "b.csv", "task,ann,bob\n01,x,\n1,y,z\n"), wide=True, classes=["x", "y"])
+    with pytest.raises(DataError, match="several columns named 'ann'"):
+        read_annotations(written(tmp_path / "d.csv", "task,ann,ann\n01,x,y\n"), wide=True)
     with pytest.raises(DataError, match="say item="):
         read_annotations(written(tmp_path / "c.csv", "what,ann,bob\n01,x,y\n"), wide=True)
 
@@ -95,7 +103,11 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "item,worker,label\na,w,0\nb,w\n", r"line 3 of a.csv has 2 fields and the header has 3; .*truncated"),
+        (
+            "a.csv",
+            "item,worker,label\na,w,0\nb,w\n",
+            r"line 3 of a.csv has 2 fields and the header has 3; .*truncated",
+        ),
         ("a.csv", "item,worker,label\na,w,0,1\n", r"line 2 of a.csv has 4 fields"),
         ("a.csv", 'item,worker,label\na,w,0\nb,"w,1\nc,w,1\n', r"a.csv cannot be read beyond line 2.*quote"),
         ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", r"line 3 of a.csv is not UTF-8"),
@@ -108,10 +120,18 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.csv", "item,worker,label\na,w,0\nb,w,\n", r"label at line 3 of a.csv .*\(''\).*abstentions="),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "wor', r"line 2 of a.jsonl cannot be read"),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n\n[1]\n', r"line 3 of a.jsonl .*one JSON object a line"),
-        ("a.jsonl", '\n{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "worker": 2}\n', r"label at line 3 .*\(None\)"),
-        ("a.jsonl", b'{"item": 1, "worker": 2, "label": 0}\n{"item": "\xff"}\n', r"line \d of a.jsonl cannot be read"),
+        (
+            "a.jsonl",
+            '\n{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "worker": 2}\n',
+            r"label at line 3 .*\(None\)",
+        ),
+        (
+            "a.jsonl",
+            b'{"item": 1, "worker": 2, "label": 0}\n{"item": "\xff"}\n',
+            r"line 2 of a.jsonl is not UTF-8",
+        ),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', r"label at line 1"),
-        ("a.jsonl", "", r"no column that looks like item"),
+        ("a.jsonl", "", r"a.jsonl is empty"),
         ("a.parquet", "PAR1 and nothing more", r"a.parquet \(21 bytes\) is no parquet file, or a truncated one"),
         ("a.xls", "", r"no known ending"),
     ],
@@ -149,7 +169,11 @@ def test_aliases_are_recognised() -> None:
             found = recognise([annotator, "label", item], {"item": None, "annotator": None, "label": None}, "it")
             assert found == {"item": item, "annotator": annotator, "label": "label"}
     given = {"item": None, "annotator": None, "label": None}
-    for names in (["taskID", "Worker Id", "Response"], ["HITId", "WorkerId", "category"], ["item_id", "user", "Answer"]):
+    for names in (
+        ["taskID", "Worker Id", "Response"],
+        ["HITId", "WorkerId", "category"],
+        ["item_id", "user", "Answer"],
+    ):
         assert recognise(["time", *names, 3], given, "it") == dict(zip(given, names, strict=True))
 
 
@@ -165,8 +189,16 @@ def test_a_usual_name_beats_an_unusual_one_and_a_mapping_beats_all() -> None:
     [
         (["item", "task", "worker", "label"], {}, r"item could be any of the columns 'item', 'task'; say item="),
         (["item", "worker", "label", "rating"], {}, r"label could be any of the columns 'label', 'rating'"),
-        (["item", "who", "label"], {}, r"looks like annotator .*columns are 'item', 'who', 'label'; say annotator="),
-        (["item", "who", "label"], {"annotator": "whom"}, r"no column 'whom' for annotator; .*'item', 'who', 'label'"),
+        (
+            ["item", "who", "label"],
+            {},
+            r"looks like annotator .*columns are 'item', 'who', 'label'; say annotator=",
+        ),
+        (
+            ["item", "who", "label"],
+            {"annotator": "whom"},
+            r"no column 'whom' for annotator; .*'item', 'who', 'label'",
+        ),
         (["item", "worker", "worker"], {}, r"several columns named 'worker'"),
         (["item", "worker"], {"item": "item", "label": "item"}, r"one column is given for several"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from crowdppl.errors import DataError
+from crowdppl.errors import DataError, MethodError
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,9 @@ def fit(
             f"data is a {type(data).__name__}; make annotations of it first: crowdppl.read_annotations(path), or "
             "crowdppl.Annotations.from_frame(frame)"
         )
-    story = registry.method(method, **dict(settings or {})) if isinstance(method, str) else method
+    if settings and not isinstance(method, str):
+        raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
+    story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
     data = data if gold is None else data.with_gold(gold)
     chosen = options_from(options)
     fitted, engine, result = run(story, data, inference, chosen, start)

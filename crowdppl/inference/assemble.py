@@ -126,9 +126,7 @@ def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: s
     for name, x in state.logits.items():
         share = x.softmax(-1).detach().cpu().numpy()
         out[name] = SiteResult(name, Dims(problem).of(problem.sites[name]), "onehot", {"probability": share})
-    for gaussians in (state.free, state.hyper):
-        out |= _gaussian_sites(problem, order, gaussians)
-    return out
+    return out | _gaussian_sites(problem, order, state.gaussians)
 
 
 def _gaussian_sites(problem: Problem, order: np.ndarray, gaussians: Gaussians) -> dict[str, SiteResult]:

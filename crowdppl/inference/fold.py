@@ -79,13 +79,13 @@ class Fold:
             values: a tensor for every site; local ones for all items, by position.
             gradient, marginals: as in ``Density``.
             tilt: log-potentials (T, [C,] N) for all items, by position.
-            how: summing mode of block number b.
+            how: summing mode of the block that begins at a position.
             evidence: whether to keep the log evidence of each item.
             extra: terms to add to the objective of the first block (True) and of the others (False); by
                 default the log-prior of one-hot sites, once.
         """
         running = _Running(self.sites)
-        for number, block in enumerate(self.blocks):
+        for block in self.blocks:
             if block.n_items == 0:
                 continue
             one = self.density(
@@ -94,7 +94,7 @@ class Fold:
                 gradient=gradient,
                 marginals=marginals,
                 tilt={n: self._span(x, block) for n, x in (tilt or {}).items()},
-                how=how(number) if how else None,
+                how=how(block.offset) if how else None,
                 extra=(extra or self._global_terms)(running.trace is None),
             )
             running.add(one, evidence)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from crowdppl.inference.signatures import Signatures
 from crowdppl.inference.sites import Site, per_chain
 
 PARTICLES = 8
@@ -40,25 +41,29 @@ class Gaussians:
         sites: Mapping[str, Site],
         values: Mapping[str, Tensor],
         plates: int,
-        generator: torch.Generator | None = None,
+        signatures: Signatures | None = None,
+        seed: int = 0,
         scale: float = 0.1,
     ) -> Gaussians:
-        """Gaussians around given values, or points where no generator is given.
+        """Gaussians around given values, or points where no signatures are given.
 
         Args:
             sites: sites to cover.
             values: where to start, in each site's own space.
             plates: nesting depth of the story.
-            generator: random stream of the base draws.
+            signatures: what each coordinate's base draws are keyed by, so that renaming changes nothing.
+            seed: of the base draws.
             scale: first standard deviation, in unconstrained space.
         """
         loc, log_scale, noise = {}, {}, {}
         for name, site in sites.items():
             at = site.transform.inv(values[name].double()).detach().clone().contiguous()
             loc[name] = at.requires_grad_()
-            if generator is not None:
+            if signatures is not None:
                 log_scale[name] = torch.full_like(at, scale).log().requires_grad_()
-                noise[name] = _stratified(at.shape, generator).to(at.device)
+                plates_of = (*site.plates, *[""] * len(site.event_shape))
+                keys = signatures.uniform(at.shape, plates_of, name, seed, PARTICLES)
+                noise[name] = _stratified(torch.from_numpy(keys)).to(at.device)
         return Gaussians(dict(sites), loc, log_scale, noise, plates)
 
     @property
@@ -110,11 +115,10 @@ class Gaussians:
         return self.plates - len(self.sites[name].batch_shape)
 
 
-def _stratified(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """(P, *shape): for each coordinate a random order of P standardised normal quantiles."""
+def _stratified(keys: Tensor) -> Tensor:
+    """(P, ...): for each coordinate the order of its P keys, of P standardised normal quantiles."""
     grid = (torch.arange(PARTICLES, dtype=torch.float64) + 0.5) / PARTICLES
     quantiles = torch.special.ndtri(grid)
     quantiles = quantiles / quantiles.square().mean().sqrt()
-    keys = torch.rand((PARTICLES, *shape), generator=generator, dtype=torch.float64, device=generator.device)
     out: Tensor = quantiles.to(keys.device)[keys.argsort(0)]
     return out

@@ -71,7 +71,7 @@ class Gibbs:
                 theta.setdefault(name, []).append(DIRICHLET.draw(parameter, stream))
             for name, logits in state.logits.items():
                 onehot.setdefault(name, []).append(_draw_onehot(logits, stream))
-            for name, loc in state.hyper.loc.items():
+            for name, loc in state.gaussians.loc.items():
                 noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
                 hyper.setdefault(name, []).append(loc.detach() + 0.1 * noise)
         self.theta = {n: self._stacked(n, x) for n, x in theta.items()}
@@ -112,8 +112,8 @@ class Gibbs:
         return float(total.objective.mean())
 
     def _pass(self, names: list[str], t: int, which: int) -> Total:
-        def how(block: int) -> Summing:
-            return Summing("draw", self.options.generator(7, which, t, block))
+        def how(offset: int) -> Summing:
+            return Summing("draw", self.options.generator(7, which, t, offset))
 
         return self.fold(self.values(), gradient=names, how=how)
 

@@ -37,7 +37,7 @@ def warm_up(ascent: Ascent, problem: Problem, options: Options) -> None:
     assert options.batch_size is not None
     if not isinstance(ascent.rule, Average):
         raise MethodError("batch_size is a setting of vb and svi; em runs over all items (use inference='vb')")
-    free = list(ascent.state.free.sites)
+    free = [n for n in ascent.state.gaussians.sites if problem.sites[n].kind == "free"]
     if free:
         raise MethodError(
             f"vb with batch_size refuses {type(problem.story).__name__}: {', '.join(free)} has no natural "

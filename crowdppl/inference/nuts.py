@@ -86,10 +86,9 @@ class Marginal:
         for name, parameter in state.parameters.items():
             theta = DIRICHLET.draw(parameter, stream).exp()
             out[name] = self.problem.sites[name].transform.inv(theta)
-        for gaussians in (state.free, state.hyper):
-            for name, loc in gaussians.loc.items():
-                noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
-                out[name] = loc.detach() + 0.1 * noise
+        for name, loc in state.gaussians.loc.items():
+            noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
+            out[name] = loc.detach() + 0.1 * noise
         return out
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.options import Options
+from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.story import Story, plates_of
@@ -119,6 +120,11 @@ class Problem:
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
         return typical_values(self.story, block, list(self.sites), given, self.plates, generator)
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        """What tells items, annotators and classes apart, whatever they are called."""
+        return signatures(self.blocks)
 
     @cached_property
     def counts(self) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
+from torch.distributions import constraints
 
 from crowdppl.blocks import Block
 from crowdppl.distributions import Categorical, OneHot
@@ -28,6 +29,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
+from crowdppl.inference.simplex import plain_support
 from crowdppl.story import Story, plates_of
 from crowdppl.summing import Summing
 
@@ -65,12 +67,11 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     local = {n: s for n, s in problem.sites.items() if s.local}
     values = problem.typical(problem.options.generator(2, 0))
     normal = posterior.inference != "em" and problem.options.guide == "normal"
-    stream = problem.options.generator(1, 0, 0) if normal else None
-    free = Gaussians.around(local, values, problem.plates, stream)
+    keyed = problem.signatures if normal else None
+    free = Gaussians.around(local, values, problem.plates, keyed, problem.options.seed)
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
     density = Density(problem.model, problem.plates, free.chains, conjugate)
-    nothing = Gaussians({}, {}, {}, {}, problem.plates)
-    state = State({}, {}, free, nothing)
+    state = State({}, {}, free)
     ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed)
     steps = problem.options.max_iterations or 1000
     tolerance = problem.options.tolerance or problem.default_tolerance
@@ -181,10 +182,22 @@ def _as_prior(stored: Any, fn: Any) -> Any:
     if stored.family == "onehot":
         return OneHot(torch.from_numpy(stored.arrays["probability"]).clamp(min=1e-30).log())
     if stored.family == "normal":
+        if plain_support(fn.support) is constraints.simplex:
+            return dist.Dirichlet(_moment_match(stored)).to_event(len(fn.event_shape) - 1)
         base = dist.Normal(torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"]))
         transform = torch.distributions.biject_to(fn.support)
         return dist.TransformedDistribution(base.to_event(len(fn.event_shape)), [transform])
     raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
+
+
+def _moment_match(stored: Any) -> Tensor:
+    """Dirichlet concentrations with the mean and the total variance of Gaussians behind a softmax."""
+    stream = torch.Generator().manual_seed(0)
+    loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
+    x = (loc + scale * torch.randn((1000, *loc.shape), generator=stream, dtype=loc.dtype)).softmax(-1)
+    mean, variance = x.mean(0), x.var(0)
+    total = (mean * (1 - mean)).sum(-1, keepdim=True) / variance.sum(-1, keepdim=True).clamp(min=1e-12) - 1
+    return mean * total.clamp(min=1.0)
 
 
 def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
@@ -194,7 +207,8 @@ def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
     known = code >= 0
     old = np.log(np.clip(posterior.result.probabilities[code[known]], 1e-30, None))
     out[known] = old - np.log(np.clip(posterior.result.prevalence, 1e-30, None))
-    return out[data.order]
+    by_position: np.ndarray = out[data.order]
+    return by_position
 
 
 def options_of(posterior: Posterior) -> Options:

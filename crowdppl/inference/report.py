@@ -86,6 +86,8 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     prevalence = share[..., -1]
     conditional = joint[..., :-1] / prevalence.clamp(min=1e-300).unsqueeze(-1)
     conditional = conditional.reshape(*conditional.shape[:-1], block.n_annotators, block.n_answers)
+    if block.abstainers is not None:
+        conditional[..., ~block.abstainers, block.n_classes :] = 0
     total = conditional.sum(-1, keepdim=True)
     even = torch.full_like(conditional, 1 / block.n_answers)
     tables = torch.where(total > 0, conditional / total.clamp(min=1e-300), even)
@@ -97,7 +99,10 @@ def _probe_block(block: Block) -> Block:
     cells = block.n_annotators * block.n_answers
     every = np.arange(cells)
     bags = Bags.of_pairs(every, every, cells + 1, cells).to(block.device)
-    return replace(block, bags=bags, gold=None, offset=0, scale=1.0, dtype=torch.float64, _views={})
+    # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
+    return replace(
+        block, bags=bags, gold=None, abstainers=None, offset=0, scale=1.0, dtype=torch.float64, _views={}
+    )
 
 
 def _fresh_items(problem: Problem, probe: Block, local: Sequence[str]) -> dict[str, Tensor]:

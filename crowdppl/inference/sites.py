@@ -12,7 +12,7 @@ import torch
 from pyro import poutine
 from pyro.poutine import Trace
 from torch import Tensor
-from torch.distributions import biject_to
+from torch.distributions import biject_to, constraints
 from torch.distributions.transforms import Transform
 
 from crowdppl.blocks import Block
@@ -21,6 +21,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
+from crowdppl.inference.simplex import Softmax, plain_support
 from crowdppl.story import Story, plates_of
 from crowdppl.summing import Summing
 
@@ -42,6 +43,7 @@ class Site:
         batch_shape: shape of its plates on the whole data, items counted as -1.
         event_shape: shape of one value.
         support: constraint on its values.
+        plates: name of the plate of each batch dimension, "" where there is none.
     """
 
     name: str
@@ -50,11 +52,13 @@ class Site:
     batch_shape: tuple[int, ...]
     event_shape: tuple[int, ...]
     support: Any
+    plates: tuple[str, ...]
 
     @property
     def transform(self) -> Transform:
-        """From the whole real space to the site's support."""
-        out: Transform = biject_to(self.support)
+        """From the whole real space to the site's support; for proportions, from as many real numbers."""
+        out: Transform
+        out = Softmax() if plain_support(self.support) is constraints.simplex else biject_to(self.support)
         return out
 
     def shape(self, n_items: int) -> tuple[int, ...]:
@@ -214,4 +218,5 @@ def _site(name: str, kind: Kind, node: Any) -> Site:
     batch = tuple(fn.batch_shape)
     names = {f.dim: f.name for f in frames.values()}
     shape = tuple(-1 if names.get(i - len(batch)) in ("items", "labels") else n for i, n in enumerate(batch))
-    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support)
+    plates = tuple(names.get(i - len(batch), "") for i in range(len(batch)))
+    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support, plates)

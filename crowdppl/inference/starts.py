@@ -98,7 +98,8 @@ def typical_values(
 
 def truth_site(story: Story, block: Block, plates: int) -> str | None:
     """The discrete site that starts tilt towards the votes: the card's truth, else the first one enumerated."""
-    trace = poutine.trace(poutine.enum(story.model, first_available_dim=-1 - plates)).get_trace(block)
+    with torch.random.fork_rng():  # a prior draw, of which only the names are used
+        trace = poutine.trace(poutine.enum(story.model, first_available_dim=-1 - plates)).get_trace(block)
     found = [
         n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
     ]

@@ -70,11 +70,11 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
     state = State(
         {},
         {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")},
-        _gaussians(problem, options, "free", values, normal, number),
-        _gaussians(problem, options, "hyper", values, normal, number),
+        _gaussians(problem, options, values, normal, number),
     )
     conjugate = [s.name for s in problem.of_kind("conjugate")]
-    density = Density(problem.model, problem.plates, state.free.chains, frozenset(conjugate))
+    chains = state.gaussians.chains if problem.of_kind("free") else None
+    density = Density(problem.model, problem.plates, chains, frozenset(conjugate))
     fold = Fold(density, problem.blocks, problem.sites)
     ascent = Ascent(fold, rule, state)
     if conjugate:
@@ -107,11 +107,11 @@ def _first_update(
 
 
 def _gaussians(
-    problem: Problem, options: Options, kind: str, values: Mapping[str, Tensor], normal: bool, number: int
+    problem: Problem, options: Options, values: Mapping[str, Tensor], normal: bool, number: int
 ) -> Gaussians:
-    sites = {s.name: s for s in problem.of_kind(kind)}
-    stream = options.generator(1, number, 0 if kind == "free" else 1) if normal and sites else None
-    return Gaussians.around(sites, values, problem.plates, stream)
+    sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
+    keyed = problem.signatures if normal and sites else None
+    return Gaussians.around(sites, values, problem.plates, keyed, options.seed + number)
 
 
 def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str) -> Climbed:

@@ -1,0 +1,283 @@
+"""The container: every row comes back, in one order whatever the rows' order, held in few bytes."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+
+from crowdppl.annotations import Annotations
+from crowdppl.datasets import anaesthetists
+from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning
+from crowdppl.likelihood import annotate, truth
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        yield
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    size = 400
+    return pd.DataFrame(
+        {
+            "item": [f"i{k}" for k in rng.integers(0, 60, size)],
+            "worker": rng.integers(100, 112, size),
+            "label": rng.choice(["cat", "dog", "?", "emu"], size),
+            "time": np.arange(size),
+        }
+    )
+
+
+def everything(data: Annotations) -> list[Any]:
+    """All that a fit can see."""
+    parts: list[Any] = [data.items.tolist(), data.annotators.tolist(), data.answers.tolist(), data.order.tolist()]
+    for b in data.blocks:
+        for x in (
+            b.bags.cells,
+            b.bags.row_starts,
+            b.bags.rows,
+            b.bags.piece_starts,
+            b.gold,
+            b.history,
+            b.abstainers,
+        ):
+            parts.append(None if x is None else x.tolist())
+    return parts
+
+
+def test_every_row_comes_back_with_its_columns(frame: pd.DataFrame) -> None:
+    data = Annotations.from_frame(frame, abstentions=["?"])
+    back = data.frame()
+    order = {"cat": 0, "dog": 1, "emu": 2, "?": 3}
+    wanted = frame.rename(columns={"worker": "annotator"})
+    wanted = wanted.assign(code=wanted.label.map(order)).sort_values(["item", "annotator", "code"], kind="stable")
+    pd.testing.assert_frame_equal(back, wanted.drop(columns="code").reset_index(drop=True), check_dtype=False)
+    assert (data.n_items, data.n_annotators, data.n_classes, data.n_answers, data.n_labels) == (60, 12, 3, 4, 400)
+    assert data.classes.tolist() == ["cat", "dog", "emu"]
+    assert repr(data) == "Annotations(60 items, 12 annotators, 3 classes, 400 labels)"
+
+
+def test_votes_are_counted_without_abstentions(frame: pd.DataFrame) -> None:
+    data = Annotations.from_frame(frame, abstentions=["?"])
+    wanted = pd.crosstab(frame["item"], frame.label).reindex(index=data.items, columns=data.classes)
+    assert (data.votes() == wanted.to_numpy()).all()
+
+
+def test_neither_row_order_nor_the_way_in_changes_anything(frame: pd.DataFrame) -> None:
+    gold = {"i1": "cat", "i2": "emu"}
+    history = {100: np.eye(3)}
+    options: Any = {"abstentions": ["?"], "gold": gold, "history": history}
+    first = everything(Annotations.from_frame(frame, **options))
+    for other in (frame.sample(frac=1, random_state=1), frame.iloc[::-1], frame.astype({"label": "category"})):
+        assert everything(Annotations.from_frame(other, **options)) == first
+    columns = (frame["item"], torch.tensor(frame.worker.to_numpy()), frame.label.tolist())
+    assert everything(Annotations.from_arrays(*columns, **options)) == first
+
+
+def test_blocks_do_not_change_what_is_held(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    import crowdppl.coding
+
+    options: Any = {"abstentions": ["?"], "gold": {"i1": "cat"}}
+    one = Annotations.from_frame(frame, **options)
+    whole = crowdppl.coding.build_blocks
+    monkeypatch.setattr(crowdppl.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=90))
+    many = Annotations.from_frame(frame, **options)
+    assert (len(one.blocks), len(many.blocks)) == (1, 5)
+    pd.testing.assert_frame_equal(one.frame(), many.frame())
+    assert (one.votes() == many.votes()).all()
+    assert one.summary() == many.summary()
+    for name in ("cells", "row_starts", "rows", "piece_starts"):
+        assert torch.equal(getattr(one.as_block().bags, name), getattr(many.as_block().bags, name))
+    assert one.as_block().gold is not None
+    assert torch.equal(one.as_block().gold, many.as_block().gold)  # type: ignore[arg-type]
+    assert [w.args for w in one.warnings] == [w.args for w in many.warnings]
+
+
+def test_labels_take_at_most_twelve_bytes() -> None:
+    rng = np.random.default_rng(0)
+    n, size = 120_000, 600_000
+    columns = [np.repeat(np.arange(n), size // n), rng.integers(0, 500, size), rng.integers(0, 5, size)]
+    columns = [column[rng.permutation(size)] if k == 2 else column for k, column in enumerate(columns)]
+    data = Annotations.from_arrays(*columns, gold={3: 1})
+    assert len(data.blocks) == 2
+    data.votes(), data.frame(), data.summary()
+    ids = 8 * (n + 500 + 5)
+    # Pickling counts whatever is reachable, caches included; the plain Pyro view is built only when asked for.
+    assert len(pickle.dumps(data)) - ids <= 12 * size
+    held = sum(block.bags.resident_bytes for block in data.blocks) + data.order.nbytes
+    assert held / size <= 10
+
+
+def test_gold_is_placed_by_item(frame: pd.DataFrame) -> None:
+    data = Annotations.from_frame(frame, gold={"i7": "dog", "i0": "cat"})
+    assert data.gold is not None
+    assert data.gold.to_dict() == {"i0": "cat", "i7": "dog"}
+    block = data.as_block()
+    assert block.gold is not None
+    by_item = dict(zip(data.items[data.order], block.gold.tolist(), strict=True))
+    assert by_item["i0"] == data.classes.get_loc("cat")
+    assert sum(code >= 0 for code in by_item.values()) == 2
+    other = data.with_gold({"i3": "emu"})
+    assert other.gold is not None
+    assert other.gold.to_dict() == {"i3": "emu"}
+    assert data.with_gold(None).blocks[0].gold is None
+    assert data.gold.to_dict() == {"i0": "cat", "i7": "dog"}
+    with pytest.raises(DataError, match="gold names the item 'nope'"):
+        data.with_gold({"nope": "cat"})
+
+
+def test_items_without_labels_are_there_when_they_have_features_or_are_named() -> None:
+    rows = (["b", "a", "b"], [1, 1, 2], [0, 1, 1])
+    table = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=["a", "b", "c"])
+    data = Annotations.from_arrays(*rows, features=table, gold={"c": 1})
+    assert data.items.tolist() == ["a", "b", "c"]
+    assert data.votes().tolist() == [[0, 1], [1, 1], [0, 0]]
+    assert data.summary()["items_without_labels"] == 1
+    array = Annotations.from_arrays(*rows, features=np.array([[3.0], [1.0], [2.0]]), items=["c", "a", "b"])
+    assert isinstance(array.features, np.ndarray)
+    assert array.features.ravel().tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(DataError, match="features has no row for the item 'b'"):
+        Annotations.from_arrays(*rows, features=table.drop("b"))
+    with pytest.raises(DataError, match=r"item ids are of mixed types: 'a' \(str\) at items=\[0\] and 5 \(int\)"):
+        Annotations.from_arrays(*rows, items=["a", "b", 5])
+    with pytest.raises(
+        DataError, match=r"mixed types: '[ab]' \(str\) at row \d .* and 5 \(int\) at items without labels"
+    ):
+        Annotations.from_arrays(*rows, items=[5, 6])
+
+
+def test_covariates_are_carried() -> None:
+    people = pd.DataFrame({"age": [30, 40]}, index=[2, 1])
+    data = Annotations.from_arrays(["a", "a"], [1, 2], [0, 1], annotator_covariates=people)
+    assert data.annotator_covariates is not None
+    assert data.annotator_covariates["age"].tolist() == [40, 30]
+
+
+def test_an_annotator_who_never_abstains_is_marked_so() -> None:
+    rows = (["a", "a", "b"], ["x", "y", "x"], [0, "?", 1])
+    data = Annotations.from_arrays(*rows, abstentions=["?", "skip"])
+    assert data.abstainers is not None
+    assert data.abstainers.tolist() == [False, True]
+    assert (data.n_classes, data.n_answers) == (2, 4)
+    assert Annotations.from_arrays(["a"], ["x"], [0], classes=[0, 1]).abstainers is None
+
+
+def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
+    old = Annotations.from_frame(frame, abstentions=["?"])
+    new = Annotations.from_arrays(["new", "i1"], [111, 100], ["emu", "cat"], like=old)
+    assert new.annotators.equals(old.annotators)
+    assert new.answers.equals(old.answers)
+    assert new.abstainers is not None
+    assert old.abstainers is not None
+    assert new.abstainers.tolist() == old.abstainers.tolist()
+    assert new.frame().to_numpy().tolist() == [["i1", 100, "cat"], ["new", 111, "emu"]]
+    with pytest.raises(DataError, match=r"the annotator 5 at row 1 .* 12 known ones; .*grow=True"):
+        Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old)
+    with pytest.raises(DataError, match=r"the label 'yak' at row 0"):
+        Annotations.from_arrays(["new"], [111], ["yak"], like=old)
+    with pytest.raises(DataError, match="leave classes= and abstentions= out"):
+        Annotations.from_arrays(["new"], [111], ["emu"], like=old, classes=["emu", "cat"])
+    with pytest.raises(DataError, match=r"annotators= names the annotator 6"):
+        Annotations.from_arrays(["new"], [111], ["emu"], like=old, annotators=[111, 6])
+    grown = Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old, grow=True)
+    assert grown.annotators.tolist() == [*old.annotators, 5]
+    assert grown.frame().annotator.tolist() == [111, 5]
+
+
+def test_a_design_has_rows_and_no_labels() -> None:
+    design = Annotations.design(["b", "a", "a"], [1, 1, 2], classes=["x", "y"], abstentions=["?"])
+    assert design.frame().columns.tolist() == ["item", "annotator"]
+    assert not design.blocks[0].observed
+    assert design.abstainers is not None
+    assert design.abstainers.all()
+    assert "to be drawn" in repr(design)
+    assert design.summary()["labels_by_answer"] == {}
+    with pytest.raises(DataError, match="list them in classes="):
+        Annotations.design(["a"], [1])
+
+
+def test_a_design_is_answered_and_its_columns_stay_with_their_rows() -> None:
+    frame = pd.DataFrame({"item": [0, 0, 1], "worker": [5, 5, 6], "label": [0, 1, 1], "time": [10, 20, 30]})
+    data = Annotations.from_frame(frame)
+    drawn = [1 - block.answer + 2 * block.annotator for block in data.blocks]
+    back = data.answered(drawn).frame()
+    assert back.to_numpy().tolist() == [[0, 5, 0, 20], [0, 5, 1, 10], [1, 6, 0, 30]]
+    assert data.frame().to_numpy().tolist() == frame.to_numpy().tolist()
+
+
+def test_a_story_of_plain_pyro_reads_annotations() -> None:
+    data = anaesthetists()
+
+    def model(data: Any) -> None:
+        with pyro.plate("items", data.n_items):
+            state = truth(data, torch.zeros(data.n_classes))
+            annotate(data, torch.zeros(data.n_annotators, data.n_classes, data.n_answers).log_softmax(-1), state)
+
+    trace = pyro.poutine.trace(model).get_trace(data)
+    assert float(trace.log_prob_sum()) == pytest.approx(315 * np.log(0.25), rel=1e-5)
+    assert data.as_block() is data.as_block()
+    assert data.of_annotator(torch.arange(5.0)).shape == (315,)
+    assert data.annotator.tolist() == data.as_block().annotator.tolist()
+    assert (data.history, data.scale, data.observed, data.device.type) == (None, 1.0, True, "cpu")
+    with pytest.raises(AttributeError, match="no attribute 'n_clases'"):
+        data.n_clases  # noqa: B018
+    assert dist.Categorical(logits=torch.zeros(data.n_classes)).event_shape == ()
+
+
+def test_blocks_for_a_fit_are_fresh(frame: pd.DataFrame) -> None:
+    data = Annotations.from_frame(frame)
+    (block,) = data.on("cpu", torch.float32)
+    assert block.annotator is not None
+    assert block.dtype == torch.float32
+    assert "annotator" not in vars(data.blocks[0])
+
+
+def test_the_summary_counts(frame: pd.DataFrame) -> None:
+    summary = Annotations.from_frame(frame, abstentions=["?"], gold={"i1": "cat"}).summary()
+    assert summary["labels_by_answer"] == frame.label.value_counts().to_dict()
+    assert summary["labels_an_annotator"]["max"] == frame.worker.value_counts().max()
+    assert (summary["gold"], summary["abstentions"]) == (1, ["?"])
+    assert summary["warnings"][0].startswith("RepeatsWarning: ")
+    assert summary["repeats"] == frame.duplicated(["item", "worker"]).sum()
+
+
+def test_warnings_point_at_the_caller() -> None:
+    with pytest.warns(RepeatsWarning) as caught:
+        Annotations.from_arrays([1, 1], [1, 1], [0, 1])
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Annotations.from_arrays([], [], []), DataError, "no rows"),
+        (lambda: Annotations.from_frame(pd.DataFrame({"item": [], "user": [], "label": []})), DataError, "no rows"),
+        (lambda: Annotations.from_arrays([1, 2], [1], [0, 1]), DataError, "2 items, 1 annotators and 2 labels"),
+        (lambda: Annotations.from_arrays([1], [1], [0], kind="continuous"), DataError, "kind 'continuous'"),
+        (lambda: Annotations.from_arrays([1], [1], [0], clases=[0, 1]), TypeError, "'clases' is no option"),
+        (lambda: Annotations.from_arrays([1, None], [1, 1], [0, 1]), DataError, "item at row 1 .* missing"),
+        (lambda: Annotations.from_arrays([1, 2], [1, "a"], [0, 1]), DataError, "annotator ids are of mixed types"),
+        (
+            lambda: Annotations.from_arrays([1, 2], [1, 1], [0, np.inf]),
+            DataError,
+            r"label at row 1 .*infinite \(inf\)",
+        ),
+        (lambda: Annotations.from_arrays([1, 2], [1, 1], [0.0, np.nan]), DataError, "label at row 1"),
+        (lambda: Annotations.from_arrays([1, 2], [1, 1], [3, 3]), DataError, "at least two classes"),
+    ],
+)
+def test_what_is_refused(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

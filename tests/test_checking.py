@@ -1,0 +1,158 @@
+"""What is refused and warned of once labels are coded, with its numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdppl.coding
+from crowdppl.annotations import Annotations
+from crowdppl.checking import cell_counts, check_tables, connected_sets, neighbours
+from crowdppl.errors import (
+    CrowdpplWarning,
+    DataError,
+    DisconnectedWarning,
+    OneClassWarning,
+    RepeatsWarning,
+    ThinDataWarning,
+)
+
+ROWS = [("i", "ann", 0), ("j", "ann", 1), ("i", "bob", 0), ("j", "bob", 1), ("i", "ann", 1), ("i", "ann", 1)]
+
+
+def made(rows: list[tuple[Any, Any, Any]], **options: Any) -> Annotations:
+    return Annotations.from_arrays(*zip(*rows, strict=True), **options)
+
+
+def quietly(rows: list[tuple[Any, Any, Any]], **options: Any) -> Annotations:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return made(rows, **options)
+
+
+def found(rows: list[tuple[Any, Any, Any]], kind: type[CrowdpplWarning], **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = made(rows, **options)
+    assert [str(w.message) for w in caught] == [str(w) for w in data.warnings]
+    assert all(w.filename == __file__ for w in caught)
+    return [str(w) for w in data.warnings if type(w) is kind]
+
+
+def test_good_data_give_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert made(ROWS[:4]).warnings == ()
+
+
+def test_repeats_are_kept_and_counted() -> None:
+    assert found(ROWS, RepeatsWarning) == [
+        "2 of 6 labels repeat an annotator's label of the same item; all count, as if they were independent "
+        "(repeats='keep')"
+    ]
+    data = quietly(ROWS)
+    assert data.n_labels == 6
+    assert data.frame().label.tolist() == [0, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("repeats", "labels"), [("first", [0, 0, 1, 1]), ("last", [1, 0, 1, 1])])
+def test_one_of_the_repeats_is_kept(repeats: str, labels: list[int]) -> None:
+    (message,) = found(ROWS, RepeatsWarning, repeats=repeats)
+    assert f"only the {repeats} of each counts" in message
+    assert quietly(ROWS, repeats=repeats).frame().label.tolist() == labels
+
+
+def test_repeats_can_be_refused() -> None:
+    with pytest.raises(DataError, match=r"'ann' labels item 'i' at row 0 .* and again at row 4 .*repeats='keep'"):
+        made(ROWS, repeats="error")
+    assert made(ROWS[:4], repeats="error").n_labels == 4
+    with pytest.raises(DataError, match="repeats='all' is none of"):
+        made(ROWS, repeats="all")
+
+
+def test_thin_annotators_are_counted() -> None:
+    (message,) = found(ROWS[:4], ThinDataWarning, classes=[0, 1, 2], annotators=["cy"])
+    assert message.startswith(
+        "3 of 3 annotators gave fewer labels than there are classes (3), such as 'ann' with 2"
+    )
+
+
+def test_an_annotator_who_says_one_thing() -> None:
+    rows = [*ROWS[:4], ("i", "cy", 1), ("j", "cy", 1), ("k", "cy", 1)]
+    (message,) = found(rows, OneClassWarning)
+    assert message.startswith("1 of 3 annotators always give one class, such as 'cy' in all of 3 labels")
+    assert not found([*ROWS[:4], ("i", "cy", 1), ("i", "dan", "?")], OneClassWarning, abstentions=["?"])
+    assert found([*rows, ("l", "cy", "?")], OneClassWarning, abstentions=["?"])
+
+
+def test_annotators_who_never_meet() -> None:
+    rows = [(f"{who}-{item}", f"{who}{k}", (item + k) % 2) for who in "ab" for item in range(4) for k in range(3)]
+    rows += [("b-0", "b9", 0), ("b-1", "b9", 1)]
+    (message,) = found(rows, DisconnectedWarning, annotators=["nobody"])
+    assert message.startswith(
+        "the annotators fall into 2 sets (of 4, 3) that share no item, such as those of 'a0' and"
+    )
+    assert not found([*rows, ("a-0", "b9", 1)], DisconnectedWarning)
+
+
+def test_a_chain_across_blocks_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = crowdppl.coding.build_blocks
+    monkeypatch.setattr(crowdppl.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100))
+    rows = [(k, k + step, step) for k in range(400) for step in range(2)]
+    data = quietly(rows)
+    assert len(data.blocks) == 8
+    assert not [w for w in data.warnings if isinstance(w, DisconnectedWarning)]
+    broken = quietly([row for row in rows if row[0] != 200])
+    assert sum(isinstance(w, DisconnectedWarning) for w in broken.warnings) == 1
+
+
+def test_connected_sets_against_the_definition() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        rows = [(int(i), int(a), int(a) % 2) for i, a in rng.integers(0, 14, (12, 2))]
+        data = quietly(rows, classes=[0, 1])
+        together = np.eye(data.n_annotators, dtype=bool)
+        votes = np.zeros((data.n_items, data.n_annotators), bool)
+        votes[data.items.get_indexer([r[0] for r in rows]), data.annotators.get_indexer([r[1] for r in rows])] = (
+            True
+        )
+        for _ in range(data.n_annotators):
+            together = together | (together @ votes.T @ votes)
+        sets = connected_sets(data.blocks, np.ones(data.n_annotators, bool))
+        assert ((sets[:, None] == sets) == together).all()
+
+
+def test_warnings_can_be_filtered_by_kind() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", RepeatsWarning)
+        made(ROWS, classes=[0, 1, 2])
+    assert [w.category for w in caught] == [ThinDataWarning]
+
+
+def test_no_warnings_about_learning_where_nothing_is_learnt() -> None:
+    old = quietly(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made([("new", "ann", 0)], like=old)
+        Annotations.design(["i", "i"], ["ann", "ann"], classes=[0, 1, 2])
+
+
+def test_tables_beyond_memory_are_refused_with_advice() -> None:
+    check_tables(1000, 10, 10, memory=2**30)
+    with pytest.raises(DataError, match=r"1000 annotators, 1000 classes .* take 29.8 GiB .* has 1.0; merge rare"):
+        check_tables(1000, 1000, 1000, memory=2**30)
+    with pytest.raises(DataError, match=r"2\*\*31 is the limit; merge rare"):
+        check_tables(2**20, 2**11, 2**11)
+    with pytest.raises(DataError, match="3 annotators, 200000 classes"):
+        made([("i", a, 0) for a in range(3)], classes=range(200_000))
+
+
+def test_counts_and_neighbours() -> None:
+    data = quietly(ROWS)
+    assert cell_counts(data.blocks).tolist() == [[1, 3], [1, 1]]
+    pairs = sorted(zip(*(x.tolist() for x in neighbours(data.blocks[0])), strict=True))
+    assert pairs == [(0, 0), (0, 0), (0, 1), (0, 1)]

@@ -1,0 +1,222 @@
+"""The command line: what it writes, what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.arguments import engine_options, names, pairs
+from crowdppl.cli import main
+from crowdppl.errors import DataError, MethodError
+from crowdppl.posterior import load
+
+ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
+ODD_ANNOTATORS = ["Zoë, PhD", "00", "0"]
+
+
+def run(*command: str | Path) -> int:
+    """Exit status of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in command])
+    return int(ended.value.code or 0)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: str | Path) -> str:
+    """The one line that a refused command says."""
+    capsys.readouterr()
+    assert run(*command) == 2
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if not line.startswith("crowdppl: warning: ")]
+    assert printed.out == ""
+    assert len(lines) == 1
+    assert "Traceback" not in printed.err
+    return lines[0]
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    """Three annotators who mostly agree on items with odd ids."""
+    rows = [
+        [item, annotator, "no" if (n + (n == m)) % 2 else "yes"]
+        for n, item in enumerate(ODD_ITEMS)
+        for m, annotator in enumerate(ODD_ANNOTATORS)
+    ]
+    return write(tmp_path / "answers.csv", [["task", "worker", "answer"], *rows])
+
+
+def write(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "result"
+    settings = ("--setting", "prevalence=uniform", "--option", "restarts=2", "--option", "max_iterations=1e2")
+    assert (
+        run("fit", answers, "--model", "dawid_skene", "--inference", "em", "--out", out, "--seed", 5, *settings)
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert "dawid_skene by em: 24 labels of 8 items by 3 annotators" in printed
+    assert str(out) in printed
+    written = {path.name for path in out.iterdir()}
+    assert written == {"labels.csv", "annotators.csv", "run.json", "posterior.json", "posterior.safetensors"}
+    posterior = load(out, method="dawid_skene")
+    assert posterior.inference == "em"
+
+    with (out / "labels.csv").open(newline="", encoding="utf-8") as file:
+        labels = list(csv.DictReader(file))
+    assert [row["item"] for row in labels] == list(posterior.data.items)
+    assert {row["item"] for row in labels} == set(ODD_ITEMS), "odd ids survive"
+    assert list(labels[0]) == ["item", "label", "probability", "entropy", "votes", "tied", "p(no)", "p(yes)"]
+    assert [row["label"] for row in labels] == list(posterior.labels()["label"])
+    np.testing.assert_array_equal([float(row["p(no)"]) for row in labels], posterior.probabilities()["no"])
+    with (out / "annotators.csv").open(newline="", encoding="utf-8") as file:
+        annotators = list(csv.DictReader(file))
+    assert {row["annotator"] for row in annotators} == set(ODD_ANNOTATORS)
+    assert {row["labels"] for row in annotators} == {"8"}
+
+    record = json.loads((out / "run.json").read_text())
+    assert record["settings"]["prevalence"] == "uniform"
+    assert (record["options"]["seed"], record["options"]["restarts"], record["options"]["max_iterations"]) == (
+        5,
+        2,
+        100,
+    )
+    assert (record["method"], record["inference"], record["answers"]) == ("dawid_skene", "em", str(answers))
+    assert record["data"]["items"] == 8
+    assert set(record["seconds"]) == {"read", "fit", "write"}
+    assert record["diagnostics"]["converged"] is True
+    assert record["crowdppl"]
+    assert isinstance(record["warnings"], list)
+
+
+def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
+    rows = [["01", "x", "2"], ["01", "y", "unsure"], ["02", "x", "3"], ["02", "y", "3"], ["03", "y", "2"]]
+    answers = write(tmp_path / "odd.csv", [["id of case", "who", "what"], *rows])
+    gold = write(tmp_path / "gold.csv", [["item", "label"], ["03", "1"]])
+    out = tmp_path / "result"
+    columns = ("--item", "id of case", "--annotator", "who", "--label", "what")
+    said = ("--classes", "1,2, 3", "--abstain", "unsure", "--kind", "ordinal", "--gold", gold)
+    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out, *columns, *said) == 0
+    posterior = load(out)
+    assert list(posterior.data.classes) == ["1", "2", "3"]
+    assert list(posterior.data.answers) == ["1", "2", "3", "unsure"]
+    assert posterior.data.kind == "ordinal"
+    assert list(posterior.data.items) == ["01", "02", "03"]
+    assert posterior.probabilities().loc["03", "1"] == 1
+    assert json.loads((out / "run.json").read_text())["data"]["gold"] == 1
+
+
+def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result"
+    run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
+    found = load(out).labels()["label"]
+    truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, found[item]] for item in ODD_ITEMS)])
+    capsys.readouterr()
+    assert run("evaluate", out, truth) == 0
+    scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert scores["n"] == "8"
+    assert float(scores["accuracy"]) == 1
+    assert set(scores) == {"n", "unscored", "accuracy", "log_score", "brier", "ece"}
+    two = write(tmp_path / "two.csv", [["case", "right"], ["007", "no"], ["elsewhere", "no"]])
+    assert run("evaluate", out, two, "--item", "case", "--label", "right") == 0
+    assert "warning: 1 of 2 items" in capsys.readouterr().err
+
+
+def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("zoo") == 0
+    assert "dawid_skene " in capsys.readouterr().out
+    assert run("zoo", "dawid_skene") == 0
+    assert "10.2307/2346806" in capsys.readouterr().out
+
+
+def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ("--out", tmp_path / "result")
+    few = write(tmp_path / "few.csv", [["item", "annotator", "label"], ["1", "a", "x"]])
+    short = write(tmp_path / "short.csv", [["item", "annotator", "label"], ["1", "a", "x"], ["2", "b"]])
+    assert "gone.csv" in refused(capsys, "fit", tmp_path / "gone.csv", *out)
+    assert "dawid_sken" in refused(capsys, "fit", answers, "--model", "dawid_sken", *out)
+    assert "no setting 'x'" in refused(capsys, "fit", answers, "--setting", "x=1", *out)
+    assert "key=value" in refused(capsys, "fit", answers, "--setting", "prevalence", *out)
+    assert "draw is unknown" in refused(capsys, "fit", answers, "--option", "draw=3", *out)
+    assert "'bp'" in refused(capsys, "fit", answers, "--inference", "bp", *out)
+    assert "'nowhere'" in refused(capsys, "fit", answers, "--item", "nowhere", *out)
+    assert "two classes" in refused(capsys, "fit", few, *out)
+    assert "line 3" in refused(capsys, "fit", short, *out)
+    assert "answers.csv" in refused(capsys, "fit", answers, "--out", answers)
+    assert "posterior.json" in refused(capsys, "evaluate", tmp_path, answers)
+    assert "there is no method 'nothing'" in refused(capsys, "zoo", "nothing")
+
+
+def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result"
+    run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
+    shutil.copy(out / "posterior.json", out / "posterior.safetensors")
+    assert "damaged" in refused(capsys, "evaluate", out, answers)
+
+
+def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    printed = capsys.readouterr().out
+    assert all(command in printed for command in ("fit", "zoo", "evaluate", "demo"))
+    assert run("fit", "--help") == 0
+    assert "labels.csv" in capsys.readouterr().out
+    assert run("fit") == 2
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("crowdppl ")
+
+
+def test_texts_become_values() -> None:
+    assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
+        "a": 1,
+        "b_c": "x=y",
+        "d": [0, 1],
+        "e": True,
+        "f": 1e-3,
+        "g": "",
+    }
+    assert names('no, yes,"well, maybe"') == ["no", "yes", "well, maybe"]
+    assert names(None) is None
+    assert engine_options(["draws=1e3", "tolerance=1e-9", "guide=point"]) == {
+        "draws": 1000,
+        "tolerance": 1e-9,
+        "guide": "point",
+    }
+    with pytest.raises(DataError, match="--classes"):
+        names('a,"b')
+    for wrong in (["a=1", "a=2"], ["=1"], ["a"]):
+        with pytest.raises(MethodError):
+            pairs(wrong, "--setting")
+    for wrong in (["draws=x"], ["draws=1.5"], ["draws=true"], ["tolerance=low"], ["guide=1"], ["seed=1"]):
+        with pytest.raises(MethodError, match=wrong[0].partition("=")[0]):
+            engine_options(wrong)
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdppl.demo.DRAWS", 60)
+    out = tmp_path / "demo"
+    assert run("demo", "--out", out, "--seed", 1) == 0
+    printed = capsys.readouterr().out
+    for part in ("Probability of each class", "accuracy_low", "R-hat", "ESS", str(out)):
+        assert part in printed
+    labels = pd.read_csv(out / "labels.csv", index_col="item")
+    assert labels.shape[0] == 45
+    np.testing.assert_allclose(labels.filter(like="p(").sum(axis=1), 1)
+    assert labels.loc[1, "label"] == 1
+    assert labels.loc[11, "label"] == 4
+    assert (pd.read_csv(out / "annotators.csv")["labels"] == [135, 45, 45, 45, 45]).all()
+    pictures = {path.name for path in (out / "pictures").iterdir()}
+    assert pictures == {f"confusion_{n}.png" for n in range(1, 6)} | {
+        "annotators.png",
+        "item_entropies.png",
+        "trace.png",
+    }
+    assert load(out).inference == "gibbs"

@@ -1,0 +1,210 @@
+"""The contract over every method of the zoo, and over methods that come from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+
+import crowdppl
+import crowdppl.models
+from crowdppl import (
+    Block,
+    Card,
+    MethodError,
+    annotate,
+    confusion_prior,
+    plates,
+    prevalence,
+    registry,
+    testing,
+    truth,
+    with_abstentions,
+)
+
+ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
+ENGINES = [name for name in testing.NAMES if name.startswith("engine")]
+OTHER_PACKAGE = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import Card, annotate, coin_table, plates, prevalence, truth, with_abstentions
+
+
+@dataclass
+class TwoSkills:
+    """Annotators are right with a probability of their own, the first class being another matter."""
+
+    right: float = 2.0
+    card: ClassVar[Card] = Card(
+        "Two skills", "somebody else", sites={"first": "A 2", "skill": "A 2", "abstention": "A K W", "truth": "N"}
+    )
+
+    def model(self, data):
+        k = data.n_classes
+        coin = dist.Dirichlet(torch.tensor([self.right, 1.0]))
+        with plates.annotators(data):
+            first, skill = pyro.sample("first", coin).log(), pyro.sample("skill", coin).log()
+        both = torch.stack([first] + [skill] * (k - 1), -2)
+        table = with_abstentions(data, coin_table(both, k))
+        with plates.items(data):
+            annotate(data, table, truth(data, prevalence(data, "uniform")))
+'''
+
+
+@cache
+def checks_of(method: str) -> dict[str, Any]:
+    return dict(testing.checks(method))
+
+
+@pytest.mark.parametrize("check", testing.NAMES)
+@pytest.mark.parametrize("method", ZOO)
+def test_the_zoo_keeps_the_contract(method: str, check: str) -> None:
+    checks_of(method)[check]()
+
+
+def renamed_groups(story: Any, names: Mapping[str, Mapping[Any, Any]]) -> Any:
+    return replace(story, groups={names["annotator"].get(a, a): g for a, g in story.groups.items()})
+
+
+@pytest.mark.parametrize("check", testing.NAMES)
+def test_given_groups_keep_the_contract(check: str) -> None:
+    groups = {"annotator 0": "left", "annotator 1": "left", "annotator 3": "right", "annotator 4": "right"}
+    story = crowdppl.method("dependent_clusters", groups=groups)
+    if check == "simulation" and story.prepare is None:
+        pytest.skip()
+    testing.check(story, check, renamed=renamed_groups)
+
+
+@dataclass
+class Mine:
+    """A story of a user's own: sites of other names, a truth that is called otherwise, no guide."""
+
+    mass: float = 2.0
+    card: ClassVar[Card] = Card(
+        "Mine", "myself", sites={"share": "K", "rows": "A K K", "abstention": "A K W", "kind": "N"}, truth="kind"
+    )
+
+    def model(self, data: Block) -> None:
+        share = pyro.sample("share", dist.Dirichlet(torch.ones(data.n_classes)))
+        with plates.annotators(data):
+            rows = pyro.sample("rows", dist.Dirichlet(confusion_prior(data, self.mass, 0.7)).to_event(1))
+        table = with_abstentions(data, rows.log())
+        with plates.items(data):
+            annotate(data, table, truth(data, share.log(), name="kind"))
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path for installed packages, and nothing registered."""
+    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("theirs_too", None)
+
+
+def test_a_method_by_entry_point_keeps_the_contract(packages: Path) -> None:
+    (packages / "theirs_too.py").write_text(OTHER_PACKAGE)
+    meta = packages / "theirs_too-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs_too\nVersion: 1.0\n")
+    (meta / "entry_points.txt").write_text("[crowdppl.methods]\ntwo_skills = theirs_too:TwoSkills\n")
+    testing.check_method("two_skills")
+
+
+def test_a_registered_method_keeps_the_contract(packages: Path) -> None:
+    registry.register("mine", Mine)
+    testing.check_method("mine")
+
+
+def test_a_story_handed_over_keeps_the_contract() -> None:
+    assert registry.name_of(Mine()) is None
+    testing.check_method(Mine(mass=3.0))
+
+
+def test_checks_come_by_name() -> None:
+    assert tuple(name for name, _ in testing.checks("one_coin")) == testing.NAMES
+    with pytest.raises(MethodError, match="'speed' is no check; there are card, validation"):
+        testing.check("one_coin", "speed")
+    with pytest.raises(MethodError, match="there is no method 'onecoin'"):
+        testing.check_method("onecoin")
+
+
+@dataclass
+class Broken:
+    """A story that breaks one promise at a time."""
+
+    how: str = "nothing"
+    mass: float = 2.0
+    card: ClassVar[Card] = Card(
+        "Broken", "nobody", sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"}
+    )
+
+    def model(self, data: Block) -> None:
+        k = data.n_classes
+        log_p = prevalence(data)
+        if self.how == "name":
+            pyro.sample("unlisted", dist.Dirichlet(torch.ones(2)))
+        rows = confusion_prior(data, self.mass, 0.7)
+        if self.how == "code":  # leans on a class by its number
+            rows = rows + torch.linspace(0, 3, k)
+        with plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1)).log()
+        if self.how == "left":  # indexes from the left: chains are taken for annotators
+            confusion = confusion + 0.5 * confusion[0].detach()
+        table = with_abstentions(data, confusion)
+        with plates.items(data):
+            if self.how == "gold":  # a truth of its own, which known ones never reach
+                state = pyro.sample("truth", crowdppl.Categorical(log_p), infer={"enumerate": "parallel"})
+            else:
+                state = truth(data, log_p)
+            annotate(data, table, state)
+
+
+@dataclass
+class Forgetful(Broken):
+    def __post_init__(self) -> None:
+        self.mass = self.mass + 1.0  # so that its settings build another story
+
+
+@dataclass
+class Shaped(Broken):
+    card: ClassVar[Card] = Card(
+        "Shaped", "nobody", sites={"prevalence": "K", "confusion": "A K", "abstention": "A K W", "truth": "N"}
+    )
+
+
+BROKEN = [
+    (Broken("name"), "card", "site 'unlisted' is not on the card"),
+    (Shaped(), "card", "site 'confusion' has shape .* its card says 'A K'"),
+    (Broken("gold"), "gold", "item 00 is known to be b, with probability"),
+    (Broken("gold"), "odd data", "is known to be"),
+    (Broken("left"), "chains", "chain|shape"),
+    (Broken("code"), "renaming", "renaming each label moved a probability"),
+    (Forgetful(), "settings", "settings .* came back as"),
+]
+
+
+@pytest.mark.parametrize(("story", "check", "message"), BROKEN, ids=[f"{b[0].how} {b[1]}" for b in BROKEN])
+def test_a_broken_promise_is_seen(story: Broken, check: str, message: str) -> None:
+    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError), match=message):
+        testing.check(story, check)
+
+
+def test_all_that_failed_is_said_at_once() -> None:
+    assert json.dumps(crowdppl.story.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
+    with pytest.raises(AssertionError, match=r"(?s)\d of \d+ checks failed\n.*gold: .*\nodd data: "):
+        testing.check_method(Broken("gold"))

@@ -1,0 +1,131 @@
+"""Gold, features, covariates and history: by id, in codebook order, refused with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from crowdppl.alphabet import Alphabet
+from crowdppl.codebook import Codebook
+from crowdppl.errors import DataError
+from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
+
+ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
+PEOPLE = Codebook("annotator", pd.Index([1, 2]))
+CLASSES = Alphabet(Codebook("answer", pd.Index(["no", "yes", "?"])), 2)
+GRADES = Alphabet(Codebook("answer", pd.Index([0, 1])), 2)
+
+
+@pytest.mark.parametrize(
+    ("gold", "alphabet"),
+    [
+        ({"x": "yes", "10": "no"}, CLASSES),
+        (pd.Series(["yes", "no"], index=["x", "10"]), CLASSES),
+        (pd.Series(["yes", "no", None], index=["x", "10", "unknown so far"]), CLASSES),
+        ({"x": "yes", 10: "no"}, CLASSES),
+        ({"x": 1, "10": 0}, GRADES),
+        (pd.Series([1.0, 0.0, np.nan], index=["x", "10", "7"]), GRADES),
+        ({"x": "1", "10": "0"}, GRADES),
+    ],
+)
+def test_gold_by_id(gold: Any, alphabet: Alphabet) -> None:
+    codes = gold_codes(gold, ITEMS, alphabet)
+    assert codes is not None
+    assert (codes.tolist(), codes.dtype) == ([0, -1, 1], np.int16)
+
+
+def test_no_gold() -> None:
+    assert gold_codes(None, ITEMS, CLASSES) is None
+    empty = gold_codes({}, ITEMS, CLASSES)
+    assert empty is not None
+    assert empty.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ({"y": "yes"}, r"gold names the item 'y', .* 3 known ones, such as '10'; correct the id"),
+        ({7.5: "yes"}, r"the item 7.5, .*type float and the known ones have type str: spell it"),
+        ({"x": "maybe"}, r"gold names the class 'maybe', .*such as 'no'; .*list all classes in classes="),
+        ({"x": "?"}, r"the class '\?'"),
+        ({"x": 1}, r"the class 1, .*type int and the known ones have type str"),
+        (pd.Series(["yes", "yes"], index=["x", "x"]), r"'x' more than once"),
+        (["yes", "no", "no"], r"gold is a list; give a Series or a mapping"),
+    ],
+)
+def test_gold_that_is_refused(gold: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        gold_codes(gold, ITEMS, CLASSES)
+
+
+def test_features_in_codebook_order() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.1, 0.2, 0.3]}, index=["x", "10", "7"])
+    table = feature_table(frame, None, ITEMS)
+    assert isinstance(table, pd.DataFrame)
+    assert table.index.equals(ITEMS.ids)
+    assert (table["a"].tolist(), table["a"].dtype.kind) == ([2, 3, 1], "i")
+    array = torch.arange(12.0).reshape(3, 2, 2)
+    stacked = feature_table(array, ["x", 10, 7], ITEMS)
+    assert isinstance(stacked, np.ndarray)
+    assert stacked[:, 0, 0].tolist() == [4.0, 8.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("features", "items", "message"),
+    [
+        (np.zeros((3, 2)), None, r"give the id of each row in items="),
+        (np.zeros((3, 2)), ["x"], r"shape \(3, 2\) for 1 items"),
+        (np.zeros(3), ["x", "10", "7"], r"shape \(3,\)"),
+        (np.zeros((2, 2)), ["x", "10"], r"features has no row for the item '7' \(1 in all\)"),
+        (np.zeros((4, 2)), ["x", "10", "7", "x"], r"several rows for the item 'x'"),
+        (np.zeros((4, 2)), ["x", "10", "7", "y"], r"features names the item 'y'"),
+        (np.array([[0.0], [np.nan], [0.0]]), ["10", "7", "x"], r"a feature of item '7' is not finite"),
+        (pd.DataFrame({"a": ["t"] * 3}, index=["x", "10", "7"]), None, r"feature 'a' is no number"),
+    ],
+)
+def test_features_that_are_refused(features: Any, items: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        feature_table(features, items, ITEMS)
+
+
+def test_covariates_are_carried_with_gaps() -> None:
+    table = covariate_table(pd.DataFrame({"age": [30]}, index=[2]), PEOPLE)
+    assert table is not None
+    assert table.index.tolist() == [1, 2]
+    assert table["age"].isna().tolist() == [True, False]
+    with pytest.raises(DataError, match="annotator_covariates names the annotator 3"):
+        covariate_table(pd.DataFrame({"age": [30]}, index=[3]), PEOPLE)
+    with pytest.raises(DataError, match="several rows for the annotator 2"):
+        covariate_table(pd.DataFrame({"age": [30, 31]}, index=[2, 2]), PEOPLE)
+    with pytest.raises(DataError, match="annotator_covariates is a dict"):
+        covariate_table({"age": 3}, PEOPLE)
+
+
+def test_history_by_id_or_as_one_array() -> None:
+    counts = np.array([[3.0, 1.0], [0.0, 2.0]])
+    table = history_table({2: counts}, PEOPLE, 2)
+    assert table is not None
+    assert table.tolist() == [np.zeros((2, 2)).tolist(), counts.tolist()]
+    again = history_table(torch.tensor(table), PEOPLE, 2)
+    assert again is not None
+    assert (again == table).all()
+    assert history_table({}, PEOPLE, 2) is not None
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ({3: np.eye(2)}, r"history names the annotator 3.*annotators="),
+        ({1: np.eye(3)}, r"history of annotator 1 has shape \(3, 3\); it must be \(2, 2\)"),
+        (np.eye(2), r"history has shape \(2, 2\); it must be \(2, 2, 2\)"),
+        ({1: -np.eye(2)}, r"holds -1.0 at \(0, 0\)"),
+        ({1: np.full((2, 2), np.inf)}, r"holds inf"),
+    ],
+)
+def test_history_that_is_refused(history: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        history_table(history, PEOPLE, 2)

@@ -1,0 +1,110 @@
+"""Wide tables, matrices and dictionaries say the same as rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from crowdppl.annotations import Annotations
+from crowdppl.errors import CrowdpplWarning, DataError
+
+ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
+WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        yield
+
+
+def rows(data: Annotations) -> list[tuple[Any, ...]]:
+    return list(data.frame().itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        WIDE,
+        WIDE.astype("Int64"),
+        WIDE.astype(object).where(WIDE.notna(), None),
+        WIDE.reset_index(names="task"),
+        WIDE.iloc[::-1][["bob", "ann"]],
+    ],
+    ids=["float", "Int64", "object", "item column", "turned"],
+)
+def test_wide_tables(frame: pd.DataFrame) -> None:
+    data = Annotations.from_frame(frame, wide=True)
+    assert rows(data) == ROWS
+    assert [type(label) for label in data.classes.tolist()] == [int, int]
+    assert (list(data.items), list(data.annotators)) == (["i", "j", "k"], ["ann", "bob"])
+
+
+def test_a_wide_table_of_words_and_of_an_item_column_by_name() -> None:
+    frame = WIDE.replace({0.0: "no", 1.0: "yes"}).reset_index(names="which")
+    data = Annotations.from_frame(frame, item="which", wide=True)
+    assert rows(data) == [("i", "ann", "yes"), ("i", "bob", "no"), ("k", "ann", "no")]
+
+
+def test_wide_tables_name_the_cell() -> None:
+    with pytest.raises(DataError, match=r"label at column 'bob' of row 0 .* \(inf\)"):
+        Annotations.from_frame(WIDE.replace({0.0: np.inf}), wide=True)
+    with pytest.raises(DataError, match=r"\{'label': 'ann'\} name columns, but each column"):
+        Annotations.from_frame(WIDE, label="ann", wide=True)
+    with pytest.raises(DataError, match="several columns named 'ann'"):
+        Annotations.from_frame(WIDE.set_axis(["ann", "ann"], axis=1), wide=True)
+    with pytest.raises(DataError, match="no column 'what' for item"):
+        Annotations.from_frame(WIDE, item="what", wide=True)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "missing"),
+    [
+        (WIDE.to_numpy(), None),
+        (WIDE.fillna(-1).to_numpy().astype(int), None),
+        (torch.tensor(WIDE.fillna(-1).to_numpy()).int(), None),
+        (torch.tensor(WIDE.to_numpy()), None),
+        (WIDE.fillna(9).to_numpy(), 9),
+    ],
+)
+def test_matrices(matrix: Any, missing: float | None) -> None:
+    data = Annotations.from_matrix(matrix, missing, items=["i", "j", "k"], annotators=["ann", "bob"])
+    assert rows(data) == ROWS
+    assert data.items.tolist() == ["i", "j", "k"]
+    numbered = Annotations.from_matrix(matrix, missing)
+    assert rows(numbered) == [(0, 0, 1), (0, 1, 0), (2, 0, 0)]
+    assert (numbered.n_items, numbered.n_annotators) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "message"),
+    [
+        (np.zeros(3), {}, r"shape \(3,\)"),
+        (np.eye(2), {"items": [1]}, r"2 items, but items= names 1"),
+        (np.eye(2), {"annotators": [1]}, r"2 annotators, but annotators= names 1"),
+        (np.array([[0.0, 1.0], [np.inf, 1.0]]), {}, r"label at \[1, 0\] is missing or infinite"),
+        (np.full((2, 2), np.nan), {}, r"no rows"),
+        (np.eye(2), {"classes": [0, 2]}, r"the label 1 at \[0, 0\]"),
+    ],
+)
+def test_matrices_that_are_refused(matrix: np.ndarray, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Annotations.from_matrix(matrix, **options)
+
+
+def test_dictionaries() -> None:
+    data = Annotations.from_dicts({"bob": {"i": 0}, "ann": {"k": 0, "i": 1}, "cy": {}})
+    assert rows(data) == ROWS
+    assert data.annotators.tolist() == ["ann", "bob", "cy"]
+    with pytest.raises(DataError, match=r"label at annotator 'ann', item 'k' is missing"):
+        Annotations.from_dicts({"ann": {"i": 1, "k": None}})
+    with pytest.raises(DataError, match=r"annotator 'ann' has 3"):
+        Annotations.from_dicts({"ann": 3})  # type: ignore[dict-item]
+    with pytest.raises(DataError, match="no rows"):
+        Annotations.from_dicts({})
