@@ -11,8 +11,10 @@ __version__ = "0.1.0"
 # Public names by the module that defines them. A name is imported when it is first used, so that
 # `import crowdppl` costs next to nothing. Type checkers read the imports below; a test compares the two.
 _PUBLIC = {
+    "annotations": ("Annotations",),
     "blocks": ("Block",),
     "card": ("Card",),
+    "datasets": ("anaesthetists",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "errors": (
         "ConvergenceWarning",
@@ -33,7 +35,10 @@ _PUBLIC = {
     "inference": ("fit",),
     "labels": ("Coin",),
     "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
+    "metrics": ("Evaluation", "evaluate"),
+    "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
+    "reading": ("read_annotations", "read_gold"),
     "registry": ("method", "register", "zoo"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
@@ -43,8 +48,10 @@ _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations as Annotations
     from crowdppl.blocks import Block as Block
     from crowdppl.card import Card as Card
+    from crowdppl.datasets import anaesthetists as anaesthetists
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
@@ -69,9 +76,15 @@ if TYPE_CHECKING:
     from crowdppl.likelihood import prevalence as prevalence
     from crowdppl.likelihood import truth as truth
     from crowdppl.likelihood import with_abstentions as with_abstentions
+    from crowdppl.metrics import Evaluation as Evaluation
+    from crowdppl.metrics import evaluate as evaluate
+    from crowdppl.posterior import Posterior as Posterior
+    from crowdppl.posterior import load as load
     from crowdppl.priors import coin_prior as coin_prior
     from crowdppl.priors import confusion_prior as confusion_prior
     from crowdppl.priors import leaning_rows as leaning_rows
+    from crowdppl.reading import read_annotations as read_annotations
+    from crowdppl.reading import read_gold as read_gold
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo

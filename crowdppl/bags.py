@@ -49,7 +49,7 @@ class Bags:
 
         Args:
             row, cell: integer arrays (S,).
-            n_rows, n_cells: sizes; their product must fit in 63 bits, each of them in 31.
+            n_rows, n_cells: sizes, each below 2**31.
 
         Raises:
             DataError: when a side has 2**31 entries or more.
@@ -57,17 +57,18 @@ class Bags:
         for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
             if size >= 2**31:
                 raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
-        by_row = np.sort(row.astype(np.int64) * n_cells + cell)
-        sorted_row, cells = np.divmod(by_row, n_cells) if len(by_row) else (by_row, by_row)
-        by_cell = np.sort(cells * n_rows + sorted_row)
-        sorted_cell, rows = np.divmod(by_cell, n_rows) if len(by_cell) else (by_cell, by_cell)
-        pieces, owner = _pieces(np.bincount(sorted_cell, minlength=n_cells))
+        return Bags.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
+
+    @staticmethod
+    def of_matrix(by_row: Any) -> Bags:
+        """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
+        by_cell = by_row.tocsc()
+        pieces, owner = _pieces(np.diff(by_cell.indptr))
         return Bags(
-            n_rows,
-            n_cells,
-            _int32(cells),
-            _int32(_starts(np.bincount(sorted_row, minlength=n_rows))),
-            _int32(rows),
+            *by_row.shape,
+            _int32(by_row.indices),
+            _int32(by_row.indptr[:-1]),
+            _int32(by_cell.indices),
             _int32(pieces),
             None if owner is None else torch.from_numpy(owner),
         )
@@ -126,6 +127,16 @@ class Bags:
             move(self.piece_starts),
             move(self.piece_cells),
         )
+
+
+def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Any:
+    """Entries sorted by (row, cell) as a sparse matrix, by two counting sorts; repeats stay apart."""
+    from scipy.sparse import csc_array, csr_array  # slow to import, needed where data are built
+
+    ones = np.ones(len(row), np.int8)
+    # One entry a column, so that nothing is summed: the indices are the entries, grouped by cell.
+    entries = csr_array((ones, (cell, np.arange(len(row), dtype=np.int32))), shape=(n_cells, len(row)))
+    return csc_array((ones, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
 
 
 def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.bags import Bags, bag
+from crowdppl.bags import Bags, bag, sorted_pairs
 
 BLOCK_LABELS = 500_000
 """Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
@@ -213,17 +214,17 @@ def build_blocks(
     position = np.empty(n_items, np.int32)
     position[order] = np.arange(n_items, dtype=np.int32)
     n_cells = n_annotators * n_answers
-    row = position[item]
-    cell = annotator.astype(np.int64) * n_answers + (0 if answer is None else answer)
+    cell = annotator.astype(np.int32) * np.int32(n_answers)
+    if answer is not None:
+        cell += answer.astype(np.int32, copy=False)
+    whole = sorted_pairs(position[item], cell, n_items, n_cells)
     size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
-    n_blocks = max(1, min(-(-len(row) // size), n_items))
-    edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64)
-    home = np.searchsorted(edges, row, side="right") - 1 if n_blocks > 1 else None
+    n_blocks = max(1, min(-(-len(item) // size), n_items))
+    edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
     blocks = []
-    for b in range(n_blocks):
-        mine = slice(None) if home is None else home == b
-        bags = Bags.of_pairs(row[mine] - edges[b], cell[mine], int(edges[b + 1] - edges[b]), n_cells)
-        blocks.append(Block(bags, n_annotators, n_classes, n_answers, int(edges[b]), observed=answer is not None))
+    for first, last in pairwise(edges):
+        bags = Bags.of_matrix(whole[first:last])
+        blocks.append(Block(bags, n_annotators, n_classes, n_answers, first, observed=answer is not None))
     return order, blocks
 
 

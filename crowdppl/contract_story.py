@@ -21,8 +21,8 @@ from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.guides import mean_field
 from crowdppl.inference.density import Density
-from crowdppl.inference.nodes import nodes
 from crowdppl.inference.families import is_dirichlet
+from crowdppl.inference.nodes import nodes
 from crowdppl.simulation import simulate
 from crowdppl.story import Story, card_of, plates_of, settings_of
 from crowdppl.trial import Trial, require

@@ -14,7 +14,7 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
-from crowdppl.distributions import ChosenDirichlet, OneHot
+from crowdppl.distributions import OneHot
 from crowdppl.inference.nodes import nodes
 from crowdppl.plates import Data
 from crowdppl.story import Story, plates_of
@@ -50,9 +50,9 @@ def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
                         opened[frame.name] = pyro.plate(frame.name, frame.size, dim=frame.dim)
                     stack.enter_context(opened[frame.name])
             value = pyro.sample(name, fn)
-            if isinstance(node["fn"], OneHot):
-                entropy = -(value * value.clamp(min=1e-30).log()).sum(-1)
-                pyro.factor(f"q.{name}.entropy", entropy, has_rsample=True)
+            if isinstance(node["fn"], OneHot):  # the guide's log-density: minus the entropy of the shares
+                log_q = (value * value.clamp(min=1e-30).log()).sum(-1)
+                pyro.factor(f"q.{name}.log_density", log_q, has_rsample=True)
 
 
 class _FirstState:

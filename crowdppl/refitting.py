@@ -110,6 +110,7 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         if all(a.equals(b) for a, b in pairs):
             return new
         new = new.frame()
+        return Annotations.from_frame(new, "item", "annotator", "label", like=old)
     return Annotations.from_frame(new, like=old)
 
 

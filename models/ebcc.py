@@ -96,7 +96,7 @@ class Ebcc:
     def start(self, data: Block) -> dict[str, Tensor]:
         """Subtypes from easy to hard; equal ones would stay equal for ever."""
         k, m = data.n_classes, self.subtypes
-        right = torch.linspace(0.9, 0.4, m).unsqueeze(-1) if m > 1 else torch.full((1, 1), self.diagonal)
+        right = torch.linspace(0.9, 0.5 + 0.5 / k, m).unsqueeze(-1) if m > 1 else torch.full((1, 1), self.diagonal)
         same = torch.eye(k).unsqueeze(-2)
         rows = same * right + (1 - same) * (1 - right) / (k - 1)  # (K, M, K)
         return {"confusion": rows.expand(data.n_annotators, k, m, k)}

@@ -25,12 +25,12 @@ class Glad:
     """Ability of annotators times easiness of items, for any number of classes.
 
     Args:
-        prevalence: "learned" or "uniform".
+        prevalence: "uniform" or "learned".
         mean, spread: of annotators' abilities, on the scale of log-odds; a negative ability misleads.
         difficulty_spread: standard deviation of log-difficulties.
     """
 
-    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence: Literal["uniform", "learned"] = "uniform"
     mean: float = 1.0
     spread: float = 1.0
     difficulty_spread: float = 1.0

@@ -1,6 +1,6 @@
 """MACE: an annotator knows the truth of an item or guesses, each guesser with favourite labels of their own.
 
-    prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+    prevalence      = 1 / K, or ~ Dirichlet(1)                              (K)
     competence[a]   ~ Dirichlet(knows, guesses)                             (A, 2)
     guess[a]        ~ Dirichlet(guess)                                      (A, K)
     truth[i]        ~ Categorical(prevalence)                               (N)
@@ -26,12 +26,12 @@ class Mace:
     """Annotators who know or guess.
 
     Args:
-        prevalence: "learned" or "uniform".
+        prevalence: "uniform" or "learned".
         knows, guesses: pseudo-counts of known and of guessed labels.
         guess: pseudo-counts of each class among an annotator's guesses.
     """
 
-    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence: Literal["uniform", "learned"] = "uniform"
     knows: float = 1.0
     guesses: float = 1.0
     guess: float = 1.0

@@ -26,13 +26,15 @@ from crowdppl.inference.minibatch import warm_up
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.variational import Climbed, climb, prepare
 
-# Settings without which a method has nothing to do, or em a prior below 1.
+# Settings without which a method has nothing to do; for em, priors of 1 and more, away from flat ridges.
 ALWAYS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}, "community": {"communities": 3}}
 ABOVE_ONE: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
     "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},
     "ebcc": {"mass": 6.0, "diagonal": 0.5},
     "community": {"mass": 6.0, "diagonal": 0.5, "sparsity": 6.0},
+    "one_coin": {"right": 4.0, "wrong": 2.0},
+    "mace": {"knows": 3.0, "guesses": 2.0, "guess": 2.0},
 }
 NEVER = {
     "em": {"hierarchical_dawid_skene", "item_difficulty"},  # their prior parameters are inferred
@@ -63,10 +65,8 @@ def parameters(ascent: Ascent) -> dict[str, Tensor]:
     state = ascent.state
     values = {n: ascent.rule.leaf(x).exp() for n, x in state.parameters.items()}
     values |= {n: x.softmax(-1) for n, x in state.logits.items()}
-    for gaussians in (state.free, state.hyper):
-        values |= {n: x.detach().clone() for n, x in gaussians.loc.items()}
-        values |= {f"{n} scale": x.detach().exp() for n, x in gaussians.log_scale.items()}
-    return values
+    values |= {n: x.detach().clone() for n, x in state.gaussians.loc.items()}
+    return values | {f"{n} scale": x.detach().exp() for n, x in state.gaussians.log_scale.items()}
 
 
 @pytest.mark.parametrize("engine", ["em", "vb"])
@@ -76,9 +76,9 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
         with pytest.raises(MethodError, match=r"refuses"):
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
-    data = crowd(30, 5, 3, 3, seed=2)
+    data = crowd(20, 5, 3, 3, seed=2)
     slow = posed(story(name, engine), data).of_kind("free") + posed(story(name, engine), data).of_kind("hyper")
-    found = runs(name, engine, data, max_iterations=7 if slow else 40, restarts=3, tolerance=0.0)
+    found = runs(name, engine, data, max_iterations=6 if slow else 25, restarts=3, tolerance=0.0)
     assert [r.start for r in found].count("spectral") == 1
     for run in found:
         x = np.array(run.progress.objectives)
@@ -89,7 +89,7 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
 
 @pytest.mark.parametrize("guide", ["normal", "point"])
 def test_gradient_sites_never_fall_on_longer_runs_either(guide: str) -> None:
-    (run,) = runs("glad", "vb", crowd(30, 5, 3, 3, seed=3), max_iterations=40, tolerance=0.0, guide=guide)
+    (run,) = runs("glad", "vb", crowd(30, 5, 3, 3, seed=3), max_iterations=20, tolerance=0.0, guide=guide)
     x = np.array(run.progress.objectives)
     assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
 
@@ -110,7 +110,7 @@ EXACT_EM = [
 
 @pytest.mark.parametrize("name", EXACT_EM)
 def test_at_the_optimum_of_em_a_step_moves_nothing(name: str) -> None:
-    (run,) = runs(name, "em", crowd(60, 5, 3, 4, seed=4), max_iterations=4000, tolerance=1e-15)
+    (run,) = runs(name, "em", crowd(30, 5, 3, 4, seed=4), max_iterations=2000, tolerance=1e-15)
     assert run.progress.converged
     before = parameters(run.ascent)
     run.ascent.step()
@@ -120,8 +120,8 @@ def test_at_the_optimum_of_em_a_step_moves_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["one_coin", "dawid_skene", "mace"])
 def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
-    """No small move of the parameters raises the objective: log-likelihood plus flat log-priors."""
-    (run,) = runs(name, "em", crowd(60, 5, 3, 4, seed=4), max_iterations=4000, tolerance=1e-15)
+    """No small move of the parameters raises the objective: log-likelihood plus log-priors."""
+    (run,) = runs(name, "em", crowd(30, 5, 3, 4, seed=4), max_iterations=2000, tolerance=1e-15)
     best, _, _ = run.ascent.evaluate()
     at = dict(run.ascent.state.parameters)
     stream = torch.Generator().manual_seed(0)
@@ -178,26 +178,28 @@ def monte_carlo(problem: Problem, guide: Any, repeats: int = 30) -> tuple[np.nda
     return np.array(values), {n: np.stack(x) for n, x in slopes.items()}
 
 
-def z(x: np.ndarray, wanted: float = 0.0) -> np.ndarray:
-    return np.asarray(np.abs(x.mean(0) - wanted) / (x.std(0, ddof=1) / len(x) ** 0.5 + 1e-8))
+def z(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.abs(x.mean(0)) / (x.std(0, ddof=1) / len(x) ** 0.5 + 1e-8))
 
 
 @pytest.mark.parametrize("name", ["one_coin", "class_coin", "bayesian_dawid_skene", "multinomial", "community"])
 def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     """ELBO and gradient by definition, drawn through Pyro: equal to vb's, and zero.
 
-    With 29 degrees of freedom a z beyond 6 has chance 2e-6 for each of the some 300 gradients.
+    At the fixed point q(theta) is the conjugate posterior under q(truth): log p - log q does not depend on the
+    drawn theta, so that the ELBO has no Monte Carlo error. Gradients have: with 29 degrees of freedom a z beyond
+    6 has chance 2e-6 for each of the some 300.
     """
     problem = posed(story(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
     (run,) = climb(problem, problem.options, "vb")
     guide = mean_field_with_truth(problem, run)
     values, slopes = monte_carlo(problem, guide)
     bound = run.ascent.evaluate()[0]
-    assert z(values, bound) < 5 and values.std() / len(values) ** 0.5 < 0.1
+    np.testing.assert_allclose(values, bound, rtol=1e-6)
     assert slopes.keys() > {"q.truth"}
     for site, g in slopes.items():
         assert z(g).max() < 6, site
-    # The check is checked: a tenth more concentration on one side is seen.
+    # The check is checked: half as much again on one class is seen.
     site = next(n for n in slopes if n.endswith("concentration"))
     store = pyro.get_param_store()
     store[site] = store[site].detach() * torch.tensor([1.5] + [1.0] * (store[site].shape[-1] - 1))
@@ -206,7 +208,7 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "community", "hierarchical_dawid_skene"])
 def test_minibatches_reach_the_objective_of_full_batches(name: str) -> None:
-    data = crowd(500, 8, 3, 4, seed=6)
+    data = crowd(400, 8, 3, 4, seed=6)
     (full,) = runs(name, "vb", data, max_iterations=60)
     (mini,) = runs(name, "vb", data, max_iterations=60, batch_size=50)
     assert abs(mini.objective - full.objective) <= 1e-3 * abs(full.objective)
@@ -258,5 +260,5 @@ def test_the_same_seed_gives_the_same_fit_bit_for_bit(name: str, engine: str) ->
 
 def test_em_names_a_prior_below_one_and_its_smallest_value() -> None:
     with pytest.raises(MethodError, match=r"em refuses site 'confusion': .* 0\.351"):
-        runs_default = posed(crowdppl.method("bayesian_dawid_skene"), crowd(20, 4, 3, 3))
-        climb(runs_default, runs_default.options, "em")
+        problem = posed(crowdppl.method("bayesian_dawid_skene"), crowd(20, 4, 3, 3))
+        climb(problem, problem.options, "em")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def run(
     inference: str,
     options: Options,
     start: Mapping[str, Tensor] | None = None,
+    evidence: Tensor | None = None,
 ) -> tuple[Story, str, FitResult]:
     """Fits a story.
 
@@ -40,6 +42,7 @@ def run(
         inference: an engine, or "auto".
         options: of the engine.
         start: values of sites (or truth shares) to start from.
+        evidence: (N, K) log-potentials of the truth by position, from elsewhere than the labels and gold.
 
     Returns:
         The story with nothing left to be found in the data, the engine that ran, and the result.
@@ -55,7 +58,7 @@ def run(
     prepare = getattr(story, "prepare", None)
     story = story if prepare is None else prepare(data)
     with quiet(options.device):
-        problem = pose(story, data, options, start)
+        problem = pose(story, data, options, start, evidence)
         engine, why = choose(problem, options) if inference == "auto" else (inference, "")
         refuse(story, engine)
         notes = [why] if why else []
@@ -67,13 +70,24 @@ def run(
     return story, engine, result
 
 
-def pose(story: Story, data: Annotations, options: Options, start: Mapping[str, Tensor] | None = None) -> Problem:
+def pose(
+    story: Story,
+    data: Annotations,
+    options: Options,
+    start: Mapping[str, Tensor] | None = None,
+    evidence: Tensor | None = None,
+) -> Problem:
     """Puts story and data before an engine: fresh blocks on the device, in the right precision."""
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
     blocks = data.on(options.device, dtype)
+    known = None if evidence is None else evidence.to(options.device, dtype)
+    if known is not None:
+        blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items], _views={}) for b in blocks]
 
     def whole() -> Any:
-        return blocks[0] if len(blocks) == 1 else data.as_block().to(options.device, dtype)
+        if len(blocks) == 1:
+            return blocks[0]
+        return replace(data.as_block().to(options.device, dtype), evidence=known, _views={})
 
     def moments() -> Tensor:
         from crowdppl.inference.spectral import spectral_truth  # only restarts need it

@@ -114,9 +114,9 @@ class Problem:
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the story's own start where it has one, else the prior mean."""
-        local = any(s.local for s in self.sites.values())
-        block = self.whole() if local else self._some_block
         start = getattr(self.story, "start", None)
+        local = any(s.local for s in self.sites.values())
+        block = self.whole() if local or start is not None else self._some_block  # a start may read all labels
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
         return typical_values(self.story, block, list(self.sites), given, self.plates, generator)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from crowdppl.blocks import Block
-from crowdppl.distributions import Categorical, OneHot
+from crowdppl.distributions import OneHot
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
 from crowdppl.inference.density import Density
@@ -30,7 +30,7 @@ from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
 from crowdppl.inference.simplex import plain_support
-from crowdppl.story import Story, plates_of
+from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 
 if TYPE_CHECKING:
@@ -136,43 +136,36 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
         MethodError: when a site of the story has no posterior that can serve as a prior.
     """
     chosen = replace(options_of(posterior), **options)
-    story = _Continued(posterior, _old_evidence(posterior, data))
-    _, engine, result = run(story, data, "vb", chosen)
+    evidence = torch.from_numpy(_old_evidence(posterior, data))
+    _, engine, result = run(_Continued(posterior), data, "vb", chosen, evidence=evidence)
     return replace(posterior, data=data, result=result, inference=engine)
 
 
 class _Continued:
     """A story whose priors are another fit's posterior."""
 
-    def __init__(self, posterior: Posterior, evidence: np.ndarray) -> None:
-        story: Story = posterior.story
-        self.plates = plates_of(story)
-        self.card = getattr(story, "card", None)
-        self._story, self._result = story, posterior.result
-        self._evidence = torch.from_numpy(evidence)
-        self._truth = self.card.truth if self.card is not None else "truth"
+    def __init__(self, posterior: Posterior) -> None:
+        self.card = getattr(posterior.story, "card", None)
+        self.plates = plates_of(posterior.story)
+        self._story, self._sites = posterior.story, posterior.result.sites
 
     def model(self, data: Block) -> Any:
         """The old story under new priors."""
-        start = data.offset
-        evidence = self._evidence[start : start + data.n_items]
-        with _Priors(self._result.sites, self._truth, evidence):
+        with _Priors(self._sites):
             return self._story.model(data)
 
 
 class _Priors(Messenger):
-    """Replaces the prior of every shared site by its stored posterior, and adds old evidence to the truth."""
+    """Replaces the prior of every shared site by its stored posterior."""
 
-    def __init__(self, sites: Any, truth: str, evidence: Tensor) -> None:
+    def __init__(self, sites: Any) -> None:
         super().__init__()
-        self.sites, self.truth, self.evidence = sites, truth, evidence
+        self.sites = sites
 
     def _pyro_sample(self, msg: dict[str, Any]) -> None:
-        name, fn = msg["name"], msg["fn"]
-        if name == self.truth and len(self.evidence) and isinstance(fn, Categorical):
-            msg["fn"] = Categorical(fn.log_p + self.evidence.to(fn.log_p), fn.batch_shape)
-        elif name in self.sites and self.sites[name].dims[:1] != ("item",):
-            msg["fn"] = _as_prior(self.sites[name], fn)
+        name = msg["name"]
+        if name in self.sites and self.sites[name].dims[:1] != ("item",):
+            msg["fn"] = _as_prior(self.sites[name], msg["fn"])
 
 
 def _as_prior(stored: Any, fn: Any) -> Any:

@@ -101,7 +101,15 @@ def _probe_block(block: Block) -> Block:
     bags = Bags.of_pairs(every, every, cells + 1, cells).to(block.device)
     # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
     return replace(
-        block, bags=bags, gold=None, abstainers=None, offset=0, scale=1.0, dtype=torch.float64, _views={}
+        block,
+        bags=bags,
+        gold=None,
+        evidence=None,
+        abstainers=None,
+        offset=0,
+        scale=1.0,
+        dtype=torch.float64,
+        _views={},
     )
 
 
