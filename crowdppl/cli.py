@@ -102,7 +102,7 @@ def fit_answers(
 @app.command()
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
     """List the methods, or say all about one."""
-    table = registry.zoo()
+    table = registry.zoo(engines=name is not None)
     if name is None:
         width = max(map(len, table.index), default=0)
         for method, title in table["title"].items():

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
@@ -98,17 +98,21 @@ def name_of(story: object) -> str | None:
     return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
 
 
-def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None) -> pd.DataFrame:
-    """All methods as a table, one row a method: title, reference and settings with their defaults.
+def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
+    """All methods as a table, one row a method: title, reference, settings, and what each engine does with it.
+
+    An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings.
 
     A method that cannot be loaded, of a package that is half installed say, is left out with a warning.
 
     Args:
         columns: further columns, each a function of the method with default settings.
+        engines: whether to ask the engines, which takes a few seconds.
 
     Returns:
         DataFrame indexed by name, sorted.
     """
+    columns = {**(_engine_columns() if engines else {}), **(columns or {})}
     rows = []
     for name in names():
         try:
@@ -123,9 +127,18 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None) -> pd.DataF
             "reference": card.reference if card else "",
             "settings": _settings(type(story)),
         }
-        rows.append(row | {column: cell(story) for column, cell in (columns or {}).items()})
-    header = ["method", "title", "reference", "settings", *(columns or {})]
+        rows.append(row | {column: cell(story) for column, cell in columns.items()})
+    header = ["method", "title", "reference", "settings", *columns]
     return pd.DataFrame(rows, columns=header).set_index("method")
+
+
+def _engine_columns() -> dict[str, Callable[[Story], str]]:
+    from crowdppl.datasets import anaesthetists
+    from crowdppl.inference.cells import cell
+    from crowdppl.inference.fitting import ENGINES
+
+    data = anaesthetists()
+    return {engine: partial(cell, data=data, engine=engine) for engine in ENGINES}
 
 
 def _find(name: str) -> type[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
 from tests.benchmarks.simulated import Drawn
 
 CHUNK = 1_000_000

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+
 from tests.benchmarks.simulated import Drawn
 
 

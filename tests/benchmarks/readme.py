@@ -1,11 +1,12 @@
 """`python -m tests.benchmarks.readme`: writes the generated parts of README between their marks.
 
-The benchmarks come from the file that `make bench` wrote, the table of methods and engines from the engines.
+Parts may be named (`... readme zoo`); all by default. The benchmarks come from the file that `make bench` wrote, the table of methods and engines from the engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tests.benchmarks import results, zoo
@@ -58,14 +59,14 @@ def filled(text: str, part: str, content: str) -> str:
     return f"{head}{begin(part)}\n\n{content}\n\n{end(part)}{tail}"
 
 
-def write(path: Path = README) -> None:
-    """Brings every generated part of README up to date."""
+def write(path: Path = README, parts: Iterable[str] = tuple(PARTS)) -> None:
+    """Brings generated parts of README up to date."""
     text = path.read_text(encoding="utf-8")
-    for part, make in PARTS.items():
-        text = filled(text, part, make())
+    for part in parts:
+        text = filled(text, part, PARTS[part]())
     path.write_text(text, encoding="utf-8")
-    print(f"wrote the parts {', '.join(PARTS)} of {path}")
+    print(f"wrote {', '.join(parts)} of {path}")
 
 
 if __name__ == "__main__":
-    write()
+    write(parts=sys.argv[1:] or tuple(PARTS))

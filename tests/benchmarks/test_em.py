@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from tests.benchmarks.dawid_skene import by_crowdkit, by_crowdppl, iterations_to_reach, log_likelihood
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.simulated import Drawn, draw
@@ -34,10 +35,11 @@ def test_em_side_by_side(recorder: Recorder) -> None:
         notes.append(note)
     text = "\n".join(
         [
-            "Maximum likelihood from integer arrays to label probabilities, packages in turn in one process, least of "
-            "several rounds. 1,000,000 labels: 200,000 items x 5, 2,000 annotators, K = 5; 50,000: 10,000 items "
-            "x 5, 200 annotators, K = 5. crowd-kit runs on pandas, in one thread whatever is allowed. An iteration is "
-            "the difference between a long and a short run, by the number of iterations between them.",
+            "Maximum likelihood from integer arrays to label probabilities, packages in turn in one process, "
+            "least of several rounds. 1,000,000 labels: 200,000 items x 5, 2,000 annotators, K = 5; 50,000: "
+            "10,000 items x 5, 200 annotators, K = 5. crowd-kit runs on pandas, in one thread whatever is "
+            "allowed. An iteration is the difference between a long and a short run, by the number of "
+            "iterations between them.",
             "",
             markdown(HEADER, rows),
             "",
@@ -65,9 +67,7 @@ def row(name: str, what: str, took: tuple[float, ...]) -> list[str]:
     return [name, what, *(seconds(t) for t in (one, two, peer)), f"{times(peer / one)} / {times(peer / two)}"]
 
 
-def iteration_row(
-    name: str, data: Drawn, theirs: tuple[int, int], ours: tuple[int, int], rounds: int
-) -> list[str]:
+def iteration_row(name: str, data: Drawn, theirs: tuple[int, int], ours: tuple[int, int], rounds: int) -> list[str]:
     """One iteration: (long run - short run) / (iterations between them)."""
     short = side_by_side(partial(by_crowdppl, data, ours[0]), partial(by_crowdkit, data, theirs[0]), rounds)
     long = side_by_side(partial(by_crowdppl, data, ours[1]), partial(by_crowdkit, data, theirs[1]), rounds)
@@ -77,7 +77,7 @@ def iteration_row(
 
 
 def whole_rows(name: str, data: Drawn, rounds: int) -> tuple[list[list[str]], str]:
-    """A whole fit: each package with its own defaults, and crowdppl stopped where crowd-kit's objective is reached."""
+    """A whole fit: each package by its own defaults, and crowdppl up to crowd-kit's objective."""
     with threads(1):
         ours, theirs = by_crowdppl(data), by_crowdkit(data)
         reached, target = log_likelihood(data, ours), log_likelihood(data, theirs)
@@ -89,8 +89,8 @@ def whole_rows(name: str, data: Drawn, rounds: int) -> tuple[list[list[str]], st
     same = f"whole fit to crowd-kit's log-likelihood ({enough} iterations, crowd-kit {theirs.iterations})"
     full = f"whole fit, default tolerances ({ours.iterations} iterations, crowd-kit {theirs.iterations})"
     note = (
-        f"{name}: crowd-kit {target:,.1f}; crowdppl {stopped:,.1f} after {enough} iterations, {reached:,.1f} at its "
-        f"default tolerance"
+        f"{name}: crowd-kit {target:,.1f}; crowdppl {stopped:,.1f} after {enough} iterations, {reached:,.1f} at "
+        "its default tolerance"
     )
     assert reached >= target - 1e-6 * abs(target), note
     return [row(name, same, equal), row(name, full, whole)], note
@@ -101,7 +101,11 @@ def real() -> list[tuple[str, Drawn, int]]:
     folder = os.environ.get("CROWDPPL_DATA")
     if not folder:
         return []
-    return [(f"{name}, {len(data.item):,}", data, 10) for name in ("bluebirds", "rte") for data in [real_set(folder, name)]]
+    return [
+        (f"{name}, {len(data.item):,}", data, 10)
+        for name in ("bluebirds", "rte")
+        for data in [real_set(folder, name)]
+    ]
 
 
 def real_set(folder: str, name: str) -> Drawn:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
+from itertools import pairwise
 
 import pytest
+
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.simulated import Drawn, draw
 from tests.benchmarks.tables import markdown, times
@@ -61,5 +63,5 @@ def cost_a_label(data: Drawn) -> float:
             tolerance=0.0,
             callback=lambda t, value: ticks.append(time.perf_counter()),
         )
-    steps = sorted(b - a for a, b in zip(ticks[1:], ticks[2:], strict=False))
+    steps = sorted(b - a for a, b in pairwise(ticks[1:]))
     return steps[len(steps) // 2] / len(data.item)

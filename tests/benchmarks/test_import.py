@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
+
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.results import ROOT
 from tests.benchmarks.tables import markdown, seconds
@@ -33,4 +35,4 @@ def measured() -> list[float]:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ticks = [float(x) for x in done.stdout.split()]
-    return [b - a for a, b in zip(ticks, ticks[1:], strict=False)]
+    return [b - a for a, b in pairwise(ticks)]

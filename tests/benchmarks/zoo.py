@@ -6,14 +6,13 @@ import re
 import warnings
 from functools import cache
 
-from tests.benchmarks.simulated import draw
-from tests.benchmarks.tables import markdown
-
 from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.inference.cells import cell
 from crowdppl.inference.fitting import ENGINES
 from crowdppl.story import card_of
+from tests.benchmarks.simulated import draw
+from tests.benchmarks.tables import markdown
 
 MEANING = (
     "exact: every update has a closed form, and nothing is approximated. mean-field: closed-form updates of a "

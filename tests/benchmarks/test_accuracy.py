@@ -1,0 +1,147 @@
+"""Accuracy and probability scores of the zoo on real annotations, by default engines and settings."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl import registry
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.inference import fit
+from crowdppl.metrics import Evaluation, evaluate
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.tables import markdown
+
+pytestmark = pytest.mark.bench
+
+SETS = {
+    "bluebirds": "bluebirds",
+    "dogs": "dogs",
+    "rte": "rte",
+    "web": "web",
+    "face": "face",
+    "possent": "possent",
+    "product": "product",
+    "labelme": "labelme",
+    "music": "music",
+    "sentiment_polarity": "sentiment",
+    "cifar10n": "cifar10n",
+    "imagenet15n": "imagenet15n",
+    "trec2010_binary": "trec2010",
+}
+NINE = ("bluebirds", "rte", "dogs", "web", "face", "possent", "product", "music", "sentiment_polarity")
+"""Sets over which probability scores are averaged."""
+ORDINAL = ("web",)
+SHARES = "vote shares"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One cell: the scores, the engine that ran and its seconds."""
+
+    scores: Evaluation
+    engine: str
+    seconds: float
+
+
+def test_accuracy_on_real_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    try:
+        folder: Path = request.getfixturevalue("real_data")
+    except pytest.skip.Exception:
+        for title in ("Accuracy on real annotations", "Probabilities on real annotations"):
+            recorder.add(title, "Not measured: CROWDPPL_DATA named no folder of real annotations.")
+        return
+    table: dict[str, dict[str, Scored]] = {}
+    for name in SETS:
+        data, gold = read(folder, name)
+        for method, scored in scored_methods(name, data, gold):
+            table.setdefault(method, {})[name] = scored
+            print(f"{name} {method} {scored.engine} {100 * scored.scores.accuracy:.2f} {scored.seconds:.1f} s")
+    recorder.add("Accuracy on real annotations", accuracy_table(table))
+    recorder.add("Probabilities on real annotations", score_tables(table))
+
+
+def read(folder: Path, name: str) -> tuple[Annotations, pd.Series]:
+    """A set, exact duplicate rows dropped, and its gold by item."""
+    rows = pd.read_csv(folder / name / "answers.csv").drop_duplicates()
+    gold = pd.read_csv(folder / name / "truth.csv").set_index("item")["label"]
+    gold = gold[gold.index.isin(rows["item"])]
+    classes = range(int(max(rows["label"].max(), gold.max())) + 1)
+    kind = "ordinal" if name in ORDINAL else "nominal"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Annotations.from_frame(rows, classes=classes, kind=kind), gold
+
+
+def scored_methods(name: str, data: Annotations, gold: pd.Series) -> Iterator[tuple[str, Scored]]:
+    """Vote shares, then every method that takes such data."""
+    votes = data.votes()
+    shares = pd.DataFrame(votes / votes.sum(1, keepdims=True), index=data.items, columns=data.classes)
+    yield SHARES, Scored(evaluate(shares, gold), "", 0.0)
+    for method in registry.names():
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                posterior = fit(method, data, seed=0)
+            except MethodError as error:
+                print(f"{name} {method} refused: {error}")
+                continue
+        scores = evaluate(posterior, gold)
+        yield method, Scored(scores, posterior.inference, time.perf_counter() - began)
+
+
+def accuracy_table(table: dict[str, dict[str, Scored]]) -> str:
+    """Methods x sets, the best of each set in bold."""
+    best = {name: max(row[name].scores.accuracy for row in table.values() if name in row) for name in SETS}
+    rows = []
+    for method, row in table.items():
+        cells = [
+            shown(row[name].scores.accuracy, row[name].scores.accuracy >= best[name]) if name in row else "-"
+            for name in SETS
+        ]
+        engines = sorted({scored.engine for scored in row.values()} - {""})
+        rows.append([f"{method} ({', '.join(engines)})" if engines else method, *cells])
+    text = (
+        "Per cent of items with a known truth, exact duplicate rows dropped, ties split in expectation; every "
+        'method with its default settings and the engine that `inference="auto"` takes, seed 0, from labels alone. '
+        "labelme and music: the items that annotators labelled. `-`: the method takes no such data.\n\n"
+    )
+    return text + markdown(("method (engines)", *SETS.values()), rows)
+
+
+def shown(accuracy: float, best: bool) -> str:
+    """A cell in per cent, the best one in bold."""
+    number = f"{100 * accuracy:.2f}"
+    return f"**{number}**" if best else number
+
+
+def score_tables(table: dict[str, dict[str, Scored]]) -> str:
+    """Means over nine sets of all scores, then the log score set by set."""
+    means = []
+    for method, row in table.items():
+        if all(name in row for name in NINE):
+            per_set = [row[name].scores for name in NINE]
+            means.append([method, *(f"{np.mean([s[key] for s in per_set]):.3f}" for key in SCORES)])
+    logs = [
+        [method, *(f"{row[name].scores.log_score:.3f}" if name in row else "-" for name in SETS)]
+        for method, row in table.items()
+    ]
+    text = f"Mean over nine sets ({', '.join(NINE)}); log score in nats, ECE of 15 bins, lower is better:\n\n"
+    mean_table, log_table = (
+        markdown(("method", *SCORES.values()), means),
+        markdown(("method", *SETS.values()), logs),
+    )
+    return f"{text}{mean_table}\n\nLog score by set:\n\n{log_table}"
+
+
+SCORES = {"accuracy": "accuracy", "log_score": "log score", "brier": "Brier", "ece": "ECE"}
+assert set(SCORES) <= {field.name for field in fields(Evaluation)}

@@ -1,0 +1,146 @@
+"""NUTS: the density that it follows is Pyro's own, its means are the exact ones, and divergences are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer.mcmc.util import initialize_model
+from scipy.special import logsumexp
+from tests.crowd import annotations, crowd, double, posed
+from tests.evidence import STATES, exact
+from torch.nn.functional import logsigmoid
+
+import crowdppl
+from crowdppl import annotate, coin_table, plates, prevalence, truth
+from crowdppl.annotations import Annotations
+from crowdppl.blocks import Block
+from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference import gibbs, nuts
+from crowdppl.inference.fitting import run
+from crowdppl.inference.nuts import Marginal
+from crowdppl.inference.options import Options
+from crowdppl.story import card_of, plates_of
+
+SETTINGS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}}
+DISCRETE = {"community"}  # a one-hot site cannot be summed out
+ZOO = [n for n in crowdppl.registry.names() if "nuts" not in card_of(crowdppl.method(n)).refused]
+LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with double():
+        yield
+
+
+@pytest.mark.parametrize("name", sorted(set(ZOO) - DISCRETE))
+def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
+    problem = posed(crowdppl.method(name, **SETTINGS.get(name, {})), crowd(8, 5, 3, 3))
+    marginal = Marginal(problem)
+    torch.manual_seed(0)
+    first, theirs, _, _ = initialize_model(
+        problem.model, (problem.blocks[0],), max_plate_nesting=plates_of(problem.story), num_chains=1
+    )
+    assert first.keys() == problem.sites.keys()
+    for _ in range(2):
+        one, two = ({n: x.detach().clone().requires_grad_() for n, x in first.items()} for _ in range(2))
+        mine, other = marginal(one), theirs(two)
+        torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-10)
+        found = torch.autograd.grad(mine, list(one.values()))
+        wanted = torch.autograd.grad(other, list(two.values()))
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+        first = {n: x + 0.7 * torch.randn_like(x) for n, x in first.items()}
+
+
+def draws_of(engine: Any, story: Any, data: Annotations, **options: Any) -> dict[str, np.ndarray]:
+    """Draws (C, D, *site) of Dirichlet sites as probabilities."""
+    problem = posed(story, data, **options)
+    draws = engine.sample(problem, problem.options)[0]
+    out = {}
+    for name, x in draws.items():
+        x = x.exp() if problem.sites[name].kind == "conjugate" else x
+        out[name] = x.reshape(*x.shape[:2], *problem.sites[name].shape(problem.n_items)).numpy()
+    return out
+
+
+def error(x: np.ndarray) -> np.ndarray:
+    """Standard error of the mean over all chains, from 8 batches of each."""
+    length = x.shape[1] // 8 * 8
+    means = x[:, :length].reshape(x.shape[0] * 8, -1, *x.shape[2:]).mean(1)
+    return np.asarray(means.std(0, ddof=1) / len(means) ** 0.5)
+
+
+def test_means_are_those_of_the_exact_posterior() -> None:
+    """With 15 degrees of freedom an error beyond 5 has chance 2e-4 for each of 14 numbers."""
+    story = crowdppl.method("bayesian_dawid_skene")
+    wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
+    draws = draws_of(nuts, story, annotations(LABELS, 2), chains=2, draws=160, warmup=60)
+    for site, mean in wanted.mean.items():
+        assert error(draws[site]).max() < 0.06
+        assert (np.abs(draws[site].mean((0, 1)) - mean) < 5 * error(draws[site])).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "hierarchical_dawid_skene"])
+def test_means_are_those_of_gibbs(name: str) -> None:
+    """Every continuous site: means within 5 Monte Carlo errors of the difference, classes well apart."""
+    data = crowd(25, 4, 2, 4, seed=11)
+    settings = {"mace": {"knows": 4.0, "guesses": 2.0}, "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.75}}
+    story = crowdppl.method(name, **settings.get(name, {"right": 8.0, "wrong": 2.0, "typical": 6.0}))
+    one = draws_of(nuts, story, data, chains=4, draws=200, warmup=100)
+    two = draws_of(gibbs, story, data, chains=16, draws=300, warmup=150)
+    for site in two:
+        a, b = (np.log(x[site]) if site == "concentration" else x[site] for x in (one, two))
+        both = np.hypot(error(a), error(b))
+        assert both.max() < (0.15 if site == "concentration" else 0.03)
+        assert (np.abs(a.mean((0, 1)) - b.mean((0, 1))) < 5 * both).all(), site
+
+
+def test_the_same_seed_gives_the_same_draws_bit_for_bit() -> None:
+    story, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
+    one, two, other = (draws_of(nuts, story, data, chains=2, draws=4, warmup=6, seed=s) for s in (1, 1, 2))
+    assert np.array_equal(one["ability"], two["ability"])
+    assert not np.array_equal(one["ability"], other["ability"])
+    assert not np.array_equal(one["ability"][0], one["ability"][1])
+
+
+class Funnel:
+    """Abilities whose spread is unknown and hardly informed: a funnel that no step size fits."""
+
+    def model(self, data: Block) -> None:
+        log_p = prevalence(data, "uniform")
+        spread = pyro.sample("spread", dist.Normal(-2.0, 4.0))
+        with plates.annotators(data):
+            ability = pyro.sample("ability", dist.Normal(0.0, spread.exp()))
+        coin = torch.stack([logsigmoid(ability), logsigmoid(-ability)], -1).unsqueeze(-2)
+        with plates.items(data):
+            annotate(data, coin_table(coin, data.n_classes), truth(data, log_p))
+
+
+def test_divergences_are_counted_by_chain_and_warned_of() -> None:
+    options = Options(chains=2, draws=60, warmup=40)
+    with pytest.warns(ConvergenceWarning, match=r"nuts met \d+ divergent transitions"):
+        _, engine, result = run(Funnel(), annotations(LABELS, 2), "nuts", options)
+    assert engine == "nuts"
+    found = result.diagnostics["divergences"]
+    assert found.keys() == {"chain 0", "chain 1"} and sum(found.values()) > 0
+
+
+@pytest.mark.parametrize("name", sorted(DISCRETE))
+def test_a_site_that_cannot_be_summed_out_is_refused_by_name(name: str) -> None:
+    with pytest.raises(MethodError, match=rf"nuts refuses .*: {name} is discrete and cannot be summed out"):
+        Marginal(posed(crowdppl.method(name), crowd(8, 5, 3, 3)))
+
+
+def test_the_oracle_of_this_file_adds_up() -> None:
+    """exact() against one integral in closed form: a single label, K = 2, everything symmetric."""
+    found = exact(STATES["bayesian_dawid_skene"]([(0, 0, 0)], 2), 2)
+    np.testing.assert_allclose(found.log_evidence, logsumexp([np.log(0.5 * 0.61), np.log(0.5 * 0.39)]))
+    np.testing.assert_allclose(found.truth, [[0.61, 0.39]])

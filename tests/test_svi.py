@@ -1,0 +1,140 @@
+"""svi is plain Pyro with the method's guide: near vb's labels, a point for maximum likelihood, never half a guide."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro.infer import SVI, Predictive, TraceEnum_ELBO
+from pyro.optim import Adam
+from tests.crowd import crowd, double
+
+import crowdppl
+from crowdppl import annotate, plates, prevalence, truth
+from crowdppl.annotations import Annotations
+from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.fitting import run
+from crowdppl.inference.options import Options
+from crowdppl.inference.results import FitResult
+from crowdppl.story import card_of
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "dependent_clusters": {"groups": [0, 1, 0, 2, 1, 3]},
+    "community": {"communities": 3},
+}
+BOTH = [
+    n for n in crowdppl.registry.names() if not {"vb", "svi"} & card_of(crowdppl.method(n)).refused.keys()
+]
+
+
+def fitted(story: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return run(story, data, engine, Options(**options))[2]
+
+
+def near_vb(name: str, steps: int) -> None:
+    data = crowd(60, 6, 3, 5, seed=12)
+    story = crowdppl.method(name, **SETTINGS.get(name, {}))
+    one = fitted(story, data, "svi", max_iterations=steps)
+    two = fitted(story, data, "vb", tolerance=1e-10)
+    assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
+    assert one.table.shape == two.table.shape
+
+
+@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace"])
+def test_label_probabilities_are_near_those_of_vb(name: str) -> None:
+    near_vb(name, 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOTH)
+def test_label_probabilities_are_near_those_of_vb_for_every_method(name: str) -> None:
+    near_vb(name, 2000)
+
+
+def test_dawid_skene_is_fitted_by_a_point_the_maximum_of_em() -> None:
+    data = crowd(60, 6, 3, 5, seed=12)
+    one = fitted(crowdppl.method("dawid_skene"), data, "svi", max_iterations=1200)
+    two = fitted(crowdppl.method("dawid_skene"), data, "em", tolerance=1e-12)
+    assert {s.family for s in one.sites.values()} == {"point"}
+    assert one.table_draws is None and one.probability_sd is None
+    assert np.abs(one.probabilities - two.probabilities).max() < 0.02
+    # Pyro's loss has the constants of the flat priors, em's objective has not.
+    n_annotators, k = 6, 3
+    constants = (n_annotators * k + 1) * float(torch.lgamma(torch.tensor(float(k))))
+    assert abs(one.diagnostics["objective"] - constants - two.diagnostics["objective"]) < 0.5
+
+
+class HalfGuided:
+    """A story whose guide forgets the confusion, which plain Pyro would silently draw from its prior."""
+
+    def model(self, data: Block) -> None:
+        log_p = prevalence(data)
+        with plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_classes) + 2 * torch.eye(data.n_classes)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        with plates.items(data):
+            annotate(data, confusion.log(), truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        c = pyro.param("c", torch.ones(data.n_classes), constraint=dist.constraints.positive)
+        pyro.sample("prevalence", dist.Dirichlet(c))
+
+
+class Unguided(HalfGuided):
+    guide = None  # type: ignore[assignment]
+
+
+def test_a_guide_that_lacks_a_latent_is_refused_by_name() -> None:
+    with pytest.raises(MethodError, match=r"the guide of HalfGuided lacks confusion"):
+        fitted(HalfGuided(), crowd(20, 4, 3, 3), "svi", max_iterations=3)
+
+
+def test_a_story_without_a_guide_gets_one() -> None:
+    result = fitted(Unguided(), crowd(20, 4, 3, 3), "svi", max_iterations=5)
+    assert result.sites.keys() == {"prevalence", "confusion"}
+
+
+def test_the_same_seed_gives_the_same_fit_and_leaves_no_trace_in_pyro() -> None:
+    data = crowd(20, 4, 3, 3)
+    pyro.param("mine", torch.tensor(1.0))
+    state = torch.random.get_rng_state()
+    one, two, other = (
+        fitted(crowdppl.method("one_coin"), data, "svi", max_iterations=20, seed=s) for s in (1, 1, 2)
+    )
+    assert np.array_equal(one.probabilities, two.probabilities)
+    assert not np.array_equal(one.probabilities, other.probabilities)
+    assert list(pyro.get_param_store()) == ["mine"]
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_minibatches_of_items_scale_to_all() -> None:
+    data = crowd(200, 6, 3, 5, seed=12)
+    story = crowdppl.method("bayesian_dawid_skene")
+    one = fitted(story, data, "svi", max_iterations=900, batch_size=50)
+    two = fitted(story, data, "vb")
+    assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
+
+
+@pytest.mark.parametrize("name", crowdppl.registry.names())
+def test_the_pair_is_plain_pyro(name: str) -> None:
+    """SVI and Predictive run on the block as on the annotations, without crowdppl.fit, checks switched on."""
+    data = crowd(12, 6, 3, 5, seed=13)
+    story = crowdppl.method(name, **SETTINGS.get(name, {}))
+    story = getattr(story, "prepare", lambda _: story)(data)
+    with double(), pyro.validation_enabled(True):
+        torch.manual_seed(0)
+        depth = getattr(story, "plates", 1)
+        svi = SVI(story.model, story.guide, Adam({"lr": 0.02}), TraceEnum_ELBO(max_plate_nesting=depth))
+        losses = [svi.step(data) for _ in range(40)]
+        assert np.isfinite(losses).all()
+        assert np.mean(losses[-10:]) < np.mean(losses[:10]) + 5
+        drawn = Predictive(story.model, guide=story.guide, num_samples=2)(data)
+        assert {"truth", "label"} <= drawn.keys() and drawn["truth"].shape[0] == 2
