@@ -35,6 +35,7 @@ _PUBLIC = {
     "inference": ("fit",),
     "labels": ("Coin",),
     "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
+    "membership": ("group_numbers",),
     "metrics": ("Evaluation", "evaluate"),
     "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from crowdppl.likelihood import prevalence as prevalence
     from crowdppl.likelihood import truth as truth
     from crowdppl.likelihood import with_abstentions as with_abstentions
+    from crowdppl.membership import group_numbers as group_numbers
     from crowdppl.metrics import Evaluation as Evaluation
     from crowdppl.metrics import evaluate as evaluate
     from crowdppl.posterior import Posterior as Posterior

@@ -45,7 +45,7 @@ def probabilities(trial: Trial) -> None:
         table = posterior.probabilities()
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
         require(table.columns.equals(trial.data.classes), f"{engine}: the columns are {list(table.columns)}")
-    rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(4)]
+    rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
     shuffled = pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2)
     for engine in trial.climbers:
         clear = trial.fit(engine, trial.read(shuffled)).probabilities().idxmax(axis=1)

@@ -144,7 +144,7 @@ class Labels(TorchDistribution):
         block = self.block
         state = self.state.expand(self.plates).reshape(-1)[self._state_of_label()]
         if isinstance(self.log_p, Tensor):
-            logits = self.log_p.expand(-1, -1, -1)[block.annotator, state]
+            logits = self.log_p.reshape(self.log_p.shape[-3:])[block.annotator, state]
         else:
             one = (self._at_answer(block, answer, state) for answer in range(block.n_answers))
             logits = torch.stack(list(one), -1)
@@ -164,11 +164,11 @@ class Labels(TorchDistribution):
         """Log-potential of one answer for every label, (S,)."""
         if isinstance(self.log_p, Coin):
             wrong = self.log_p.log_wrong - torch.log(torch.tensor(block.n_classes - 1.0))
-            given = torch.where(state == answer, self.log_p.log_right, wrong)
+            given = torch.where(state == answer, self.log_p.log_right, wrong).reshape(-1)
             return given if answer < block.n_classes else torch.full_like(given, -torch.inf)
         assert not isinstance(self.log_p, Tensor)
         values = self.log_p(torch.full_like(block.annotator, answer))
-        return values.gather(-1, state.unsqueeze(-1)).squeeze(-1)
+        return values.reshape(values.shape[-2:]).gather(-1, state.unsqueeze(-1)).squeeze(-1)
 
 
 def _precision(block: Block, x: Tensor) -> torch.dtype:

@@ -7,17 +7,16 @@
     opinion[g, i]      ~ Categorical(link[g, truth[i]])                     (1 + G, N)
     label[i, a]        ~ Categorical(confusion[a, opinion[group[a], i]])
 
-row(k) holds a share on class k and the rest evenly; history adds to confusions. The link of an annotator alone
-is the identity: their opinion is the truth. So all who are alone make up group 0, whose opinion is the truth,
-and G counts the groups of two and more. Without such a group the story is Dawid-Skene's.
+row(k) holds a share on class k and the rest evenly; without a mass all concentrations are 1. History adds to
+confusions. The link of an annotator alone is the identity, so that all who are alone make up group 0, whose opinion
+is the truth, and G counts the groups of two and more. Without such a group the story is Dawid-Skene's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import pyro
@@ -30,9 +29,8 @@ import crowdppl
 from crowdppl import Block, Card, Categorical, MethodError, annotate, mean_field, plates, truth
 
 
-@lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data
-def _found(data: Any) -> tuple[int, ...]:
-    return tuple(crowdppl.find_groups(data))
+def _row(mass: float | None, diagonal: float, k: int) -> tuple[float, float]:
+    return (float(k), 1 / k) if mass is None else (mass, diagonal)
 
 
 @dataclass(frozen=True)
@@ -40,25 +38,23 @@ class DependentClusters:
     """Groups of annotators with a hidden opinion between truth and labels.
 
     Args:
-        groups: a group for each annotator, as a mapping by annotator id (whoever is missing is alone) or a
-            sequence in the order of annotator codes; None finds groups in the labels.
+        groups: by annotator id (whoever is missing is alone), or in the order of annotator codes; None finds them.
         prevalence: "learned" or "uniform".
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer.
+        mass, diagonal: pseudo-counts of a confusion row (None: flat), and their share on the right answer.
         link_mass, link_diagonal: the same for links.
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
     prevalence: Literal["learned", "uniform"] = "learned"
-    mass: float = 1.8
+    mass: float | None = None
     diagonal: float = 0.61
-    link_mass: float = 1.8
+    link_mass: float | None = None
     link_diagonal: float = 0.61
 
     plates: ClassVar[int] = 2
     card: ClassVar[Card] = Card(
         title="Dependent clusters",
-        reference="Traganitis & Giannakis, group-aware Dawid-Skene, in the ICASSP 2025 tutorial of Ibrahim, "
-        "Traganitis, Fu & Giannakis on learning from crowds",
+        reference="Ibrahim, Traganitis, Fu & Giannakis (2025), tutorial on learning from crowds, ICASSP",
         sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A K W"}
         | {"truth": "N", "opinion": "1+G N"},
         assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
@@ -69,7 +65,7 @@ class DependentClusters:
 
     def prepare(self, data: Any) -> DependentClusters:
         """Writes groups as one whole number for each annotator, in the order of their codes."""
-        return replace(self, groups=self._numbers(data))
+        return replace(self, groups=crowdppl.group_numbers(self.groups, data))
 
     def model(self, data: Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
@@ -77,7 +73,7 @@ class DependentClusters:
         log_p = crowdppl.prevalence(data, self.prevalence)
         log_link = self._links(data.n_classes, max(groups))
         with plates.annotators(data):
-            rows = dist.Dirichlet(crowdppl.confusion_prior(data, self.mass, self.diagonal))
+            rows = dist.Dirichlet(crowdppl.confusion_prior(data, *_row(self.mass, self.diagonal, data.n_classes)))
             confusion = pyro.sample("confusion", rows.to_event(1))
         table = crowdppl.with_abstentions(data, confusion.log())
         with plates.items(data):
@@ -94,29 +90,26 @@ class DependentClusters:
         """Mean field, from the story's own sites."""
         mean_field(self, data)
 
+    def start(self, data: Block) -> dict[str, Tensor]:
+        """Links and confusions that lean on the right answer: flat ones tie opinions to nothing."""
+        rows, n_groups = crowdppl.leaning_rows(data.n_classes, 1.0, 0.75), max(self._codes(data))
+        if n_groups == 0:
+            return {}
+        return {"confusion": rows.expand(data.n_annotators, -1, -1), "link": rows.expand(n_groups, 1, -1, -1)}
+
     def _links(self, k: int, n_groups: int) -> Tensor:
         """Log-links (..., 1 + G, 1, K, K), the identity first."""
         same = torch.eye(k)
         if n_groups == 0:
             return same.log()
-        prior = crowdppl.leaning_rows(k, self.link_mass, self.link_diagonal)
+        prior = crowdppl.leaning_rows(k, *_row(self.link_mass, self.link_diagonal, k))
         with pyro.plate("linked", n_groups, dim=-2):
             link = pyro.sample("link", dist.Dirichlet(prior).to_event(1)).log()
         return torch.cat([same.log().expand(*link.shape[:-4], 1, 1, k, k), link], -4)
 
-    def _numbers(self, data: Any) -> list[int]:
-        groups: Iterable[Any] = _found(data) if self.groups is None else self.groups
-        if isinstance(groups, Mapping):
-            unknown = [a for a in groups if a not in data.annotators]
-            if unknown:
-                raise MethodError(f"groups name annotators that are not in the data: {unknown[:5]}")
-            groups = [groups.get(a, (a, "alone")) for a in data.annotators]
-        first: dict[Any, int] = {}
-        return [first.setdefault(g, len(first)) for g in groups]
-
     def _codes(self, data: Any) -> tuple[int, ...]:
         """0 for annotators who are alone, and for later ones; 1 to G for members of groups of two and more."""
-        numbers = self._numbers(data)
+        numbers = crowdppl.group_numbers(self.groups, data)
         if len(numbers) > data.n_annotators:
             raise MethodError(f"groups has {len(numbers)} entries, the data only {data.n_annotators} annotators")
         sizes, codes = Counter(numbers), dict[int, int]()

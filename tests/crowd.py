@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,10 +57,7 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
     """The same annotations in several blocks of items."""
     (block,) = data.blocks
     edges = np.linspace(0, block.n_items, n_blocks + 1).astype(int)
-    parts = [
-        replace(block.subset(np.arange(a, b), 1.0), offset=int(a))
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    parts = [replace(block.subset(np.arange(a, b), 1.0), offset=int(a)) for a, b in pairwise(edges)]
     return replace(data, blocks=parts)
 
 

@@ -11,8 +11,6 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro.infer import TraceEnum_ELBO
-from tests.crowd import annotations, crowd, double, posed, split
-from tests.evidence import STATES, exact
 from torch import Tensor
 
 import crowdppl
@@ -25,9 +23,14 @@ from crowdppl.inference.fitting import refuse
 from crowdppl.inference.minibatch import warm_up
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.variational import Climbed, climb, prepare
+from tests.crowd import annotations, crowd, double, posed, split
+from tests.evidence import STATES, exact
 
 # Settings without which a method has nothing to do; for em, priors of 1 and more, away from flat ridges.
-ALWAYS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}, "community": {"communities": 3}}
+ALWAYS: dict[str, dict[str, Any]] = {
+    "dependent_clusters": {"groups": [0, 1, 0, 2, 1]},
+    "community": {"communities": 3},
+}
 ABOVE_ONE: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
     "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import gammaln, logsumexp
-from tests.crowd import annotations, crowd, double, posed, split
-from tests.evidence import STATES, Exact, beta, community, exact
 
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.gibbs import Gibbs, sample
+from tests.crowd import annotations, crowd, double, posed, split
+from tests.evidence import STATES, Exact, beta, community, exact
 
 # 4 items, 3 annotators, 2 classes; annotator 0 labels item 1 twice.
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
@@ -197,7 +197,6 @@ def test_global_random_numbers_are_neither_used_nor_moved() -> None:
     assert torch.equal(left, torch.rand(3))
     two = run("bayesian_dawid_skene", data, draws=4, warmup=1)
     assert all(np.array_equal(one[s], two[s]) for s in one)
-
 
 
 def test_blocks_visited_in_another_order_draw_the_same() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from tests.crowd import annotations, crowd, double, posed, split
 
 import crowdppl
 from crowdppl.inference.spectral import confusion_from_joints, pairwise_joints, spectral_truth
 from crowdppl.inference.starts import soft_truth, votes
+from tests.crowd import annotations, crowd, double, posed, split
 
 
 @pytest.fixture(autouse=True)

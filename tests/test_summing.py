@@ -110,7 +110,9 @@ def test_a_replay_returns_the_recorded_counts_whatever_the_values() -> None:
     x = logits(5, 3, seed=5)
     record = Summing("draw", stream(6))
     first = drawn(nested, x, record)
-    again = drawn(nested, (x.detach() + 1.7 * torch.arange(3)).requires_grad_(), Summing("replay", tape=record.tape))
+    again = drawn(
+        nested, (x.detach() + 1.7 * torch.arange(3)).requires_grad_(), Summing("replay", tape=record.tape)
+    )
     assert torch.equal(first, again)
 
 

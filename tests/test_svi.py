@@ -1,4 +1,4 @@
-"""svi is plain Pyro with the method's guide: near vb's labels, a point for maximum likelihood, never half a guide."""
+"""svi is plain Pyro with the method's guide: near vb's labels, a point for maximum likelihood, no half guides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 import torch
 from pyro.infer import SVI, Predictive, TraceEnum_ELBO
 from pyro.optim import Adam
-from tests.crowd import crowd, double
 
 import crowdppl
 from crowdppl import annotate, plates, prevalence, truth
@@ -23,14 +22,13 @@ from crowdppl.inference.fitting import run
 from crowdppl.inference.options import Options
 from crowdppl.inference.results import FitResult
 from crowdppl.story import card_of
+from tests.crowd import crowd, double
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "dependent_clusters": {"groups": [0, 1, 0, 2, 1, 3]},
     "community": {"communities": 3},
 }
-BOTH = [
-    n for n in crowdppl.registry.names() if not {"vb", "svi"} & card_of(crowdppl.method(n)).refused.keys()
-]
+BOTH = [n for n in crowdppl.registry.names() if not {"vb", "svi"} & card_of(crowdppl.method(n)).refused.keys()]
 
 
 def fitted(story: Any, data: Annotations, engine: str, **options: Any) -> FitResult:

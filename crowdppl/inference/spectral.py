@@ -60,7 +60,7 @@ def confusion_from_joints(joints: np.ndarray) -> np.ndarray:
     Source: Ibrahim, Fu, Kargas, Huang (2019), "Crowdsourcing via Pairwise Co-occurrences", algorithm MultiSPA.
 
     Args:
-        joints: (M, K, M, K) counts or probabilities.
+        joints: (M, K, M, K) counts; pairs of annotators that share fewer than 5 items are left out.
 
     Returns:
         (M, K, K) [annotator, truth, label]; NaN for annotators who share too few items with others.

@@ -1,6 +1,7 @@
 """`python -m tests.benchmarks.readme`: writes the generated parts of README between their marks.
 
-Parts may be named (`... readme zoo`); all by default. The benchmarks come from the file that `make bench` wrote, the table of methods and engines from the engines.
+The benchmarks come from the file that `make bench` wrote, the table of methods and engines from the engines.
+Parts may be named (`python -m tests.benchmarks.readme zoo`); all are written by default.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def test_peak_memory(recorder: Recorder) -> None:
     rows = [["peak above the imports", f"{ours:.0f} MiB", f"{theirs:.0f} MiB", f"{ours / theirs:.2f}"]]
     text = (
         "Resident set of a whole fit on 1,000,000 labels (200,000 items x 5, 2,000 annotators, K = 5), from "
-        "integer arrays to label probabilities, above what the process held before: imports, a first small fit and the "
-        "arrays. A process for each package, one thread.\n\n"
+        "integer arrays to label probabilities, above what the process held before: imports, a first small fit "
+        "and the arrays. A process for each package, one thread.\n\n"
     )
     recorder.add("Memory of EM", text + markdown(("", "crowdppl", "crowd-kit", "ratio"), rows))
 

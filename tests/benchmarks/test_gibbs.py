@@ -65,7 +65,8 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
         "warm-up and 500 kept draws unless said; both are in the time. ESS: ArviZ's bulk ESS, the smallest of the "
         "180 confusion entries. crowdppl's time is that of `fit`, diagnostics and label probabilities included. "
         f"One thread of torch, JAX as it comes; Pyro once, the others in turn, least of {ROUNDS}. Gap: the largest "
-        "difference of posterior means from gibbs among the 180 entries, in Monte Carlo standard errors (3 is usual for so many).\n\n"
+        "difference of posterior means from gibbs among the 180 entries, in Monte Carlo standard errors (3 is "
+        "usual for so many).\n\n"
     )
     recorder.add("Gibbs side by side with NUTS", text + markdown(header, rows))
     for name, run in best.items():

@@ -1,0 +1,320 @@
+"""The door: what fit refuses, and what its settings do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import crowdppl
+from crowdppl import (
+    Card,
+    ConvergenceWarning,
+    CrowdpplWarning,
+    DataError,
+    MethodError,
+    NumericalError,
+    annotate,
+    fit,
+    plates,
+    random_design,
+    simulate,
+    truth,
+)
+from crowdppl.annotations import Annotations
+
+
+@pytest.fixture(autouse=True)
+def _small_data_is_no_news() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        warnings.simplefilter("error", ConvergenceWarning)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn() -> crowdppl.Simulation:
+    story = crowdppl.method("bayesian_dawid_skene", mass=8.0, diagonal=0.7)
+    return simulate(story, random_design(150, 8, 4, ["a", "b", "c"], seed=1), seed=2)
+
+
+@pytest.fixture(scope="module")
+def data(drawn: crowdppl.Simulation) -> Annotations:
+    return drawn.data
+
+
+def far(one: Any, two: Any) -> float:
+    return float(np.abs(one.result.probabilities - two.result.probabilities).max())
+
+
+def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
+    with pytest.raises(MethodError, match="no method 'dawid_sken'; did you mean 'dawid_skene'"):
+        fit("dawid_sken", data)
+    with pytest.raises(MethodError, match="inference='mcmc' is not an engine; choose from em, vb, gibbs, nuts, svi"):
+        fit("one_coin", data, inference="mcmc")
+    with pytest.raises(MethodError, match="one_coin has no setting 'prevalance'; did you mean 'prevalence'"):
+        fit("one_coin", data, settings={"prevalance": "learned"})
+    with pytest.raises(DataError, match="data is a DataFrame; make annotations of it first"):
+        fit("one_coin", data.frame())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"restarts": 0}, "restarts=0 must be at least 1"),
+        ({"chains": 0}, "chains=0 must be at least 1"),
+        ({"draws": -1}, "draws=-1 must be at least 1"),
+        ({"max_iterations": 0}, "max_iterations=0 must be at least 1"),
+        ({"guide": "flow"}, "guide='flow' is neither 'normal' nor 'point'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        fit("one_coin", data, **wrong)
+
+
+def test_no_gpu_is_said(data: Annotations) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("torch sees a GPU")
+    with pytest.raises(MethodError, match="device='cuda', but torch sees no GPU"):
+        fit("one_coin", data, device="cuda")
+    assert fit("one_coin", data, inference="em", device="auto").options["device"] == "cpu"
+
+
+def test_an_engine_that_cannot_is_refused_with_the_reason(data: Annotations) -> None:
+    with pytest.raises(MethodError, match=r"Dawid-Skene refuses inference='vb': .*bayesian_dawid_skene"):
+        fit("dawid_skene", data, inference="vb")
+    with pytest.raises(MethodError, match=r"em refuses .*; use inference='vb', 'gibbs' or 'nuts'"):
+        fit("hierarchical_dawid_skene", data, inference="em")
+
+
+def test_gold_replaces_gold(data: Annotations) -> None:
+    before = fit("one_coin", data, inference="em")
+    item = before.probabilities()["a"].idxmin()
+    after = fit("one_coin", data, inference="em", gold={item: "a"})
+    assert after.probabilities().loc[item, "a"] == pytest.approx(1)
+    assert after.data.gold is not None and after.data.gold.to_dict() == {item: "a"}
+    assert data.gold is None  # the user's own annotations stay as they are
+    again = fit("one_coin", after.data, inference="em", gold=pd.Series({0: "b"}))
+    assert again.data.gold is not None and again.data.gold.to_dict() == {0: "b"}
+    with pytest.raises(DataError, match="nowhere"):
+        fit("one_coin", data, gold={"nowhere": "a"})
+    with pytest.raises(DataError, match="'z'"):
+        fit("one_coin", data, gold={0: "z"})
+
+
+def test_gold_of_some_items_teaches_about_the_others(drawn: crowdppl.Simulation) -> None:
+    known = drawn.truth.iloc[:100]
+    rest = drawn.truth.iloc[100:]
+    scores = []
+    for gold in (None, known):
+        table = fit("dawid_skene", drawn.data, inference="em", gold=gold).probabilities().loc[rest.index]
+        scores.append(crowdppl.evaluate(table, rest).log_score)
+    assert scores[1] < scores[0]
+
+
+def test_a_start_decides_where_a_fit_begins(data: Annotations) -> None:
+    k, settings = data.n_classes, {"max_iterations": 1}
+    swapped = torch.from_numpy(np.roll(data.votes()[data.order], 1, axis=1)) + 0.01
+    swapped = swapped / swapped.sum(-1, keepdim=True)
+    with pytest.warns(ConvergenceWarning):
+        posterior = fit("dawid_skene", data, inference="em", start={"truth": swapped}, **settings)
+    assert posterior.diagnostics()["start"] == "given"
+    agree = (posterior.result.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)).mean()
+    assert agree > 0.8
+    theta = torch.full((k,), 0.02).index_fill(0, torch.tensor([2]), 1 - 0.02 * (k - 1))
+    with pytest.warns(ConvergenceWarning):
+        skewed = fit("bayesian_dawid_skene", data, inference="vb", start={"prevalence": theta}, **settings)
+        plain = fit("bayesian_dawid_skene", data, inference="vb", **settings)
+    assert far(skewed, plain) > 1e-6
+
+
+def test_restarts_differ_and_the_best_wins() -> None:
+    story = crowdppl.method("bayesian_dawid_skene", mass=2.0, diagonal=0.4)
+    hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=4).data
+    posterior = fit("dawid_skene", hard, inference="em", restarts=6)
+    runs = posterior.diagnostics()["restarts"]
+    objectives = [run["objective"] for run in runs]
+    names = [run["start"] for run in runs]
+    assert len(set(names)) == 6 and {"votes", "spectral"} <= set(names)
+    assert len({round(x, 4) for x in objectives}) > 2
+    assert posterior.diagnostics()["objective"] == max(objectives) == objectives[0]
+    assert max(objectives) > fit("dawid_skene", hard, inference="em").diagnostics()["objective"]
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "svi"])
+def test_ctrl_c_returns_what_there_is(engine: str, data: Annotations) -> None:
+    calls: list[int] = []
+
+    def interrupt(iteration: int, objective: float) -> None:
+        calls.append(iteration)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+
+    few = {"chains": 2, "draws": 20, "warmup": 2}
+    with pytest.warns(ConvergenceWarning) as said_aloud:
+        warnings.simplefilter("always", ConvergenceWarning)
+        posterior = fit("class_coin", data, inference=engine, callback=interrupt, tolerance=1e-14, **few)
+    said = posterior.diagnostics()
+    assert len(calls) == 6
+    assert any(word in str(w.message) for w in said_aloud for word in ("stopped", "moving"))
+    assert said["converged"] is False and said["interrupted"] is True
+    assert np.allclose(posterior.probabilities().sum(axis=1), 1)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_not_converged_is_a_warning_and_on_the_result(data: Annotations) -> None:
+    with pytest.warns(ConvergenceWarning, match="em did not converge after 2 iterations; raise max_iterations"):
+        posterior = fit("dawid_skene", data, inference="em", max_iterations=2)
+    assert posterior.diagnostics()["converged"] is False
+    assert "did not converge" in posterior.diagnostics()["warnings"][0]
+    fine = fit("dawid_skene", data, inference="em")
+    assert fine.diagnostics()["converged"] is True and fine.diagnostics()["warnings"] == []
+    loose = fit("dawid_skene", data, inference="em", tolerance=1e-3)
+    assert loose.diagnostics()["iterations"] < fine.diagnostics()["iterations"]
+
+
+class Overflowing:
+    """A story whose potentials become NaN as soon as the ability is known."""
+
+    card = Card("Overflowing", "nobody", sites={"ability": "A", "truth": "N"})
+
+    def model(self, data: Any) -> None:
+        with plates.annotators(data):
+            ability = crowdppl_normal("ability")
+        log_p = ability[..., None, None] * torch.full((data.n_classes, data.n_answers), torch.inf) * 0
+        with plates.items(data):
+            annotate(data, log_p, truth(data, torch.zeros(data.n_classes)))
+
+
+def crowdppl_normal(name: str) -> torch.Tensor:
+    import pyro
+    import pyro.distributions as dist
+
+    value: torch.Tensor = pyro.sample(name, dist.Normal(0.0, 1.0))
+    return value
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts"])
+def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
+    with pytest.raises(NumericalError, match="label|ability"):
+        fit(Overflowing(), data, inference=engine, chains=1, draws=2, warmup=1)
+
+
+def test_a_start_that_is_not_finite_names_its_site(data: Annotations) -> None:
+    bad = torch.full((data.n_annotators,), torch.nan)
+    with pytest.raises(NumericalError, match="'ability'"):
+        fit("glad", data, inference="em", start={"ability": bad})
+
+
+def test_history_is_a_prior() -> None:
+    rows = [(i, a, "xy"[(i + (a == 2) * (i % 3 == 0)) % 2]) for i in range(12) for a in range(3)]
+    item, annotator, label = zip(*rows, strict=True)
+    plain = Annotations.from_arrays(item, annotator, label)
+    counts = np.array([[7.0, 3.0], [1.0, 9.0]])
+    told = Annotations.from_arrays(item, annotator, label, history={0: counts})
+    truth_known = {i: "xy"[i % 2] for i in range(12)}
+    with_it = fit("bayesian_dawid_skene", told, inference="vb", gold=truth_known)
+    without = fit("bayesian_dawid_skene", plain, inference="vb", gold=truth_known)
+    added = (
+        with_it.result.sites["confusion"].arrays["concentration"]
+        - without.result.sites["confusion"].arrays["concentration"]
+    )
+    np.testing.assert_allclose(added[0], counts, atol=1e-8)  # conjugate: history adds to the counts, nothing else
+    np.testing.assert_allclose(added[1:], 0, atol=1e-8)
+    many = Annotations.from_arrays(item, annotator, label, history={0: 1e6 * counts})
+    table = fit("dawid_skene", many, inference="em").confusion().to_numpy()[0]
+    np.testing.assert_allclose(table, counts / counts.sum(1, keepdims=True), atol=1e-4)
+
+
+def test_history_is_refused_where_no_prior_can_take_it() -> None:
+    told = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("xyyx"), history={0: np.eye(2)})
+    with pytest.raises(MethodError, match=r"GLAD has no prior that annotators' history could enter"):
+        fit("glad", told)
+
+
+@pytest.mark.parametrize("method", ["dawid_skene", "one_coin", "mace"])
+def test_predicting_the_training_items_gives_their_probabilities(method: str, data: Annotations) -> None:
+    posterior = fit(method, data, inference="em")
+    pd.testing.assert_frame_equal(posterior.predict(data), posterior.probabilities(), atol=1e-8)
+    half = Annotations.from_frame(data.frame().query("item < 40"), like=data)
+    again = posterior.predict(half)
+    pd.testing.assert_frame_equal(again, posterior.probabilities().loc[again.index], atol=1e-8)
+
+
+def test_update_comes_close_to_a_refit(data: Annotations) -> None:
+    rows = data.frame()
+    options: dict[str, Any] = {"annotators": data.annotators, "classes": data.classes}
+    old = Annotations.from_frame(rows.query("item < 100"), **options)
+    new = Annotations.from_frame(rows.query("item >= 100"), **options)
+    updated = fit("bayesian_dawid_skene", old, inference="vb").update(new)
+    alone = fit("bayesian_dawid_skene", new, inference="vb")
+    whole = fit("bayesian_dawid_skene", data, inference="vb")
+    want = whole.probabilities().loc[new.items].to_numpy()
+    off, off_alone = (np.abs(p.probabilities().loc[new.items].to_numpy() - want).mean() for p in (updated, alone))
+    assert off < 0.05 and off < 0.5 * off_alone
+    assert (updated.probabilities().loc[new.items].to_numpy().argmax(1) == want.argmax(1)).mean() >= 0.9
+    one, two = (p.result.sites["confusion"].arrays["concentration"] for p in (updated, whole))
+    assert one.sum() == pytest.approx(two.sum(), rel=1e-6)  # no label is forgotten, and none counts twice
+    assert np.abs(one - two).max() < 0.15 * two.max()
+
+
+def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annotations) -> None:
+    quick = {"draws": 20, "warmup": 5, "chains": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert fit("one_coin", data, **quick).inference == "gibbs"
+        assert fit("glad", data).inference == "vb"  # not exact
+        assert fit("dawid_skene", data).inference == "em"  # refuses both
+        assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
+
+
+def test_an_abstention_that_nobody_used_changes_nothing(data: Annotations) -> None:
+    offered = Annotations.from_frame(data.frame(), abstentions=["?"])
+    for engine, how in (("em", {}), ("vb", {}), ("gibbs", {"draws": 400})):
+        one, two = (fit("one_coin", d, inference=engine, **how) for d in (data, offered))
+        assert far(one, two) <= (1e-9 if engine != "gibbs" else 0.05)
+        assert list(two.probabilities().columns) == ["a", "b", "c"]
+        table = two.confusion().to_numpy()
+        assert table.shape[-1] == 4 and np.abs(table[..., 3]).max() == 0
+
+
+@pytest.mark.parametrize("engine", ["em", "vb"])
+def test_single_precision_agrees_with_double(engine: str, data: Annotations) -> None:
+    one, two = (
+        fit("class_coin", data, inference=engine, dtype=dtype, tolerance=1e-7)
+        for dtype in (torch.float64, torch.float32)
+    )
+    assert 0 < far(one, two) < 1e-3
+    assert one.diagnostics()["objective"] == pytest.approx(two.diagnostics()["objective"], rel=1e-5)
+
+
+def test_a_story_of_ones_own_needs_no_name(data: Annotations) -> None:
+    class Crowd:
+        def model(self, given: Any) -> None:
+            same = torch.full((given.n_classes, given.n_classes), 0.1).fill_diagonal_(0.8)
+            table = same.log().expand(given.n_annotators, -1, -1)
+            with plates.items(given):
+                annotate(given, table, truth(given, torch.zeros(given.n_classes)))
+
+    p = fit(Crowd(), data, inference="em").result.probabilities
+    weight = 8.0 ** data.votes()
+    np.testing.assert_allclose(p, weight / weight.sum(1, keepdims=True), atol=1e-9)
+
+
+def test_the_users_settings_are_left_alone(data: Annotations) -> None:
+    import pyro
+
+    pyro.enable_validation(True)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    fit("mace", data, inference="vb")
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.get_default_dtype() == torch.float32
+    assert pyro.settings.get("validate_distributions_pyro") is True
+    assert not pyro.get_param_store().keys()
