@@ -64,8 +64,10 @@ class Bags:
         """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
         by_cell = by_row.tocsc()
         pieces, owner = _pieces(np.diff(by_cell.indptr))
+        n_rows, n_cells = by_row.shape
         return Bags(
-            *by_row.shape,
+            n_rows,
+            n_cells,
             _int32(by_row.indices),
             _int32(by_row.indptr[:-1]),
             _int32(by_cell.indices),

@@ -14,7 +14,7 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.infer import MCMC, NUTS, SVI, Predictive, TraceEnum_ELBO
-from pyro.optim import Adam
+from pyro.optim import Adam  # type: ignore[attr-defined]
 from torch import Tensor
 
 from crowdppl.annotations import Annotations

@@ -7,20 +7,22 @@ from torch import Tensor
 
 from crowdppl.plates import Data
 
-MASS = 1.8
-DIAGONAL = 0.61
+MASS = 4.0
+"""Pseudo-counts a row, by default."""
 
 
-def confusion_prior(data: Data, mass: float = MASS, diagonal: float = DIAGONAL) -> Tensor:
+def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = None) -> Tensor:
     """Dirichlet concentrations of confusion rows, leaning on the diagonal.
 
     Two pseudo-counts a class are enough to collapse Dawid-Skene on sparse data with many classes, because
-    their mass grows with K; this prior has the same mass for every K. An annotator's history is added to it.
+    their mass grows with K; this prior has the same mass for every K. Its defaults were chosen by held-out labels
+    of six data sets, without any known truth. An annotator's history is added to it.
 
     Args:
         data: the story's argument.
         mass: pseudo-counts a row.
-        diagonal: share of the mass on the right answer; the rest is spread evenly.
+        diagonal: share of the mass on the right answer, by default half way between certainty and chance; the
+            rest is spread evenly.
 
     Returns:
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
@@ -30,10 +32,11 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float = DIAGONAL) 
     return rows if block.history is None else rows + block.history.to(rows)
 
 
-def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float = DIAGONAL) -> Tensor:
-    """The same prior for rows that belong to no annotator: (K, K), ``diagonal`` of the mass on each row's class."""
+def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = None) -> Tensor:
+    """The same prior for rows that belong to no annotator: (K, K)."""
+    share = (1 + 1 / n_classes) / 2 if diagonal is None else diagonal
     same = torch.eye(n_classes)
-    return mass * (diagonal * same + (1 - diagonal) / (n_classes - 1) * (1 - same))
+    return mass * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
 
 
 def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
     """Draws parameters, truths and labels from a story.
 
     Args:
-        story: a method with its settings, such as ``crowdppl.method("one_coin")``.
+        story: a method with its settings, such as ``crowdppl.method(name)``.
         design: who labels what; labels that are there already are ignored.
         seed: of the draws, which are the same in every process.
 
@@ -52,7 +52,7 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
         MethodError: when the story is a name or a class, or has no site for the truth or for labels.
     """
     if isinstance(story, str | type) or not callable(getattr(story, "model", None)):
-        raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method('one_coin')")
+        raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method(name)")
     prepare = getattr(story, "prepare", None)
     ready: Story = story if prepare is None else prepare(design)
     cells, sites = _draw(ready, design, seed)
@@ -68,7 +68,7 @@ def random_design(
     labels_per_item: int,
     classes: int | Iterable[Any],
     seed: int = 0,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Annotations:
     """A design in which each item is given to some annotators at random.
 

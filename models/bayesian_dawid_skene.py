@@ -1,6 +1,6 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       ~ Dirichlet(1), or = 1 / K                  (K)
+    prevalence       = 1 / K, or ~ Dirichlet(1)                  (K)
     confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
     truth[i]         ~ Categorical(prevalence)                   (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
@@ -34,14 +34,15 @@ class BayesianDawidSkene:
     """A confusion matrix for each annotator, with a prior that leans on the diagonal.
 
     Args:
-        prevalence: "learned" or "uniform".
+        prevalence: "uniform" or "learned". Learn it where some class is rare; with few labels an item, learned
+            shares drift with the confusions.
         mass: pseudo-counts a row.
-        diagonal: share of the mass on the right answer.
+        diagonal: share of the mass on the right answer, by default half way between certainty and chance.
     """
 
-    prevalence: Literal["learned", "uniform"] = "learned"
-    mass: float = 1.8
-    diagonal: float = 0.61
+    prevalence: Literal["uniform", "learned"] = "uniform"
+    mass: float = 4.0
+    diagonal: float | None = None
 
     card: ClassVar[Card] = Card(
         title="Bayesian Dawid-Skene",

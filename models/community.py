@@ -38,15 +38,16 @@ class Community:
         own: whether annotators have a confusion of their own around their community's, or share it.
         prevalence: "learned" or "uniform".
         sparsity: pseudo-counts of all communities together; below M, few are used, and em refuses.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer.
+        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+            (by default half way between certainty and chance).
     """
 
     communities: int = 8
     own: bool = False
     prevalence: Literal["learned", "uniform"] = "learned"
     sparsity: float = 1.0
-    mass: float = 1.8
-    diagonal: float = 0.61
+    mass: float = 4.0
+    diagonal: float | None = None
 
     card: ClassVar[Card] = Card(
         title="Community",

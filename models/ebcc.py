@@ -44,15 +44,16 @@ class Ebcc:
         subtypes: M, the number of subtypes a class.
         prevalence: "learned" or "uniform".
         subtype_mass: pseudo-counts of each subtype; below 1 unused subtypes empty out, and em refuses.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer.
+        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+            (by default half way between certainty and chance).
         prevalence_mass: pseudo-counts of each class.
     """
 
     subtypes: int = 2
     prevalence: Literal["learned", "uniform"] = "learned"
     subtype_mass: float = 1.0
-    mass: float = 1.8
-    diagonal: float = 0.61
+    mass: float = 4.0
+    diagonal: float | None = None
     prevalence_mass: float = 1.0
 
     card: ClassVar[Card] = Card(
@@ -96,7 +97,9 @@ class Ebcc:
     def start(self, data: Block) -> dict[str, Tensor]:
         """Subtypes from easy to hard; equal ones would stay equal for ever."""
         k, m = data.n_classes, self.subtypes
-        right = torch.linspace(0.9, 0.5 + 0.5 / k, m).unsqueeze(-1) if m > 1 else torch.full((1, 1), self.diagonal)
+        if m == 1:
+            return {}
+        right = torch.linspace(0.9, 0.5 + 0.5 / k, m).unsqueeze(-1)
         same = torch.eye(k).unsqueeze(-2)
         rows = same * right + (1 - same) * (1 - right) / (k - 1)  # (K, M, K)
         return {"confusion": rows.expand(data.n_annotators, k, m, k)}

@@ -1,11 +1,13 @@
 """GLAD: whether a label is right depends on the annotator's ability and on the item's difficulty.
 
-prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
-ability[a]      ~ Normal(mean, spread)                                  (A)
-difficulty[i]   ~ Normal(0, difficulty_spread)                          (N)   on a log scale
-truth[i]        ~ Categorical(prevalence)                               (N)
-label[i, a]     = truth[i] with probability sigmoid(ability[a] * exp(-difficulty[i])),
-                  else any other class evenly
+    prevalence      = 1 / K, or ~ Dirichlet(1)                              (K)
+    ability[a]      ~ Normal(mean, spread)                                  (A)
+    difficulty[i]   ~ Normal(0, difficulty_spread)                          (N)   on a log scale
+    truth[i]        ~ Categorical(prevalence)                               (N)
+    label[i, a]     = truth[i] with probability sigmoid(ability[a] * exp(-difficulty[i])),
+                      else any other class evenly
+
+An item too difficult to tell has right labels half the time, whatever K.
 """
 
 from __future__ import annotations

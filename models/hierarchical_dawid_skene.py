@@ -1,6 +1,6 @@
 """Hierarchical Dawid-Skene: annotators' confusion matrices scatter around the crowd's, how much is learned.
 
-    prevalence         ~ Dirichlet(1), or = 1 / K                             (K)
+    prevalence         = 1 / K, or ~ Dirichlet(1)                             (K)
     crowd[k]           ~ Dirichlet(right on k, else wrong)                    (K, K)
     concentration[k]   ~ LogNormal(log typical, spread)                       (K)
     confusion[a, k]    ~ Dirichlet(concentration[k] * crowd[k])               (A, K, K)
@@ -28,13 +28,14 @@ class HierarchicalDawidSkene:
     """Confusion matrices that borrow strength from the crowd.
 
     Args:
-        prevalence: "learned" or "uniform".
+        prevalence: "uniform" or "learned". Learn it where some class is rare; with few labels an item, learned
+            shares drift with the confusions.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
         typical: median of the concentration, in pseudo-counts a row.
         spread: standard deviation of its logarithm.
     """
 
-    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence: Literal["uniform", "learned"] = "uniform"
     right: float = 2.5
     wrong: float = 0.5
     typical: float = math.e

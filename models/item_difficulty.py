@@ -1,13 +1,15 @@
 """Item difficulty: a hierarchical logistic model, in which difficult items blur everybody's confusion.
 
-prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
-crowd[k]        ~ Normal(lean on k, 1)                                  (K, K)   logits
-spread          ~ LogNormal(log .5, .5)                                 ()       of annotators
-logits[a, k]    ~ Normal(crowd[k], spread)                              (A, K, K)
-hardness        ~ LogNormal(log .5, .5)                                 ()       spread of items
-difficulty[i]   ~ Normal(0, hardness)                                   (N)      on a log scale
-truth[i]        ~ Categorical(prevalence)                               (N)
-label[i, a]     ~ Categorical(softmax(logits[a, truth[i]] * exp(-difficulty[i])))
+    prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+    crowd[k]        ~ Normal(lean on k, 1)                                  (K, K)   logits
+    spread          ~ LogNormal(log .5, .5)                                 ()       of annotators
+    logits[a, k]    ~ Normal(crowd[k], spread)                              (A, K, K)
+    hardness        ~ LogNormal(log .5, .5)                                 ()       spread of items
+    difficulty[i]   ~ Normal(0, hardness)                                   (N)      on a log scale
+    truth[i]        ~ Categorical(prevalence)                               (N)
+    label[i, a]     ~ Categorical(softmax(logits[a, truth[i]] * exp(-difficulty[i])))
+
+Easy items sharpen a confusion, hard ones flatten it.
 """
 
 from __future__ import annotations

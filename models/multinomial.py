@@ -1,9 +1,11 @@
 """Multinomial: all annotators share one confusion matrix.
 
-prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
-confusion[k]    ~ Dirichlet(right on k, else wrong)                     (K, K)
-truth[i]        ~ Categorical(prevalence)                               (N)
-label[i, a]     ~ Categorical(confusion[truth[i]])
+    prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
+    confusion[k]    ~ Dirichlet(right on k, else wrong)                     (K, K)
+    truth[i]        ~ Categorical(prevalence)                               (N)
+    label[i, a]     ~ Categorical(confusion[truth[i]])
+
+Whose label it is does not matter.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
 @pytest.mark.parametrize("name", STATES)
 def test_vb_stays_below_the_exact_evidence_and_near_it(name: str) -> None:
     settings = {"communities": 2} if name == "community" else {}
-    problem = posed(crowdppl.method(name, **settings), annotations(LABELS, 2), tolerance=1e-12)
+    story = crowdppl.method(name, prevalence="learned", **settings)
+    problem = posed(story, annotations(LABELS, 2), tolerance=1e-12)
     (run,) = climb(problem, problem.options, "vb")
     bound = run.ascent.evaluate()[0]
     evidence = exact(STATES[name](LABELS, 2), 2).log_evidence

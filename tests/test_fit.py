@@ -55,7 +55,9 @@ def far(one: Any, two: Any) -> float:
 def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
     with pytest.raises(MethodError, match="no method 'dawid_sken'; did you mean 'dawid_skene'"):
         fit("dawid_sken", data)
-    with pytest.raises(MethodError, match="inference='mcmc' is not an engine; choose from em, vb, gibbs, nuts, svi"):
+    with pytest.raises(
+        MethodError, match="inference='mcmc' is not an engine; choose from em, vb, gibbs, nuts, svi"
+    ):
         fit("one_coin", data, inference="mcmc")
     with pytest.raises(MethodError, match="one_coin has no setting 'prevalance'; did you mean 'prevalence'"):
         fit("one_coin", data, settings={"prevalance": "learned"})
@@ -186,13 +188,13 @@ class Overflowing:
 
     def model(self, data: Any) -> None:
         with plates.annotators(data):
-            ability = crowdppl_normal("ability")
+            ability = normal_site("ability")
         log_p = ability[..., None, None] * torch.full((data.n_classes, data.n_answers), torch.inf) * 0
         with plates.items(data):
             annotate(data, log_p, truth(data, torch.zeros(data.n_classes)))
 
 
-def crowdppl_normal(name: str) -> torch.Tensor:
+def normal_site(name: str) -> torch.Tensor:
     import pyro
     import pyro.distributions as dist
 
@@ -276,9 +278,9 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
 
 def test_an_abstention_that_nobody_used_changes_nothing(data: Annotations) -> None:
     offered = Annotations.from_frame(data.frame(), abstentions=["?"])
-    for engine, how in (("em", {}), ("vb", {}), ("gibbs", {"draws": 400})):
+    for engine, how in (("em", {}), ("vb", {}), ("gibbs", {"draws": 150, "chains": 2})):
         one, two = (fit("one_coin", d, inference=engine, **how) for d in (data, offered))
-        assert far(one, two) <= (1e-9 if engine != "gibbs" else 0.05)
+        assert far(one, two) <= (1e-9 if engine != "gibbs" else 0.15)
         assert list(two.probabilities().columns) == ["a", "b", "c"]
         table = two.confusion().to_numpy()
         assert table.shape[-1] == 4 and np.abs(table[..., 3]).max() == 0

@@ -22,7 +22,12 @@ from tests.evidence import STATES, Exact, beta, community, exact
 
 # 4 items, 3 annotators, 2 classes; annotator 0 labels item 1 twice.
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
-SETTINGS: dict[str, dict[str, Any]] = {"bayesian_dawid_skene": {}, "mace": {}, "community": {"communities": 2}}
+LEARNED = {"prevalence": "learned"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bayesian_dawid_skene": LEARNED,
+    "mace": LEARNED,
+    "community": {"communities": 2, **LEARNED},
+}
 CHAINS = 24
 
 

@@ -209,8 +209,8 @@ def fitted(engine: str, **options: int) -> FitResult:
         return run(Rumour(), crowd(60, 6, 3, 5, seed=2), engine, Options(**options))[2]
 
 
-# Points, samples and mean fields differ, most where 30 draws have to do; svi and vb share their family.
-NEAR = {"em": 0.12, "gibbs": 0.12, "nuts": 0.2, "svi": 0.02}
+# Points, samples and mean fields differ, most where 30 draws or 400 steps have to do.
+NEAR = {"em": 0.12, "gibbs": 0.12, "nuts": 0.2, "svi": 0.06}
 
 
 def test_every_engine_gives_about_the_same_truths() -> None:

@@ -38,7 +38,9 @@ SETS = (
     "imagenet15n",
     "trec2010_binary",
 )
-# Accuracies of maximum likelihood by others, in per cent and in the order of SETS; None where nobody says.
+# Accuracies of maximum likelihood by others, in per cent and in the order of SETS; None where nobody says. The
+# figures under a uniform prevalence are those after at most 50 iterations: on sparse data, the likelihood then
+# still rises and the accuracy falls.
 UNIFORM, LEARNED = {"prevalence": "uniform"}, {"prevalence": "learned"}
 BASELINES: list[tuple[str, dict[str, str], tuple[float | None, ...]]] = [
     (
@@ -52,7 +54,11 @@ BASELINES: list[tuple[str, dict[str, str], tuple[float | None, ...]]] = [
         (89.81, 84.26, 92.75, 82.92, 64.04, 96.00, 93.97, 79.70, 77.57, 91.50, 91.95, 51.27, 70.33),
     ),
     ("one_coin", UNIFORM, (72.22, 83.02, 92.50, 83.98, None, None, None, 77.30, 79.43, 91.66, 91.30, 58.04, 57.01)),
-    ("class_coin", UNIFORM, (88.89, 84.01, 92.75, 85.38, None, None, None, 77.00, 79.86, 91.48, 91.48, 57.08, 70.24)),
+    (
+        "class_coin",
+        UNIFORM,
+        (88.89, 84.01, 92.75, 85.38, None, None, None, 77.00, 79.86, 91.48, 91.48, 57.08, 70.24),
+    ),
 ]
 ROWS = [
     (method, settings, name, figure)
@@ -90,7 +96,8 @@ def test_maximum_likelihood_is_no_worse_than_elsewhere(
     real_data: Path, method: str, settings: dict[str, str], name: str, figure: float
 ) -> None:
     data, gold = read(real_data, name)
-    posterior = fit(method, data, inference="em", settings=settings)
+    most = 50 if settings == UNIFORM else None
+    posterior = fit(method, data, inference="em", settings=settings, max_iterations=most)
     found = accuracy(posterior, gold, f"{method} {settings['prevalence']} on {name}, elsewhere {figure}")
     assert name in REPORTED or found >= figure - MARGIN.get(name, 0.3)
 

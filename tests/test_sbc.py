@@ -35,7 +35,7 @@ Values = dict[str, np.ndarray]
 SETTINGS: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 10.0, "diagonal": 0.7},
     "one_coin": {"right": 7.0, "wrong": 3.0, "prevalence": "learned"},
-    "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0},
+    "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0, "prevalence": "learned"},
     "community": {"communities": 2, "mass": 12.0, "diagonal": 0.7, "sparsity": 4.0},
     "hierarchical_dawid_skene": {"right": 12.0, "wrong": 4.0, "typical": 8.0, "spread": 0.5},
 }

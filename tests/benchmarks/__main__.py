@@ -18,8 +18,13 @@ def main() -> int:
     if code:
         print("a benchmark failed; the results are left as they were")
         return int(code)
+    try:
+        text = results.compose(machine.describe(), recorder.sections)
+    except results.ResultsError as error:
+        print(error)
+        return 1
     results.PATH.parent.mkdir(exist_ok=True)
-    results.PATH.write_text(results.compose(machine.describe(), recorder.sections), encoding="utf-8")
+    results.PATH.write_text(text, encoding="utf-8")
     print(f"wrote {results.PATH}")
     readme.write()
     return 0
