@@ -34,6 +34,9 @@ class Summing:
     formed: int = 0
 
 
+LOWEST = -80.0
+"""In float32 an exponential below -87 leaves the normal numbers, and costs 7 to 20 times as much."""
+
 _current: ContextVar[Summing] = ContextVar("summing", default=Summing())  # noqa: B039 - never written to
 
 
@@ -82,10 +85,14 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        top = x.amax(0).clamp_(min=torch.finfo(x.dtype).min)
-        share = (x - top).exp_()
+        lowest = torch.finfo(x.dtype).min
+        top = x.amax(0).clamp_(min=lowest)
+        share = x - top
+        if x.dtype == torch.float32:
+            share.clamp_(min=LOWEST)
+        share = share.exp_()
         total = share.sum(0)
-        out = total.log().add_(top)
+        out = total.log().add_(top).masked_fill_(top == lowest, -torch.inf)
         share /= total
         ctx.save_for_backward(x, share)
         return out

@@ -45,10 +45,10 @@ class DependentClusters:
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
-    prevalence: Literal["learned", "uniform"] = "learned"
-    mass: float | None = None
+    prevalence: Literal["learned", "uniform"] = "uniform"
+    mass: float | None = 1.8
     diagonal: float = 0.61
-    link_mass: float | None = None
+    link_mass: float | None = 1.8
     link_diagonal: float = 0.61
 
     plates: ClassVar[int] = 2

@@ -51,9 +51,10 @@ def exact(states: Iterable[State], n_classes: int) -> Exact:
     return Exact(evidence, np.einsum("s,sik->ik", weight, np.stack(truths)), average(means), average(squares))
 
 
-def leaning(k: int, mass: float = 1.8, diagonal: float = 0.61) -> np.ndarray:
+def leaning(k: int, mass: float = 4.0, diagonal: float | None = None) -> np.ndarray:
     """Concentrations (K, K) of confusion rows."""
-    return mass * np.where(np.eye(k) > 0, diagonal, (1 - diagonal) / (k - 1))
+    share = (1 + 1 / k) / 2 if diagonal is None else diagonal
+    return mass * np.where(np.eye(k) > 0, share, (1 - share) / (k - 1))
 
 
 def _sizes(labels: list[Label]) -> tuple[int, int]:

@@ -204,7 +204,7 @@ def normal_site(name: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts"])
 def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
-    with pytest.raises(NumericalError, match="label|ability"):
+    with pytest.raises(NumericalError, match="'label'"):
         fit(Overflowing(), data, inference=engine, chains=1, draws=2, warmup=1)
 
 

@@ -79,7 +79,7 @@ class Ascent:
     def evaluate(self) -> tuple[float, Total, dict[str, Tensor]]:
         """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
         total = self.fold(self.values(), gradient=list(self.state.parameters))
-        priors, penalty = self.penalties()
+        priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
         return float(total.objective.mean()) + penalty, total, priors
 
     def step(self) -> float:
@@ -141,9 +141,9 @@ class Ascent:
             out[name] = mean.reshape(shape)
         return out
 
-    def penalties(self) -> tuple[dict[str, Tensor], float]:
+    def penalties(self, trace: Trace | None = None) -> tuple[dict[str, Tensor], float]:
         """Everything in the objective but the labels' term, with the conjugate priors it is made of."""
-        trace = self.prior_trace()
+        trace = self.prior_trace() if trace is None else trace
         with torch.no_grad():
             total = self._conjugate_penalty(trace)
             for logits in self.state.logits.values():

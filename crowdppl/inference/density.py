@@ -121,7 +121,7 @@ class Density:
             objective = per_item.double().sum(-1) * scale
             if extra is not None:
                 objective = objective + extra(trace, at)
-            self._check(objective, values)
+            self._check(objective, values, trace)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
             got = _gradient(objective, wanted)
@@ -162,7 +162,7 @@ class Density:
             if name in how.probes or name in tilt:
                 factor = factor + self._probe(name, factor, how, tilt)
             plates = frozenset(SYMBOLS[-f.dim - 1] for f in node["cond_indep_stack"] if f.vectorized)
-            factor = named(factor.to(dtype))
+            factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
             terms.setdefault(plates, []).append(factor)
         if len(scales) > 1:
@@ -212,19 +212,30 @@ class Density:
         lead = (self.chains,) if self.chains is not None else ()
         return total.expand(*lead, total.shape[-1]) if lead else total.reshape(-1)
 
-    def _check(self, objective: Tensor, values: Mapping[str, Tensor]) -> None:
+    def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
         if bool(torch.isfinite(objective).all()):
             return
         bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
-        where = (
-            f"site {bad[0]!r} holds a value that is not finite"
-            if bad
-            else ("every site is finite, so some item's labels have probability zero under the story")
-        )
+        if bad:
+            where = f"site {bad[0]!r} holds a value that is not finite"
+        elif broken := _not_a_number(trace):
+            where = f"site {broken!r} has a log-probability that is not a number"
+        else:
+            where = "every site is finite, so some item's labels have probability zero under the story"
         raise NumericalError(
             f"the log-likelihood is {objective.reshape(-1)[0].item()}: {where}; look for a probability of exactly "
             "0 in the story, contradictory gold, or a scale that overflows"
         )
+
+
+def _not_a_number(trace: Trace) -> str | None:
+    """The first site whose log-probability is NaN somewhere."""
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or type(node["fn"]).__name__ == "_Subsample":
+            continue
+        if bool(torch.isnan(node["fn"].log_prob(node["value"])).any()):
+            return name
+    return None
 
 
 def _gradient(objective: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

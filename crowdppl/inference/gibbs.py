@@ -19,7 +19,6 @@ from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import per_chain
-from crowdppl.inference.variational import prepare
 from crowdppl.summing import Summing
 
 BUDGET = 50_000_000
@@ -60,29 +59,33 @@ class Gibbs:
 
     def _start(self) -> None:
         """Each chain from a posterior draw around its own perturbed votes (the first around the votes)."""
-        theta: dict[str, list[Tensor]] = {}
-        onehot: dict[str, list[Tensor]] = {}
-        hyper: dict[str, list[Tensor]] = {}
-        for chain in range(self.options.chains):
-            _, shares = self.problem.start(chain if chain != 1 else self.options.chains)
-            state = prepare(self.problem, self.options, "vb", shares, chain).state
-            stream = self.options.generator(5, chain)
-            for name, parameter in state.parameters.items():
-                theta.setdefault(name, []).append(DIRICHLET.draw(parameter, stream))
-            for name, logits in state.logits.items():
-                onehot.setdefault(name, []).append(_draw_onehot(logits, stream))
-            for name, loc in state.gaussians.loc.items():
-                noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
-                hyper.setdefault(name, []).append(loc.detach() + 0.1 * noise)
-        self.theta = {n: self._stacked(n, x) for n, x in theta.items()}
-        self.onehot = {n: self._stacked(n, x) for n, x in onehot.items()}
-        at = {n: self._stacked(n, x) for n, x in hyper.items()}
+        stream = self.options.generator(5)
+        values = self.problem.typical(stream)
+        wide = {n: self._for_chains(n, x) for n, x in values.items()}
+        self.theta = {s.name: wide[s.name].clamp(min=1e-30).log() for s in self.problem.of_kind("conjugate")}
+        self.onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in self.problem.of_kind("onehot")}
+        at = {}
+        for site in self.problem.of_kind("hyper"):
+            u = site.transform.inv(wide[site.name])
+            at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
         self.hyper = Hmc(at, self.options.chains) if at else None
+        if not self.theta:
+            return
+        total = self.fold(self.values(), gradient=list(self.theta), tilt=self._tilt())
+        for name, prior in self._priors(total.trace).items():
+            self.theta[name] = DIRICHLET.draw((prior + total.gradient[name]).contiguous(), stream)
 
-    def _stacked(self, name: str, chains: list[Tensor]) -> Tensor:
-        x = torch.stack(chains)
+    def _tilt(self) -> dict[str, Tensor]:
+        """Log truth shares (K, C, N) to start from: the votes, moments, then perturbed votes."""
+        if self.problem.truth is None:
+            return {}
+        numbers = (chain if chain != 1 else self.options.chains for chain in range(self.options.chains))
+        shares = [self.problem.start(number)[1] for number in numbers]
+        return {self.problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
+
+    def _for_chains(self, name: str, x: Tensor) -> Tensor:
         pad = (1,) * (self.problem.plates - len(self.problem.sites[name].batch_shape))
-        return x.reshape(x.shape[:1] + pad + x.shape[1:])
+        return x.expand(self.options.chains, *x.shape).reshape(self.options.chains, *pad, *x.shape).contiguous()
 
     def hyper_values(self, at: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Prior parameters in their own space, (C, ...)."""

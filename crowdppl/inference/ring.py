@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 
+import torch
 from pyro.ops.rings import LogRing
 from torch import Tensor
 
@@ -13,13 +14,13 @@ SYMBOLS = string.ascii_lowercase
 """Names of tensor dimensions, counted from the right."""
 
 
-def named(factor: Tensor) -> Tensor:
+def named(factor: Tensor, dtype: torch.dtype) -> Tensor:
     """Drops expanded and unit dimensions, and names those that are left by their distance from the right."""
     for i in range(factor.dim()):
         if factor.shape[i] > 1 and factor.stride(i) == 0:
             factor = factor.narrow(i, 0, 1)
     dims = "".join(SYMBOLS[factor.dim() - 1 - i] for i, n in enumerate(factor.shape) if n > 1)
-    out = factor.squeeze()
+    out = factor.squeeze().to(dtype)
     out = out + 0 if out is factor else out  # a fresh object, because the name is written on it
     out._pyro_dims = dims  # type: ignore[attr-defined]
     return out

@@ -1,0 +1,198 @@
+"""Where one method becomes another: the same density at matched values, the same fit where that has a meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyro import poutine
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference.density import Density
+from crowdppl.story import plates_of
+from tests.brute import ABSTAINING, PLAIN, Tiny
+from tests.crowd import crowd, double
+
+A, N, K = 5, 4, 3
+UNIFORM, LEARNED = {"prevalence": "uniform"}, {"prevalence": "learned"}
+Case = tuple[str, dict[str, Any], dict[str, Tensor], str, dict[str, Any], dict[str, Tensor]]
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with double():
+        yield
+
+
+def shares(*shape: int, seed: int = 0) -> Tensor:
+    """Rows that add up to one."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).softmax(-1)
+
+
+def full(value: float, *shape: int) -> Tensor:
+    return torch.full(shape, value, dtype=torch.float64)
+
+
+COINS = shares(A, 2)
+ROWS = shares(A, K, K)
+SHARED = shares(K, K)
+GUESSED = torch.stack([COINS[:, 0] + COINS[:, 1] / K, COINS[:, 1] * (K - 1) / K], -1)
+BLUR = 0.3
+CASES: list[Case] = [
+    (
+        "hierarchical_dawid_skene",
+        UNIFORM,
+        {"crowd": SHARED, "concentration": full(1e9, K), "confusion": SHARED.expand(A, K, K)},
+        "multinomial",
+        UNIFORM,
+        {"confusion": SHARED},
+    ),
+    ("multinomial", UNIFORM, {"confusion": SHARED}, "dawid_skene", UNIFORM, {"confusion": SHARED.expand(A, K, K)}),
+    (
+        "class_coin",
+        UNIFORM,
+        {"ability": COINS.unsqueeze(1).expand(A, K, 2)},
+        "one_coin",
+        UNIFORM,
+        {"ability": COINS},
+    ),
+    ("majority_vote", UNIFORM, {"ability": COINS[0]}, "one_coin", UNIFORM, {"ability": COINS[:1].expand(A, 2)}),
+    (
+        "glad",
+        UNIFORM,
+        {"ability": (COINS[:, 0] / COINS[:, 1]).log() * math.exp(BLUR), "difficulty": full(BLUR, N)},
+        "one_coin",
+        UNIFORM,
+        {"ability": COINS},
+    ),
+    (
+        "mace",
+        UNIFORM,
+        {"competence": COINS, "guess": full(1 / K, A, K)},
+        "one_coin",
+        UNIFORM,
+        {"ability": GUESSED},
+    ),
+    ("dependent_clusters", {"groups": [0, 1, 2, 3, 4], **LEARNED}, {}, "dawid_skene", LEARNED, {}),
+    (
+        "dependent_clusters",
+        {"groups": [0, 1, 0, 2, 1], **LEARNED},
+        {"link": torch.eye(K, dtype=torch.float64).clamp(min=1e-30).expand(2, 1, K, K)},
+        "dawid_skene",
+        LEARNED,
+        {},
+    ),
+    (
+        "community",
+        {"communities": 1},
+        {"weights": full(1, 1), "shared": SHARED[None], "community": full(1, A, 1)},
+        "multinomial",
+        {},
+        {"confusion": SHARED},
+    ),
+    (
+        "ebcc",
+        {"subtypes": 1},
+        {"subtypes": full(1, K, 1), "confusion": ROWS.unsqueeze(2)},
+        "bayesian_dawid_skene",
+        LEARNED,
+        {"confusion": ROWS},
+    ),
+    ("minimax_entropy", {"items": False}, {"habit": ROWS.log()}, "dawid_skene", UNIFORM, {"confusion": ROWS}),
+    (
+        "minimax_entropy",
+        {},
+        {"habit": ROWS.log(), "trap": full(0, N, K, K)},
+        "dawid_skene",
+        UNIFORM,
+        {"confusion": ROWS},
+    ),
+    (
+        "item_difficulty",
+        UNIFORM,
+        {
+            "crowd": full(0, K, K),
+            "spread": full(1),
+            "hardness": full(1),
+            "logits": ROWS.log() * math.exp(BLUR),
+            "difficulty": full(BLUR, N),
+        },
+        "dawid_skene",
+        UNIFORM,
+        {"confusion": ROWS},
+    ),
+]
+
+
+@pytest.mark.parametrize("tiny", [PLAIN, ABSTAINING], ids=["classes", "abstentions"])
+@pytest.mark.parametrize("case", CASES, ids=[f"{c[0]} {c[1]} is {c[3]}" for c in CASES])
+def test_one_density_is_the_other(case: Case, tiny: Tiny) -> None:
+    name, settings, values, other, others, expected = case
+    declined = {"abstention": shares(A, K, 3)} if tiny is ABSTAINING else {}
+    if name == "majority_vote" and declined:
+        pytest.skip("here an abstention says nothing about the truth")
+    base = {"prevalence": shares(K), "confusion": ROWS, **declined}
+    found, wanted = (
+        evidence(crowdppl.method(n, **s), {**base, **v}, tiny)
+        for n, s, v in ((name, settings, values), (other, others, expected))
+    )
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+
+
+def evidence(story: Any, values: dict[str, Tensor], tiny: Tiny) -> tuple[Tensor, Tensor]:
+    """Log evidence and truth posterior of each item."""
+    found = Density(story.model, plates_of(story))(tiny.built()[1], values, marginals=("truth",))
+    return found.per_item, found.marginals["truth"]
+
+
+def probabilities(inference: str, name: str, settings: dict[str, Any]) -> np.ndarray:
+    options: dict[str, Any] = {"guide": "point"} if inference == "vb" else {}
+    data = crowd(80, 6, K, 5, seed=3)
+    posterior = crowdppl.fit(name, data, inference=inference, settings=settings, tolerance=1e-11, **options)
+    return posterior.probabilities().to_numpy()
+
+
+Fit = tuple[str, str, dict[str, Any]]
+ALONE = {"groups": list(range(6)), **LEARNED}
+FITS: list[tuple[Fit, Fit, float]] = [
+    (("vb", "ebcc", {"subtypes": 1, **LEARNED}), ("vb", "bayesian_dawid_skene", LEARNED), 1e-6),
+    (
+        ("vb", "community", {"communities": 1, "mass": 4.0, "diagonal": 0.5, **LEARNED}),
+        ("vb", "multinomial", {"right": 2.0, "wrong": 1.0, **LEARNED}),
+        1e-6,
+    ),
+    (
+        ("vb", "dependent_clusters", {**ALONE, "mass": 4.0, "diagonal": 0.6}),
+        ("vb", "bayesian_dawid_skene", {"mass": 4.0, "diagonal": 0.6, **LEARNED}),
+        1e-6,
+    ),
+    (("em", "dependent_clusters", {**ALONE, "mass": 3.0, "diagonal": 1 / 3}), ("em", "dawid_skene", LEARNED), 1e-6),
+    (
+        ("em", "glad", {"difficulty_spread": 1e-4, "mean": 0.0, "spread": 100.0, **UNIFORM}),
+        ("em", "one_coin", UNIFORM),
+        1e-3,
+    ),
+    (("em", "minimax_entropy", {"items": False, "penalty": 1e-7}), ("em", "dawid_skene", UNIFORM), 1e-2),
+]
+
+
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.ConvergenceWarning")
+@pytest.mark.parametrize(("one", "other", "tolerance"), FITS, ids=[f"{f[0][1]} by {f[0][0]}" for f in FITS])
+def test_one_fit_is_the_other(one: Fit, other: Fit, tolerance: float) -> None:
+    found, wanted = probabilities(*one), probabilities(*other)
+    np.testing.assert_allclose(found, wanted, atol=tolerance)
+    assert wanted.max(1).min() < 0.9  # the agreement is not one of certainties
+
+
+def test_prior_rows_without_spread_are_the_crowds() -> None:
+    story = crowdppl.method("hierarchical_dawid_skene", typical=1e8, spread=1e-3)
+    torch.manual_seed(0)
+    nodes = poutine.trace(poutine.enum(story.model, first_available_dim=-2)).get_trace(PLAIN.built()[1]).nodes
+    rows = nodes["confusion"]["value"]
+    torch.testing.assert_close(rows, nodes["crowd"]["value"].expand_as(rows), atol=1e-3, rtol=0)
