@@ -54,7 +54,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/bench-ready
-	$(PYTEST) -m bench
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
 gpu: setup
 	@$(BIN)/python -c "import torch; print('CUDA:', torch.cuda.get_device_name() if torch.cuda.is_available() else 'torch sees no GPU, so every test below is skipped')"

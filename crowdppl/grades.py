@@ -38,7 +38,8 @@ def log_bands(edge: Tensor, tail: Tail = "normal") -> Tensor:
 
 def _log_cdf(x: Tensor, tail: Tail) -> Tensor:
     if tail == "normal":
-        return torch.special.log_ndtr(x)
+        normal: Tensor = torch.special.log_ndtr(x)
+        return normal
     if tail == "logistic":
         return logsigmoid(x)
     if tail == "laplace":

@@ -105,9 +105,7 @@ def label_sampling(source: str) -> list[str]:
     for node, name in called:
         if name in {"sample", "observe"}:
             site = ast.unparse(node.args[0]) if node.args else ""
-            if any(keyword.arg == "obs" for keyword in node.keywords) or site.strip("'\"").startswith(
-                "label"
-            ):
+            if any(keyword.arg == "obs" for keyword in node.keywords) or site.strip("'\"").startswith("label"):
                 wrong.append(f"line {node.lineno}: pyro.{name}({site}, ...)")
         if name == "Labels":
             wrong.append(f"line {node.lineno}: {ast.unparse(node)}")
@@ -156,9 +154,7 @@ def test_imports_run_one_way() -> None:
 @pytest.mark.parametrize("path", LIBRARY, ids=module_name)
 def test_only_the_registry_knows_that_a_zoo_exists(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    entered = {
-        m for pair in imports(tree) for m in pair if m.split(".")[0] == "models" or "crowdppl.models" in m
-    }
+    entered = {m for pair in imports(tree) for m in pair if m.split(".")[0] == "models" or "crowdppl.models" in m}
     entered |= {text for text in strings(tree) if "crowdppl.models" in text}
     assert not entered or path.name == "registry.py", f"{path.name} enters the zoo: {entered}"
 
@@ -202,9 +198,7 @@ def test_no_public_name_is_also_a_submodule() -> None:
 
 
 def test_the_rules_catch_what_they_forbid() -> None:
-    assert wrong_imports(
-        "import numpy\nfrom crowdppl.inference import em\nfrom crowdppl import fit_quietly"
-    ) == [
+    assert wrong_imports("import numpy\nfrom crowdppl.inference import em\nfrom crowdppl import fit_quietly") == [
         "numpy",
         "crowdppl.inference em",
         "crowdppl fit_quietly",
@@ -213,24 +207,16 @@ def test_the_rules_catch_what_they_forbid() -> None:
         "crowdppl.models one_coin",
         ".one_coin OneCoin",
     ]
-    assert not wrong_imports(
-        "import torch\nimport pyro.distributions as dist\nfrom crowdppl import Card, plates"
-    )
-    assert label_sampling("pyro.sample('x', d, obs=y)\nannotate(data, p, t)") == [
-        "line 1: pyro.sample('x', ...)"
-    ]
+    assert not wrong_imports("import torch\nimport pyro.distributions as dist\nfrom crowdppl import Card, plates")
+    assert label_sampling("pyro.sample('x', d, obs=y)\nannotate(data, p, t)") == ["line 1: pyro.sample('x', ...)"]
     assert label_sampling("pyro.sample('label', d)") == [
         "line 1: pyro.sample('label', ...)",
         "no call of annotate",
     ]
-    assert label_sampling("likelihood.annotate(data, Labels(block, p, t), t)") == [
-        "line 1: Labels(block, p, t)"
-    ]
+    assert label_sampling("likelihood.annotate(data, Labels(block, p, t), t)") == ["line 1: Labels(block, p, t)"]
     assert methods_named("'''one_coin'''\nx = torch.multinomial(p, 1)", ["one_coin", "multinomial"]) == []
     assert methods_named("if name == 'mace': pass", ["mace", "glad"]) == ["mace"]
     assert methods_named("f'not for one_coin: {x}'", ["one_coin"]) == ["one_coin"]
     assert long_functions("def f():\n" + "    x = 1\n" * 39) == ["f: 40 lines"]
     assert long_functions("def f():\n    '''a\n\n    b'''\n" + "    x = 1\n" * 38) == []
-    assert list(imports(ast.parse("if TYPE_CHECKING:\n    import a\nelse:\n    pass\nimport b"))) == [
-        ("b", "")
-    ]
+    assert list(imports(ast.parse("if TYPE_CHECKING:\n    import a\nelse:\n    pass\nimport b"))) == [("b", "")]

@@ -68,9 +68,7 @@ def methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def install(folder: Path, points: str) -> None:
     """Puts a package with entry points on the path, as pip would."""
-    (folder / "theirs.py").write_text(
-        "class Drift:\n    rate = 1\n    def model(self, data): pass\nnumber = 3\n"
-    )
+    (folder / "theirs.py").write_text("class Drift:\n    rate = 1\n    def model(self, data): pass\nnumber = 3\n")
     meta = folder / "theirs-1.0.dist-info"
     meta.mkdir()
     (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
@@ -85,9 +83,7 @@ def test_a_name_and_settings_make_a_story(methods: Path) -> None:
 
 
 def test_an_unknown_name_is_refused_with_near_matches(methods: Path) -> None:
-    with pytest.raises(
-        MethodError, match=r"no method 'onecoin'; did you mean 'one_coin'\?.*crowdppl.zoo\(\)"
-    ):
+    with pytest.raises(MethodError, match=r"no method 'onecoin'; did you mean 'one_coin'\?.*crowdppl.zoo\(\)"):
         registry.method("onecoin")
     with pytest.raises(MethodError, match=r"no method 'qqq'; crowdppl.zoo\(\) lists all"):
         registry.method("qqq")
@@ -98,9 +94,7 @@ def test_an_unknown_or_missing_setting_is_refused_with_those_there_are(methods: 
     with pytest.raises(MethodError, match=message):
         registry.method("one_coin", prevalance="learned")
     registry.register("mine", Mine)
-    with pytest.raises(
-        MethodError, match="mine needs the setting 'needed'; its settings: needed, kind='learned'"
-    ):
+    with pytest.raises(MethodError, match="mine needs the setting 'needed'; its settings: needed, kind='learned'"):
         registry.method("mine")
     registry.register("bare", Bare)
     with pytest.raises(MethodError, match="bare has no setting 'x'; its settings: none"):

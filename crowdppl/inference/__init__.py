@@ -39,7 +39,7 @@ def fit(
         start: values of sites to start from, by site name.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
-            chains (4), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress and callback.
+            chains (4; 16 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts, batch_size, progress and callback.
 
     Returns:
         The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged. The same
@@ -65,7 +65,7 @@ def fit(
         raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
     story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
     data = data if gold is None else data.with_gold(gold)
-    chosen = options_from(options)
+    chosen = options_from(options, inference, data.n_labels * data.n_classes)
     fitted, engine, result = run(story, data, inference, chosen, start)
     return Posterior(
         story=fitted,
