@@ -178,7 +178,7 @@ class Density:
         if name in tilt:
             full = tilt[name].to(factor)
             pad = (1,) * (factor.dim() - full.dim())
-            start = start + full.reshape(full.shape[:1] + pad + full.shape[1:])
+            start = start + full.reshape(full.shape[:-1] + pad + full.shape[-1:])  # groups stand before items
         if name in how.probes:
             how.probes[name] = start.requires_grad_()
         return start

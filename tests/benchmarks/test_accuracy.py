@@ -129,7 +129,8 @@ def accuracy_table(table: dict[str, dict[str, Scored]]) -> str:
     text = (
         "Per cent of items with a known truth, exact duplicate rows dropped, ties split in expectation; every "
         "method with its default settings, by em or, where em refuses, by vb, seed 0, from labels alone. "
-        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty takes minutes on many labels.\n\n"
+        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty takes "
+        "minutes on many labels.\n\n"
     )
     return text + markdown(("method (engines)", *SETS.values()), rows)
 
