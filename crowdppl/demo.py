@@ -27,7 +27,15 @@ def run_demo(folder: Path, seed: int = 0) -> Posterior:
     folder.mkdir(parents=True, exist_ok=True)
     data = anaesthetists()
     began = time.perf_counter()
-    posterior = fit("bayesian_dawid_skene", data, inference="gibbs", seed=seed, draws=DRAWS, warmup=DRAWS // 4)
+    posterior = fit(
+        "bayesian_dawid_skene",
+        data,
+        settings={"prevalence_mass": 1.0},
+        inference="gibbs",
+        seed=seed,
+        draws=DRAWS,
+        warmup=DRAWS // 4,
+    )
     timings = {"fit": time.perf_counter() - began}
     write_result(posterior, folder, {"answers": "built in: Dawid & Skene (1979), Table 1"}, timings)
     pictures = write_pictures(posterior, folder / "pictures")

@@ -66,7 +66,7 @@ class _FirstState:
         if self._state is None:
             from crowdppl.inference.variational import first_state  # engines come after guides
 
-            with block():
+            with block(), torch.enable_grad():  # Pyro sets parameters up without gradients; counts are gradients
                 self._state = first_state(self.story, self.whole)
         return self._state
 

@@ -1,6 +1,6 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       = 1 / K, or ~ Dirichlet(1)                  (K)
+    prevalence       ~ Dirichlet(100), or = 1 / K                (K)
     confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
     truth[i]         ~ Categorical(prevalence)                   (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
@@ -34,13 +34,14 @@ class BayesianDawidSkene:
     """A confusion matrix for each annotator, with a prior that leans on the diagonal.
 
     Args:
-        prevalence: "uniform" or "learned". Learn it where some class is rare; with few labels an item, learned
-            shares drift with the confusions.
+        prevalence: "learned" or "uniform".
+        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
         mass: pseudo-counts a row.
         diagonal: share of the mass on the right answer, by default half way between certainty and chance.
     """
 
-    prevalence: Literal["uniform", "learned"] = "uniform"
+    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence_mass: float = 100.0
     mass: float = 4.0
     diagonal: float | None = None
 
@@ -56,7 +57,7 @@ class BayesianDawidSkene:
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""
-        log_p = prevalence(data, self.prevalence)
+        log_p = prevalence(data, self.prevalence, self.prevalence_mass)
         prior = confusion_prior(data, self.mass, self.diagonal)
         with plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))

@@ -69,7 +69,7 @@ class Community:
             shared = pyro.sample("shared", rows.to_event(1))
         if self.own:
             alike = pyro.sample("alike", dist.LogNormal(math.log(10.0), 1.0))
-            around = alike[..., None, None, None, None] * shared.unsqueeze(-4)
+            around = alike[..., None, None, None] * shared.unsqueeze(-4)  # (..., 1, M, K, K)
         with plates.annotators(data):
             community = pyro.sample("community", OneHot(weights.log()))
             if self.own:

@@ -1,6 +1,6 @@
 """Dependent clusters: annotators of a group see an item through the same eyes.
 
-    prevalence         ~ Dirichlet(1), or = 1 / K                           (K)
+    prevalence         ~ Dirichlet(100), or = 1 / K                         (K)
     link[g, k]         ~ Dirichlet(link_mass * row(k))                      (G, 1, K, K)
     confusion[a, k]    ~ Dirichlet(mass * row(k))                           (A, K, K)
     truth[i]           ~ Categorical(prevalence)                            (N)
@@ -40,12 +40,14 @@ class DependentClusters:
     Args:
         groups: by annotator id (whoever is missing is alone), or in the order of annotator codes; None finds them.
         prevalence: "learned" or "uniform".
+        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
         mass, diagonal: pseudo-counts of a confusion row (None: flat), and their share on the right answer.
         link_mass, link_diagonal: the same for links.
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
-    prevalence: Literal["learned", "uniform"] = "uniform"
+    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence_mass: float = 100.0
     mass: float | None = 1.8
     diagonal: float = 0.61
     link_mass: float | None = 1.8
@@ -70,7 +72,7 @@ class DependentClusters:
     def model(self, data: Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
         groups = self._codes(data)
-        log_p = crowdppl.prevalence(data, self.prevalence)
+        log_p = crowdppl.prevalence(data, self.prevalence, self.prevalence_mass)
         log_link = self._links(data.n_classes, max(groups))
         with plates.annotators(data):
             rows = dist.Dirichlet(crowdppl.confusion_prior(data, *_row(self.mass, self.diagonal, data.n_classes)))

@@ -28,14 +28,15 @@ class HierarchicalDawidSkene:
     """Confusion matrices that borrow strength from the crowd.
 
     Args:
-        prevalence: "uniform" or "learned". Learn it where some class is rare; with few labels an item, learned
-            shares drift with the confusions.
+        prevalence: "learned" or "uniform".
+        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
         typical: median of the concentration, in pseudo-counts a row.
         spread: standard deviation of its logarithm.
     """
 
-    prevalence: Literal["uniform", "learned"] = "uniform"
+    prevalence: Literal["learned", "uniform"] = "learned"
+    prevalence_mass: float = 100.0
     right: float = 2.5
     wrong: float = 0.5
     typical: float = math.e
@@ -62,12 +63,12 @@ class HierarchicalDawidSkene:
     def model(self, data: Block) -> None:
         """Draws the crowd's rows, each annotator's around them, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence)
+        log_p = prevalence(data, self.prevalence, self.prevalence_mass)
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         crowd = pyro.sample("crowd", dist.Dirichlet(rows).to_event(1))
         typical = torch.full((k,), math.log(self.typical))
         concentration = pyro.sample("concentration", dist.LogNormal(typical, self.spread).to_event(1))
-        prior = concentration.unsqueeze(-1) * crowd
+        prior = concentration.unsqueeze(-1) * crowd + 1e-6  # a share drawn as 0 would be no concentration
         if data.history is not None:
             prior = prior + data.history.to(prior)
         with plates.annotators(data):

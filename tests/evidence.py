@@ -1,6 +1,6 @@
 """Exact posteriors of tiny data: every state of the discrete variables in turn, Dirichlets integrated out.
 
-Nothing here is shared with the library but the names of the sites and the defaults of the methods.
+Nothing here is shared with the library but the names of the sites and of the settings.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -51,10 +52,9 @@ def exact(states: Iterable[State], n_classes: int) -> Exact:
     return Exact(evidence, np.einsum("s,sik->ik", weight, np.stack(truths)), average(means), average(squares))
 
 
-def leaning(k: int, mass: float = 4.0, diagonal: float | None = None) -> np.ndarray:
+def leaning(k: int, mass: float = 1.8, diagonal: float = 0.61) -> np.ndarray:
     """Concentrations (K, K) of confusion rows."""
-    share = (1 + 1 / k) / 2 if diagonal is None else diagonal
-    return mass * np.where(np.eye(k) > 0, share, (1 - share) / (k - 1))
+    return mass * np.where(np.eye(k) > 0, diagonal, (1 - diagonal) / (k - 1))
 
 
 def _sizes(labels: list[Label]) -> tuple[int, int]:
@@ -112,3 +112,9 @@ def community(labels: list[Label], k: int, m: int = 2) -> Iterator[State]:
 
 
 STATES = {"bayesian_dawid_skene": bayesian_dawid_skene, "mace": mace, "community": community}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bayesian_dawid_skene": {"prevalence": "learned", "prevalence_mass": 1.0, "mass": 1.8, "diagonal": 0.61},
+    "mace": {"prevalence": "learned", "knows": 1.0, "guesses": 1.0, "guess": 1.0},
+    "community": {"prevalence": "learned", "communities": 2, "sparsity": 1.0, "mass": 1.8, "diagonal": 0.61},
+}
+"""The settings under which the methods tell the stories above."""

@@ -18,16 +18,10 @@ from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.gibbs import Gibbs, sample
 from tests.crowd import annotations, crowd, double, posed, split
-from tests.evidence import STATES, Exact, beta, community, exact
+from tests.evidence import SETTINGS, STATES, Exact, beta, community, exact
 
 # 4 items, 3 annotators, 2 classes; annotator 0 labels item 1 twice.
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
-LEARNED = {"prevalence": "learned"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "bayesian_dawid_skene": LEARNED,
-    "mace": LEARNED,
-    "community": {"communities": 2, **LEARNED},
-}
 CHAINS = 24
 
 
@@ -116,7 +110,8 @@ def _members() -> Iterator[tuple[int, ...]]:
         yield from product(range(2), repeat=3)
 
 
-LEAN = {"right": 6.0, "wrong": 2.0, "typical": 6.0}  # so that classes seldom trade places, and chains mix
+# So that classes seldom trade places, and chains mix.
+LEAN = {"right": 6.0, "wrong": 2.0, "typical": 6.0, "spread": 1.0, "prevalence": "learned", "prevalence_mass": 1.0}
 
 
 def hierarchy(labels: list[tuple[int, int, int]], points: int = 120) -> dict[str, np.ndarray]:
@@ -179,7 +174,7 @@ def test_gold_leaves_only_what_it_allows() -> None:
     data = annotations(LABELS, 2, gold=gold)
     known = (s for s in STATES["bayesian_dawid_skene"](LABELS, 2) if s[0][0] == 1 and s[0][2] == 0)
     wanted = exact(known, 2)
-    draws = run("bayesian_dawid_skene", data, draws=150, warmup=30)
+    draws = run("bayesian_dawid_skene", data, SETTINGS["bayesian_dawid_skene"], draws=150, warmup=30)
     agree(draws["confusion"], wanted.mean["confusion"])
     agree(draws["prevalence"], wanted.mean["prevalence"])
 
@@ -219,7 +214,13 @@ def test_blocks_visited_in_another_order_draw_the_same() -> None:
 
 def test_several_blocks_have_the_same_posterior() -> None:
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
-    draws = run("bayesian_dawid_skene", split(annotations(LABELS, 2), 3), draws=150, warmup=30)
+    draws = run(
+        "bayesian_dawid_skene",
+        split(annotations(LABELS, 2), 3),
+        SETTINGS["bayesian_dawid_skene"],
+        draws=150,
+        warmup=30,
+    )
     agree(draws["confusion"], wanted.mean["confusion"])
     agree(truth_given("bayesian_dawid_skene", draws, LABELS), wanted.truth)
 

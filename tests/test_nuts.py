@@ -26,6 +26,7 @@ from crowdppl.inference.nuts import Marginal
 from crowdppl.inference.options import Options
 from crowdppl.story import card_of, plates_of
 from tests.crowd import annotations, crowd, double, posed
+from tests.evidence import SETTINGS as PINNED
 from tests.evidence import STATES, exact
 
 SETTINGS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}}
@@ -90,7 +91,7 @@ def error(x: np.ndarray) -> np.ndarray:
 
 def test_means_are_those_of_the_exact_posterior() -> None:
     """With 15 degrees of freedom an error beyond 5 has chance 2e-4 for each of 14 numbers."""
-    story = crowdppl.method("bayesian_dawid_skene")
+    story = crowdppl.method("bayesian_dawid_skene", **PINNED["bayesian_dawid_skene"])
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
     draws = draws_of(nuts, story, annotations(LABELS, 2), chains=2, draws=96, warmup=50)
     for site, mean in wanted.mean.items():

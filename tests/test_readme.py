@@ -28,6 +28,9 @@ def test_readme_holds_what_is_generated(part: str) -> None:
 
 
 def test_results_were_not_edited() -> None:
+    if not results.PATH.exists():
+        assert readme.part_of(readme.README.read_text(encoding="utf-8"), "benchmarks") == readme.UNMEASURED
+        return
     text = results.read()
     for title in results.SECTIONS:
         assert f"\n## {title}\n" in text

@@ -33,11 +33,17 @@ LEVEL = 1e-4
 Values = dict[str, np.ndarray]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "bayesian_dawid_skene": {"mass": 10.0, "diagonal": 0.7},
-    "one_coin": {"right": 7.0, "wrong": 3.0, "prevalence": "learned"},
-    "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0, "prevalence": "learned"},
+    "bayesian_dawid_skene": {"prevalence_mass": 2.0, "mass": 10.0, "diagonal": 0.7},
+    "one_coin": {"right": 7.0, "wrong": 3.0},
+    "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0},
     "community": {"communities": 2, "mass": 12.0, "diagonal": 0.7, "sparsity": 4.0},
-    "hierarchical_dawid_skene": {"right": 12.0, "wrong": 4.0, "typical": 8.0, "spread": 0.5},
+    "hierarchical_dawid_skene": {
+        "prevalence_mass": 2.0,
+        "right": 12.0,
+        "wrong": 4.0,
+        "typical": 8.0,
+        "spread": 0.5,
+    },
 }
 
 
@@ -121,7 +127,7 @@ def calibration(
     engine: Any, name: str, block: Block, thin: int, **options: Any
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each quantity its true values (300,), and posterior draws (300, L)."""
-    story = crowdppl.method(name, **SETTINGS[name])
+    story = crowdppl.method(name, prevalence="learned", **SETTINGS[name])
     truths: dict[str, list[float]] = {}
     draws: dict[str, list[np.ndarray]] = {}
     for seed in range(SIMULATIONS):

@@ -15,12 +15,17 @@ from tests.benchmarks import results, zoo
 README = results.ROOT / "README.md"
 
 
+UNMEASURED = "No complete run of `make bench` is recorded yet."
+
+
 class ReadmeError(ValueError):
     """README has no place for a generated part."""
 
 
 def benchmarks() -> str:
-    """The results below their title, headings one level down."""
+    """The results below their title, headings one level down; a word of their absence before the first run."""
+    if not results.PATH.exists():
+        return UNMEASURED
     _, _, body = results.read().partition("\n\n")
     lines = (f"#{line}" if line.startswith("#") else line for line in body.strip().splitlines())
     return "\n".join(lines)
