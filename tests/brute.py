@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class Tiny:
     gold: tuple[int, ...]
     abstainers: tuple[bool, ...]
 
+    @cached_property
     def built(self) -> tuple[np.ndarray, Block]:
         """The same labels as a story receives them, and which item stands at each position."""
         item, annotator, answer = (np.array(x) for x in zip(*self.labels, strict=True))
@@ -49,7 +51,7 @@ class Tiny:
 
     def at(self, position: int) -> list[tuple[int, int]]:
         """(annotator, answer) of each label of the item at a position."""
-        return [(a, label) for i, a, label in self.labels if i == self.built()[0][position]]
+        return [(a, label) for i, a, label in self.labels if i == self.built[0][position]]
 
 
 # Item 3 has no label, annotator 1 labels item 0 twice, class 2 is never given, the truth of item 1 is known.
@@ -73,7 +75,7 @@ ABSTAINING = replace(
 
 def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
     """p(truth = k, labels) of the item at each position: (N, K)."""
-    order, _ = tiny.built()
+    order, _ = tiny.built
     k = tiny.n_classes
     prevalence = v["prevalence"] if "prevalence" in v else torch.full((k,), 1 / k)
     rows = []
