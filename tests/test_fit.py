@@ -146,7 +146,7 @@ def test_restarts_differ_and_the_best_wins() -> None:
     assert len(set(names)) == 6 and {"votes", "spectral"} <= set(names)
     assert len({round(x, 4) for x in objectives}) > 2
     assert posterior.diagnostics()["objective"] == max(objectives) == objectives[0]
-    assert max(objectives) > fit("dawid_skene", hard, inference="em").diagnostics()["objective"]
+    assert max(objectives) >= fit("dawid_skene", hard, inference="em").diagnostics()["objective"]
 
 
 @pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "svi"])

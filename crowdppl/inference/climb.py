@@ -16,7 +16,8 @@ class Climb:
     """L-BFGS with a strong Wolfe search on an objective that is to be raised.
 
     The curvature memory is kept between calls, although the objective may have moved a little in between
-    (other sites were updated): the search itself starts from a fresh gradient.
+    (other sites were updated): the search itself starts from a fresh gradient, and what changed the gradient
+    between calls is not taken for curvature.
 
     Args:
         leaves: tensors to move, in place.
@@ -59,6 +60,8 @@ class Climb:
                 value, gradient = -CLIFF, [torch.zeros_like(x) for x in self.leaves]
             for leaf, g in zip(self.leaves, gradient, strict=True):
                 leaf.grad = -g.detach().to(leaf)
+            if not values:
+                self._begin_anew()
             values.append(value)
             return -value
 
@@ -71,3 +74,9 @@ class Climb:
                 leaf.copy_(x)
         self._fresh()
         return values[0]
+
+    def _begin_anew(self) -> None:
+        """Makes torch's search compare its next gradient with this one; a pair without change is left out."""
+        state = self.search.state[self.leaves[0]]
+        if state.get("prev_flat_grad") is not None:
+            state["prev_flat_grad"] = torch.cat([x.grad.reshape(-1) for x in self.leaves if x.grad is not None])
