@@ -16,7 +16,7 @@ from crowdppl.posterior import Posterior, load
 from crowdppl.story import card_of
 from crowdppl.trial import GOLD, Trial, require
 
-SETTLED = {"tolerance": 1e-12, "max_iterations": 200}
+SETTLED: dict[str, Any] = {"tolerance": 1e-12, "max_iterations": 200}
 """For comparisons at 1e-6: a looser fit stops where its search happened to be, and rounding decides where."""
 TOLERANCE = 1e-6
 FALL = 1e-9
