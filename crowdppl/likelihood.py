@@ -13,6 +13,7 @@ from torch import Tensor
 
 from crowdppl import plates
 from crowdppl.distributions import Categorical
+from crowdppl.errors import MethodError
 from crowdppl.labels import Coin, Labels, Table
 from crowdppl.plates import Data
 
@@ -74,10 +75,15 @@ def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", conc
         data: the story's argument.
         kind: "learned" samples the site ``prevalence``; "uniform" fixes 1 / K.
         concentration: of the symmetric Dirichlet; 1 is flat.
+
+    Raises:
+        MethodError: for another kind.
     """
     n_classes = data.as_block().n_classes
     if kind == "uniform":
         return torch.full((n_classes,), -math.log(n_classes))
+    if kind != "learned":
+        raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
     share: Tensor = pyro.sample("prevalence", dist.Dirichlet(torch.full((n_classes,), concentration)))
     return share.log()
 

@@ -197,3 +197,9 @@ def test_prior_rows_without_spread_are_the_crowds() -> None:
     nodes = poutine.trace(poutine.enum(story.model, first_available_dim=-2)).get_trace(PLAIN.built[1]).nodes
     rows = nodes["confusion"]["value"]
     torch.testing.assert_close(rows, nodes["crowd"]["value"].expand_as(rows), atol=1e-3, rtol=0)
+
+
+def test_a_prevalence_of_another_kind_is_refused() -> None:
+    story = crowdppl.method("one_coin", prevalence="flat")
+    with pytest.raises(crowdppl.MethodError, match="prevalence='flat' is neither 'learned' nor 'uniform'"):
+        evidence(story, {"ability": COINS}, PLAIN)
