@@ -8,13 +8,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 WORKERS ?= 2
 
-.PHONY: help setup demo test check style types slow long format bench gpu clean
+.PHONY: help setup demo test check style types slow format bench gpu clean
 
 help:
 	@echo "make demo    set everything up, then run the main job on built-in data"
 	@echo "make test    the same set-up, then the fast tests"
 	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests"
-	@echo "make long    tests that take longer than CI allows: NUTS under simulation-based calibration"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables"
 	@echo "make gpu     every method and engine on CUDA against CPU"
@@ -48,10 +47,7 @@ types: setup
 	$(BIN)/mypy
 
 slow: setup
-	$(PYTEST) -n $(WORKERS) -m "slow and not long and not bench"
-
-long: setup
-	$(PYTEST) -n $(WORKERS) -m long
+	$(PYTEST) -n $(WORKERS) -m "slow and not bench"
 
 format: setup
 	$(BIN)/ruff format .

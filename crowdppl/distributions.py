@@ -37,8 +37,11 @@ class Categorical(TorchDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of ``value``: a view expanded to the batch shape, so that Pyro can validate it."""
-        out = pick(self.log_p, value, len(self.batch_shape))
-        return out.expand(torch.broadcast_shapes(out.shape, self.batch_shape))
+        rank = len(self.batch_shape)
+        out = pick(self.log_p, value, rank)
+        ahead = out.dim() - rank
+        full = (max(pair) for pair in zip(out.shape[ahead:], self.batch_shape, strict=True))
+        return out.expand(*out.shape[:ahead], *full)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All K values along a new leading dimension."""
@@ -171,7 +174,7 @@ def pick(log_p: Tensor, state: Tensor, rank: int) -> Tensor:
     lead = state.dim() - rank
     if all(n == 1 for n in state.shape[lead:]):  # never by numel == T: a drawn value of T items has that too
         flat, front = state.reshape(-1), log_p.movedim(-1, 0)
-        every = flat.numel() == len(front) and bool((flat == torch.arange(len(front)).to(flat)).all())
+        every = flat.numel() == len(front) and flat.tolist() == list(range(len(front)))
         front = front if every else front[flat]
         pad = (1,) * (rank - (log_p.dim() - 1))
         return front.reshape(state.shape[:lead] + pad + log_p.shape[:-1])

@@ -81,19 +81,9 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """Over the leading dimension, where it vectorises: 20 times faster than over a trailing one of size 5."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        lowest = torch.finfo(x.dtype).min
-        top = x.amax(0).clamp_(min=lowest)
-        share = x - top
-        if x.dtype == torch.float32:
-            share.clamp_(min=LOWEST)
-        share = share.exp_()
-        total = share.sum(0)
-        out = total.log().add_(top).masked_fill_(top == lowest, -torch.inf)
-        share /= total
+        out, share = _total_and_shares(x)
         ctx.save_for_backward(x, share)
         return out
 
@@ -109,20 +99,37 @@ class _Sum(torch.autograd.Function):
 class _Draw(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, how: Summing, index: int, name: str | None) -> Tensor:
-        out = x.logsumexp(0)
+        out, share = _total_and_shares(x)
         ctx.how, ctx.index, ctx.name = how, index, name
-        ctx.save_for_backward(x, out)
+        ctx.save_for_backward(share)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        x, out = ctx.saved_tensors
+        (share,) = ctx.saved_tensors
         how: Summing = ctx.how
         if how.kind == "replay":
-            return how.tape[ctx.index].to(x.dtype), None, None, None
-        drawn = draw_counts(_whole(grads[0], ctx.name), x, out, how.generator)
+            return how.tape[ctx.index].to(share.dtype), None, None, None
+        drawn = draw_counts(_whole(grads[0], ctx.name), share, how.generator)
         how.tape[ctx.index] = drawn
         return drawn, None, None, None
+
+
+def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-sum-exp over the leading dimension and the softmax along it.
+
+    Over the leading dimension it vectorises: 20 times faster than over a trailing one of size 5.
+    """
+    lowest = torch.finfo(x.dtype).min
+    top = x.amax(0).clamp_(min=lowest)
+    share = x - top
+    if x.dtype == torch.float32:
+        share.clamp_(min=LOWEST)
+    share = share.exp_()
+    total = share.sum(0)
+    out = total.log().add_(top).masked_fill_(top == lowest, -torch.inf)
+    share /= total
+    return out, share
 
 
 def _whole(counts: Tensor, name: str | None) -> Tensor:
@@ -137,30 +144,27 @@ def _whole(counts: Tensor, name: str | None) -> Tensor:
     return rounded
 
 
-def draw_counts(counts: Tensor, x: Tensor, total: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Splits whole counts over alternatives: Multinomial(counts, softmax of x over dimension 0).
+def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Splits whole counts over alternatives: Multinomial(counts, share).
 
     Args:
         counts: (...) whole numbers.
-        x: (K, ...) log-weights.
-        total: (...) their logsumexp.
+        share: (K, ...) probabilities.
         generator: random stream.
 
     Returns:
         (K, ...) whole numbers that add up to ``counts``.
     """
-    rows = counts.reshape(-1).nonzero().squeeze(-1) if x.dim() > 2 else None
+    rows = counts.reshape(-1).nonzero().squeeze(-1) if share.dim() > 2 else None
     if rows is not None and len(rows) < 0.6 * counts.numel():
-        flat = x.reshape(x.shape[0], -1)
+        flat = share.reshape(len(share), -1)
         out = torch.zeros_like(flat)
-        part, some = flat[:, rows], counts.reshape(-1)[rows]
-        out[:, rows] = draw_counts(some, part, total.reshape(-1)[rows], generator)
-        return out.reshape(x.shape)
-    share = (x - total).exp()
+        out[:, rows] = draw_counts(counts.reshape(-1)[rows], flat[:, rows], generator)
+        return out.reshape(share.shape)
     if not counts.numel() or float(counts.max()) <= 1:
         return _one_each(counts, share, generator)
-    out, left, rest = torch.zeros_like(share), counts.clone(), torch.ones_like(total)
-    for k in range(len(x) - 1):
+    out, left, rest = torch.zeros_like(share), counts.clone(), torch.ones_like(share[0])
+    for k in range(len(share) - 1):
         chance = (share[k] / rest.clamp(min=1e-30)).clamp(0, 1)
         out[k] = torch.binomial(left, chance, generator=generator)
         left = left - out[k]

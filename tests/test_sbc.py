@@ -169,7 +169,6 @@ def judge(found: dict[str, tuple[np.ndarray, np.ndarray]], bins: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_nuts_is_calibrated_for_hierarchical_dawid_skene() -> None:
     """13 draws a simulation, which NUTS makes nearly independent: 7 bins of 2 ranks."""
     found = calibration(nuts, "hierarchical_dawid_skene", design(6, 3, 2, 2), 1, chains=1, draws=13, warmup=10)

@@ -46,7 +46,8 @@ class Options:
             or 1e-7 in float32, whose rounding hides less.
         max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000).
         restarts: starts of em and vb (votes, spectral, perturbed votes); the best objective wins.
-        chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with 16 chains on small data.
+        chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with up to 32 chains on small
+            data.
         batch_size: items a minibatch of vb or svi; None is full batch.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
         learning_rate: of svi, and of Adam in minibatch vb.
@@ -91,8 +92,8 @@ class Options:
         return {k: v for k, v in vars(self).items() if k not in ("callback", "progress", "dtype")}
 
 
-SMALL = 50_000
-"""Labels x classes up to which a sweep of 16 chains costs little more than one of 4: most of it is fixed."""
+LOOKUPS = 400_000
+"""Labels x classes x chains up to which gibbs takes more than 4 chains: below, most of a sweep's cost is fixed."""
 
 
 def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Options:
@@ -100,7 +101,7 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
 
     Args:
         given: the keywords.
-        inference: the engine; gibbs runs 16 chains on small data unless told otherwise, other samplers 4.
+        inference: the engine; gibbs runs 4 to 32 chains, the more the smaller the data; other samplers run 4.
         size: labels x classes.
 
     Raises:
@@ -114,6 +115,6 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             raise MethodError(f"fit has no option {name!r}; {hint}")
     if given.get("device") == "auto":
         given = {**given, "device": "cuda" if torch.cuda.is_available() else "cpu"}
-    if "chains" not in given and inference in ("gibbs", "auto") and 0 < size <= SMALL:
-        given = {**given, "chains": 16}
+    if "chains" not in given and inference in ("gibbs", "auto") and size > 0:
+        given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
     return Options(**given)
