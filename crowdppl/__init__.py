@@ -11,9 +11,11 @@ __version__ = "0.1.0"
 # Public names by the module that defines them. A name is imported when it is first used, so that
 # `import crowdppl` costs next to nothing. Type checkers read the imports below; a test compares the two.
 _PUBLIC = {
+    "agreement": ("agreement_pairs", "agreement_table"),
     "annotations": ("Annotations",),
     "blocks": ("Block",),
     "card": ("Card",),
+    "comparison": ("Comparison", "compare"),
     "datasets": ("anaesthetists",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "errors": (
@@ -32,8 +34,10 @@ _PUBLIC = {
     "grades": ("log_bands",),
     "groups": ("find_groups",),
     "guides": ("mean_field",),
+    "heldout": ("HeldoutScore", "heldout_score"),
     "inference": ("fit",),
     "labels": ("Coin",),
+    "leave_one_out": ("LeaveOneOut",),
     "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
     "membership": ("group_numbers",),
     "metrics": ("Evaluation", "evaluate"),
@@ -41,6 +45,7 @@ _PUBLIC = {
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
     "reading": ("read_annotations", "read_gold"),
     "registry": ("method", "register", "zoo"),
+    "reliability": ("plot_reliability",),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
     "summing": ("logsumexp",),
@@ -49,9 +54,13 @@ _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from crowdppl.agreement import agreement_pairs as agreement_pairs
+    from crowdppl.agreement import agreement_table as agreement_table
     from crowdppl.annotations import Annotations as Annotations
     from crowdppl.blocks import Block as Block
     from crowdppl.card import Card as Card
+    from crowdppl.comparison import Comparison as Comparison
+    from crowdppl.comparison import compare as compare
     from crowdppl.datasets import anaesthetists as anaesthetists
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
@@ -70,8 +79,11 @@ if TYPE_CHECKING:
     from crowdppl.grades import log_bands as log_bands
     from crowdppl.groups import find_groups as find_groups
     from crowdppl.guides import mean_field as mean_field
+    from crowdppl.heldout import HeldoutScore as HeldoutScore
+    from crowdppl.heldout import heldout_score as heldout_score
     from crowdppl.inference import fit as fit
     from crowdppl.labels import Coin as Coin
+    from crowdppl.leave_one_out import LeaveOneOut as LeaveOneOut
     from crowdppl.likelihood import annotate as annotate
     from crowdppl.likelihood import coin_table as coin_table
     from crowdppl.likelihood import prevalence as prevalence
@@ -90,6 +102,7 @@ if TYPE_CHECKING:
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo
+    from crowdppl.reliability import plot_reliability as plot_reliability
     from crowdppl.simulation import Simulation as Simulation
     from crowdppl.simulation import random_design as random_design
     from crowdppl.simulation import simulate as simulate

@@ -16,6 +16,13 @@ from crowdppl.errors import DataError, MethodError
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 Model = Annotated[str, Option(help="Method; `crowdppl zoo` lists them.", metavar="NAME")]
+Models = Annotated[
+    list[str], Option("--model", help="Method; may be repeated, `crowdppl zoo` lists them.", metavar="NAME")
+]
+COMPARED = ["majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene"]
+"""Methods that are compared where none is named: quick ones, from the fewest to the most parameters."""
+Folds = Annotated[int, Option(help="Parts into which the labels are dealt.")]
+Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, svi or auto.", metavar="ENGINE")]
 Settings = Annotated[
     list[str] | None,

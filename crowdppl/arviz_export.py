@@ -63,7 +63,7 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
     attributes = {"method": posterior.method, "inference": posterior.inference, "library": "crowdppl"}
     used = {dim for names in dims.values() for dim in names}
     coords = {dim: names for dim, names in coords.items() if dim in used}
-    return _from_dict(az, values, coords, dims, attributes)
+    return from_dict(az, values, coords, dims, attributes)
 
 
 def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, np.ndarray] | None:
@@ -113,7 +113,7 @@ def _fitting(
     return out
 
 
-def _from_dict(
+def from_dict(
     az: Any,
     groups: Mapping[str, Mapping[str, np.ndarray]],
     coords: Mapping[str, Any],

@@ -99,6 +99,43 @@ def fit_answers(
     print(posterior.summary(), f"\n{FILES} are in {out}", sep="\n")
 
 
+@app.command("compare")
+def compare_methods(
+    answers: arguments.Answers,
+    model: arguments.Models = arguments.COMPARED,
+    inference: arguments.Inference = "auto",
+    folds: arguments.Folds = 5,
+    option: arguments.Options = None,
+    item: arguments.Item = None,
+    annotator: arguments.Annotator = None,
+    label: arguments.Label = None,
+    classes: arguments.Classes = None,
+    abstain: arguments.Abstain = None,
+    kind: arguments.Kind = "nominal",
+    repeats: arguments.Repeats = "keep",
+    seed: arguments.Seed = 0,
+    out: arguments.Table = None,
+) -> None:
+    """Compare methods by how well they predict labels that they were not shown; no truth is needed.
+
+    Prints the mean log-probability of a label left out, its distance from the best method's with a standard error,
+    and the weights of the methods in the best mixture of their predictions.
+    """
+    from crowdppl.comparison import compare
+    from crowdppl.reading import read_annotations
+
+    options: Any = arguments.engine_options(option) | {"seed": seed}
+    for name in model:
+        registry.method(name)
+    said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or ()}
+    said |= {"kind": kind, "repeats": repeats}
+    data = read_annotations(answers, item, annotator, label, **said)
+    found = compare(model, data, folds=folds, inference=inference, **options)
+    print(found)
+    if out is not None:
+        found.table.to_csv(out)
+
+
 @app.command()
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
     """List the methods, or say all about one."""
@@ -121,13 +158,13 @@ def evaluate(
     item: arguments.Item = None,
     label: arguments.Label = None,
 ) -> None:
-    """Score a result against known truths: accuracy, log score, Brier score, calibration error."""
+    """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators."""
     from crowdppl import metrics
     from crowdppl.posterior import load
 
     found = metrics.evaluate(load(result), _truths(truth, item, label))
     for key, value in dict(found).items():
-        print(f"{key:10} {value:.4f}" if isinstance(value, float) else f"{key:10} {value}")
+        print(f"{key:18} {value:.4f}" if isinstance(value, float) else f"{key:18} {value}")
 
 
 @app.command()

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl import abilities, archive, choices, intervals, plots, refitting
+from crowdppl import (
+    abilities,
+    acquisition,
+    archive,
+    choices,
+    decisions,
+    intervals,
+    label_sets,
+    leave_one_out,
+    plots,
+    refitting,
+    reliability,
+)
 from crowdppl.annotations import Annotations
 from crowdppl.arviz_export import to_arviz
 from crowdppl.errors import MethodError
@@ -160,6 +172,10 @@ class Posterior:
         return dict(self.result.diagnostics)
 
     summary = summarise
+    decide = decisions.decide
+    label_sets = label_sets.label_sets
+    worth_asking = acquisition.worth_asking
+    leave_one_out = leave_one_out.leave_one_out
     predict = refitting.predict
     draw_labels = refitting.draw_labels
     update = refitting.update
@@ -169,6 +185,7 @@ class Posterior:
     plot_annotators = plots.plot_annotators
     plot_items = plots.plot_items
     plot_trace = plots.plot_trace
+    plot_reliability = reliability.plot_reliability
 
 
 def load(path: str | Path, *, method: str | None = None, story: Story | None = None) -> Posterior:

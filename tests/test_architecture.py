@@ -34,7 +34,17 @@ VOCABULARY = {
     "summing",
 }
 # What a user holds after a fit. It may read results, and refits through a callable that fit gave it.
-HOLDERS = {"archive", "metrics", "plots", "posterior", "simulation"}
+HOLDERS = {
+    "archive",
+    "bootstrap",
+    "leave_one_out",
+    "metrics",
+    "plots",
+    "posterior",
+    "reliability",
+    "scores",
+    "simulation",
+}
 
 
 def module_name(path: Path) -> str:

@@ -125,7 +125,7 @@ def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert scores["n"] == "8"
     assert float(scores["accuracy"]) == 1
-    assert set(scores) == {"n", "unscored", "accuracy", "log_score", "brier", "ece"}
+    assert set(scores) >= {"n", "unscored", "accuracy", "log_score", "brier", "ece", "mcc", "error_auroc", "aurc"}
     two = write(tmp_path / "two.csv", [["case", "right"], ["007", "no"], ["elsewhere", "no"]])
     assert run("evaluate", out, two, "--item", "case", "--label", "right") == 0
     assert "warning: 1 of 2 items" in capsys.readouterr().err
@@ -220,3 +220,15 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
         "trace.png",
     }
     assert load(out).inference == "gibbs"
+
+
+def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "table.csv"
+    methods = ("--model", "majority_vote", "--model", "one_coin")
+    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", "--out", out) == 0
+    printed = capsys.readouterr().out
+    table = pd.read_csv(out, index_col="method")
+    assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
+    assert all(name in printed for name in table.index) and "difference_se" in printed
+    assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
+    assert "folds=1" in refused(capsys, "compare", answers, *methods, "--folds", "1")

@@ -5,14 +5,25 @@ from __future__ import annotations
 import warnings
 from math import log
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.annotations import Annotations
+from crowdppl.bootstrap import WeightedItems
+from crowdppl.card import Card
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.inference import fit
+from crowdppl.inference.results import FitResult
 from crowdppl.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
+from crowdppl.posterior import Posterior
+from crowdppl.registry import method
+from crowdppl.simulation import random_design, simulate
 
+SCORES = ["accuracy", "log_score", "brier", "ece", "balanced_accuracy", "macro_f1", "mcc", "error_auroc", "aurc"]
+SCORES += ["annotator_spearman", "annotator_coverage"]
 NINE = ["bluebirds", "rte", "dogs", "web", "face", "possent", "product", "music", "sentiment_polarity"]
 
 
@@ -92,13 +103,242 @@ def test_refused(gold: object, message: str) -> None:
         evaluate(table({"a": [0.9, 0.1]}), gold)
 
 
+@pytest.mark.parametrize("row", [[3.0, 1.0], [np.nan, np.nan], [1.2, -0.2], [0.5, 0.4]])
+def test_what_is_no_probability_is_refused(row: list[float]) -> None:
+    counts = table({"a": [0.9, 0.1], "b": row})
+    with pytest.raises(DataError, match="item 'b'.*divide counts by their sum"):
+        evaluate(counts, {"a": "no", "b": "no"})
+    assert evaluate(counts, {"a": "no"}).n == 1, "items that are not scored do not matter"
+
+
+def test_a_level_or_a_number_of_resamples_that_is_none_is_refused() -> None:
+    with pytest.raises(MethodError, match="level=95"):
+        evaluate(table({"a": [0.9, 0.1]}), {"a": "no"}, level=95)
+    with pytest.raises(MethodError, match="bootstrap=0"):
+        evaluate(table({"a": [0.9, 0.1]}), {"a": "no"}, bootstrap=0)
+
+
 def test_an_evaluation_reads_like_a_mapping() -> None:
     found = evaluate(table({"a": [0.9, 0.1]}), {"a": "no"})
     assert dict(found)["accuracy"] == found["accuracy"] == 1
-    assert list(pd.Series(dict(found)).index) == ["n", "unscored", "accuracy", "log_score", "brier", "ece"]
+    assert list(pd.Series(dict(found)).index) == ["n", "unscored", *SCORES]
     assert "accuracy" in str(found)
+    assert "evidence" not in str(found)
     with pytest.raises(KeyError):
         found["f1"]
+
+
+def some(n: int, k: int = 3, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    """Calibrated probabilities in tenths, so that many are tied, and truths."""
+    stream = np.random.default_rng(seed)
+    p = stream.multinomial(10, stream.dirichlet(np.ones(k), n)) / 10
+    truth = (p.cumsum(1) < stream.random((n, 1))).sum(1)
+    return pd.DataFrame(p), pd.Series(truth)
+
+
+def test_weights_of_one_change_nothing_and_others_are_copies() -> None:
+    p, gold = some(80)
+    order = np.argsort(p.max(axis=1), kind="stable")
+    p, truth = p.loc[order].to_numpy(), gold[order].to_numpy()
+    stream = np.random.default_rng(1)
+    weights = np.vstack([np.ones(80, np.int64), stream.multinomial(80, np.full(80, 1 / 80), size=20)])
+    found = pd.DataFrame(WeightedItems.of(p, truth).scores(weights))
+    for row, times in enumerate(weights):
+        copies = evaluate(pd.DataFrame(np.repeat(p, times, axis=0)), pd.Series(np.repeat(truth, times)))
+        expected = {name: value for name, value in dict(copies).items() if name in found}
+        assert dict(found.loc[row]) == pytest.approx(expected, abs=1e-12)
+    assert list(found) == list(SCORES[:-2])
+
+
+def test_intervals_of_means_are_as_wide_as_theory_says() -> None:
+    p, gold = some(2000)
+    found = evaluate(p, gold, level=0.9)
+    table = found.intervals()
+    assert list(table.columns) == ["value", "low", "high"]
+    assert list(table.index) == SCORES
+    assert dict(table["value"]) == pytest.approx({name: found[name] for name in SCORES}, nan_ok=True)
+    p_truth = p.to_numpy()[np.arange(2000), gold]
+    sd = np.log(np.clip(p_truth, 1e-10, None)).std() / np.sqrt(2000)
+    assert table.loc["log_score", "high"] - table.loc["log_score", "low"] == pytest.approx(2 * 1.645 * sd, rel=0.1)
+    assert (table["low"] <= table["value"])[:9].all()
+    assert (table["value"] <= table["high"])[:9].all()
+
+
+def test_intervals_depend_on_the_seed_and_not_on_the_order_of_items() -> None:
+    p, gold = some(150)
+    once = evaluate(p, gold, seed=3).intervals()
+    again = evaluate(p, gold.sample(frac=1, random_state=1), seed=3).intervals()
+    pd.testing.assert_frame_equal(once, again)
+    assert not once.equals(evaluate(p, gold, seed=4).intervals())
+
+
+@pytest.mark.parametrize("name", ["log_score", "balanced_accuracy", "error_auroc", "aurc"])
+def test_intervals_hold_the_score_of_all_items(name: str) -> None:
+    """Of samples from many items, 90 % +- 7, and half of them at level .5."""
+    p, gold = some(200_000, seed=5)
+    whole = evaluate(p, gold)[name]
+    stream, held = np.random.default_rng(6), []
+    for seed in range(150):
+        sample = gold.iloc[stream.choice(len(gold), 200, replace=False)]
+        for level in (0.9, 0.5):
+            low, high = (
+                evaluate(p.loc[sample.index], sample, bootstrap=200, level=level, seed=seed)
+                .intervals()
+                .loc[name, ["low", "high"]]
+            )
+            held.append(low <= whole <= high)
+    assert np.mean(held[::2]) == pytest.approx(0.9, abs=0.07)
+    assert np.mean(held[1::2]) == pytest.approx(0.5, abs=0.13)
+
+
+def test_the_interval_of_the_calibration_error_takes_its_noise_away() -> None:
+    """Calibrated: it mostly reaches 0, where percentiles never do. Tempered: it holds the error of all items."""
+    p, gold = some(200_000, seed=7)
+    tempered = (p**3).div((p**3).sum(axis=1), axis=0)
+    whole = evaluate(tempered, gold).ece
+    stream, at_zero, held = np.random.default_rng(8), [], []
+    for seed in range(80):
+        sample = gold.iloc[stream.choice(len(gold), 300, replace=False)]
+        calibrated = evaluate(p.loc[sample.index], sample, bootstrap=200, seed=seed)
+        table = calibrated.intervals()
+        assert table.loc["ece", "low"] <= calibrated.ece <= table.loc["ece", "high"]
+        at_zero.append(table.loc["ece", "low"] == 0)
+        low, high = (
+            evaluate(tempered.loc[sample.index], sample, bootstrap=200, seed=seed)
+            .intervals()
+            .loc["ece", ["low", "high"]]
+        )
+        assert low > 0
+        held.append(low <= whole <= high)
+    assert np.mean(at_zero) > 0.4
+    assert np.mean(held) > 0.85
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_that_do_not_exist_have_no_interval() -> None:
+    found = evaluate(table({"a": [0.9, 0.1], "b": [0.8, 0.2]}), {"a": "no", "b": "no"}).intervals()
+    for name in ("mcc", "error_auroc", "annotator_spearman", "annotator_coverage"):
+        assert found.loc[name].isna().all()
+    assert found.loc["accuracy"].tolist() == [1, 1, 1]
+    # One error among three: some resamples have none, and are left out.
+    some_lack = evaluate(table({"a": [0.9, 0.1], "b": [0.8, 0.2], "c": [0.3, 0.7]}), dict.fromkeys("abc", "no"))
+    assert some_lack.intervals().loc["error_auroc"].tolist() == [1, 1, 1]
+
+
+def test_bins_and_the_curve_behind_the_scores() -> None:
+    p, gold = some(500)
+    found = evaluate(p, gold)
+    bins = found.bins
+    assert (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / 500 == pytest.approx(found.ece)
+    curve = found.risk_coverage
+    assert list(curve.columns) == ["coverage", "risk"]
+    assert curve.iloc[-1].tolist() == pytest.approx([1, 1 - found.accuracy])
+
+
+class Handmade:
+    card: ClassVar[Card] = Card("Handmade", "nobody")
+
+    def model(self, data: Any) -> None: ...
+
+
+def posterior(data: Annotations, tables: np.ndarray, drawn: bool) -> Posterior:
+    """A made-up result: draws of confusions (n, A, K, L), even prevalence, and even probabilities."""
+    k = data.n_classes
+    share = np.full((len(tables), k), 1 / k)
+    draws = {"table_draws": tables if drawn else None, "prevalence_draws": share if drawn else None}
+    p = np.full((data.n_items, k), 1 / k)
+    found = FitResult({}, p, None, tables.mean(0), prevalence=share[0], **draws)
+    return Posterior(Handmade(), "handmade", "gibbs", data, found)
+
+
+def crowd(right: list[int], abstained: int = 0) -> tuple[Annotations, pd.Series]:
+    """Annotators of 20 items of which they name so many rightly; the others have no truth in gold."""
+    rows = []
+    for annotator, n in enumerate(right):
+        for item in range(20):
+            label = "yes" if item < n else "unsure" if item < n + abstained else "no"
+            rows.append((item, annotator, label))
+    items, annotators, labels = (np.array(column) for column in zip(*rows, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        data = Annotations.from_arrays(items, annotators, labels, classes=["no", "yes"], abstentions=["unsure"])
+    return data, pd.Series("yes", index=range(20))
+
+
+def coins(accuracy: np.ndarray, answers: int = 3) -> np.ndarray:
+    """Confusions (n, A, 2, answers) of annotators with accuracies (n, A)."""
+    tables = np.zeros((*accuracy.shape, 2, answers))
+    tables[..., 0, 0] = tables[..., 1, 1] = accuracy
+    tables[..., 0, 1] = tables[..., 1, 0] = 1 - accuracy
+    return tables
+
+
+def test_annotators_are_compared_with_gold() -> None:
+    data, gold = crowd([18, 16, 10, 12], abstained=1)
+    draws = np.array([0.9, 0.7, 0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
+    found = evaluate(posterior(data, coins(draws), True), gold, level=0.9)
+    table = found.annotators
+    assert table is not None
+    assert table["gold_accuracy"].tolist() == [0.9, 0.8, 0.5, 0.6]
+    assert table["accuracy"].tolist() == pytest.approx([0.9, 0.7, 0.5, 0.5])
+    assert table["low"].tolist() == pytest.approx([0.855, 0.655, 0.455, 0.455])
+    assert table["held"].tolist() == [1, 0, 1, 0]
+    assert found.annotator_coverage == 0.5
+    # Ranks 4 3 1.5 1.5 against 4 3 1 2.
+    assert found.annotator_spearman == pytest.approx(4.5 / np.sqrt(4.5 * 5))
+    ends = found.intervals().loc["annotator_coverage"]
+    assert (ends["low"], ends["high"]) == (0, 1)
+
+
+def test_few_items_of_gold_say_less_of_annotators() -> None:
+    data, gold = crowd([16, 10])
+    draws = np.array([0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
+    made = posterior(data, coins(draws), True)
+    assert evaluate(made, gold).annotator_coverage == 0.5
+    first = evaluate(made, gold.loc[:5])  # all six right, by both; an interval of .5 +- .35 holds that not
+    assert first.annotator_coverage == 0
+    assert np.isnan(first.annotator_spearman)
+    ends = first.annotators
+    assert ends is not None
+    reach = np.sqrt(0.0475**2 + 1.959964**2 * 0.25 / 6 * 14 / 19)
+    assert ends["high"].tolist() == pytest.approx([0.5 + reach] * 2)
+    fewer = evaluate(made, gold.loc[:3])
+    assert np.isnan([fewer.annotator_spearman, fewer.annotator_coverage]).all()
+
+
+def test_without_draws_annotators_have_ranks_alone() -> None:
+    data, gold = crowd([18, 16, 10])
+    found = evaluate(posterior(data, coins(np.array([[0.6, 0.7, 0.5]])), False), gold)
+    assert found.annotator_spearman == pytest.approx(0.5)
+    assert np.isnan(found.annotator_coverage)
+    table = found.intervals()
+    assert table.loc["annotator_spearman", "low"] == -1
+    assert table.loc["annotator_coverage"].isna().all()
+    assert evaluate(pd.DataFrame({"no": [0.2], "yes": [0.8]}), {0: "yes"}).annotators is None
+
+
+def test_a_design_without_labels_has_no_annotators_to_compare() -> None:
+    design = Annotations.design([0, 0, 1], ["a", "b", "a"], classes=["no", "yes"])
+    made = posterior(design, coins(np.full((1, 2), 0.7), 2), False)
+    found = evaluate(made, {0: "yes"})
+    assert found.annotators is None
+    assert np.isnan(found.annotator_spearman)
+
+
+def test_annotators_of_simulated_labels() -> None:
+    """Coverage is about its level where labels come from the fitted story, and falls for labels that copy."""
+    drawn = simulate(method("bayesian_dawid_skene"), random_design(600, 40, 5, 3, seed=1), seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = evaluate(fit("bayesian_dawid_skene", drawn.data, inference="vb"), drawn.truth.iloc[::3])
+        rows = drawn.data.frame()
+        # Everyone gives the first label of the item: sure annotators, all wrong at once.
+        copied = rows.assign(label=rows.groupby("item")["label"].transform("first"))
+        copies = fit("bayesian_dawid_skene", Annotations.from_frame(copied), inference="vb")
+        other = evaluate(copies, drawn.truth.iloc[::3])
+    assert found.annotator_spearman > 0.8
+    assert found.annotator_coverage > 0.85
+    assert other.annotator_coverage < 0.3
 
 
 def test_vote_shares_on_real_data(real_data: Path) -> None:

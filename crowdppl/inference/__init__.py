@@ -39,8 +39,8 @@ def fit(
         start: values of sites to start from, by site name.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
-            chains (4; 16 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts, batch_size,
-            progress and callback.
+            chains (4; up to 32 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts,
+            batch_size, progress and callback.
 
     Returns:
         The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged. The same

@@ -17,6 +17,8 @@ SECTIONS = (
     "Import",
     "Accuracy on real annotations",
     "Probabilities on real annotations",
+    "Which label to ask for next",
+    "Coverage of label sets",
 )
 """What a complete run measures, in this order."""
 

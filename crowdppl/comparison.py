@@ -1,0 +1,147 @@
+"""Methods side by side: which one predicts labels best, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.heldout import HeldoutScore, heldout_score
+from crowdppl.leave_one_out import standard_error
+
+if TYPE_CHECKING:
+    from crowdppl.inference.options import FitOptions
+    from crowdppl.story import Story
+
+Models = Sequence[str] | Mapping[str, "str | Story"]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Methods by how well they predict labels that they were not shown.
+
+    Attributes:
+        scores: the held-out score of each method, by the name it was given.
+        table: DataFrame by method, best first: inference; log_p, the mean log-probability of a label left out, and
+            its standard error se; difference to the best method and its standard error difference_se, from the
+            same labels, those of an item counted as one observation; weight in the stack of predictions that
+            would score best; per_item, as log_p for the labels of an item together; seconds.
+    """
+
+    scores: Mapping[str, HeldoutScore]
+    table: pd.DataFrame
+
+    @property
+    def best(self) -> str:
+        """Name of the method with the highest score."""
+        return str(self.table.index[0])
+
+    def __repr__(self) -> str:
+        return self.table.to_string(float_format=lambda x: f"{x:.4g}")
+
+
+def compare(
+    models: Models,
+    data: Annotations,
+    *,
+    folds: int = 5,
+    inference: str | Mapping[str, str] = "auto",
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Unpack[FitOptions],
+) -> Comparison:
+    """Scores several methods on the same labels left out; no gold is needed.
+
+    Stacking weights are those of the mixture of the methods' predictions under which the labels left out are most
+    probable (Yao, Vehtari, Simpson & Gelman 2018, "Using stacking to average Bayesian predictive distributions").
+
+    Args:
+        models: names of methods, or a mapping from names of your choice to methods or stories.
+        data: the annotations.
+        folds, options: as for ``heldout_score``.
+        inference: one engine for all, or one by name; those not named get "auto".
+        settings: of methods, by name.
+
+    Raises:
+        MethodError: for no method at all, a name given twice, or an engine or settings of a method not compared.
+    """
+    named = _named(models)
+    _check(named, inference, settings)
+    scores = {
+        name: heldout_score(
+            model,
+            data,
+            folds=folds,
+            inference=inference if isinstance(inference, str) else inference.get(name, "auto"),
+            settings=(settings or {}).get(name),
+            **options,
+        )
+        for name, model in named.items()
+    }
+    return Comparison(scores, _table(scores))
+
+
+def _named(models: Models) -> dict[str, Any]:
+    if isinstance(models, str):
+        raise MethodError(f"models={models!r} is one name; give a list of them")
+    named = dict(models) if isinstance(models, Mapping) else {str(name): name for name in models}
+    if not named:
+        raise MethodError("compare was given no method; give names that crowdppl.zoo() lists")
+    if len(named) < len(models):
+        twice = next(name for name in models if list(models).count(name) > 1)
+        raise MethodError(f"{twice!r} is to be compared with itself; name each method once")
+    return named
+
+
+def _check(
+    named: Mapping[str, Any], inference: str | Mapping[str, str], settings: Mapping[str, Mapping[str, Any]] | None
+) -> None:
+    for what, given in (("inference", inference), ("settings", settings or {})):
+        stray = set(given) - set(named) if isinstance(given, Mapping) else set()
+        if stray:
+            raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
+
+
+def _table(scores: Mapping[str, HeldoutScore]) -> pd.DataFrame:
+    best = max(scores, key=lambda name: scores[name].per_label)
+    logs = np.stack([score.labels["log_p"].to_numpy() for score in scores.values()], 1)
+    owner = pd.factorize(scores[best].labels["item"])[0]
+    top = scores[best].labels["log_p"].to_numpy()
+    weights = stacking_weights(logs)
+    rows = {
+        name: {
+            "inference": score.inference,
+            "log_p": score.per_label,
+            "se": score.per_label_se,
+            "difference": score.per_label - scores[best].per_label,
+            "difference_se": standard_error(logs[:, column] - top, owner),
+            "weight": weights[column],
+            "per_item": score.per_item,
+            "seconds": score.seconds,
+        }
+        for column, (name, score) in enumerate(scores.items())
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    return table.sort_values("log_p", ascending=False, kind="stable")
+
+
+def stacking_weights(logs: np.ndarray, steps: int = 2000, tolerance: float = 1e-10) -> np.ndarray:
+    """Weights of the mixture under which observations are most probable: (n, M) log-probabilities to (M,).
+
+    The mean log of the mixture is concave in the weights; EM climbs it from equal weights.
+    """
+    p = np.exp(logs - logs.max(1, keepdims=True))
+    weights: np.ndarray = np.full(p.shape[1], 1 / p.shape[1])
+    before = -np.inf
+    for _ in range(steps):
+        mixture = p @ weights
+        value = float(np.log(mixture).mean())
+        if value - before < tolerance:
+            break
+        before = value
+        weights = weights * (p / mixture[:, None]).mean(0)
+    return weights

@@ -1,0 +1,146 @@
+"""How well a method predicts labels that it was not shown: a score that needs no gold."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
+from crowdppl.inference import fit
+from crowdppl.inference.predictive import left_out, refit
+from crowdppl.leave_one_out import standard_error
+from crowdppl.posterior import Posterior
+from crowdppl.splitting import item_folds, keep, label_folds
+
+if TYPE_CHECKING:
+    from crowdppl.inference.options import FitOptions
+    from crowdppl.story import Story
+
+
+@dataclass(frozen=True, repr=False)
+class HeldoutScore:
+    """Log predictive probabilities of labels left out, in nats; higher is better.
+
+    Attributes:
+        method, inference: what was scored.
+        labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item,
+            annotator, label, fold, and log_p, its log-probability given the labels that were kept. With whole
+            items left out, log_p is NaN: an item's labels are then scored together.
+        items: DataFrame by item: labels, how many were left out, and log_p, the log-probability of all that were
+            left out together, added up over folds.
+        left_in: labels that could not be left out, because their item has no other.
+        seconds: wall-clock time of all fits and predictions.
+    """
+
+    method: str
+    inference: str
+    labels: pd.DataFrame
+    items: pd.DataFrame
+    left_in: int
+    seconds: float
+
+    @property
+    def per_label(self) -> float:
+        """Mean over labels of log p(label | the labels that were kept)."""
+        return float(self.labels["log_p"].mean())
+
+    @property
+    def per_label_se(self) -> float:
+        """Standard error of ``per_label``; labels of one item count as one observation."""
+        return standard_error(self.labels["log_p"].to_numpy(), pd.factorize(self.labels["item"])[0])
+
+    @property
+    def per_item(self) -> float:
+        """Mean over items of the log-probability of their labels left out, each fold's taken together."""
+        return float(self.items["log_p"].mean())
+
+    @property
+    def per_item_se(self) -> float:
+        """Standard error of ``per_item``."""
+        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
+
+    def __repr__(self) -> str:
+        label = f"{self.per_label:.4f} +- {self.per_label_se:.4f} a label"
+        item = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
+        return f"<HeldoutScore of {self.method} by {self.inference}: {label}, {item}>"
+
+
+def heldout_score(
+    model: str | Story | Posterior,
+    data: Annotations | None = None,
+    *,
+    folds: int = 5,
+    inference: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    whole_items: bool = False,
+    **options: Unpack[FitOptions],
+) -> HeldoutScore:
+    """How probable a method finds labels that it was not shown, by cross-validation over labels.
+
+    The labels are dealt out into folds. Each fold is left out in turn, the method is fitted again to the rest,
+    starting from the fit to all labels, and says how probable the labels left out are, averaged over draws of its
+    parameters where the engine has a posterior (a point counts as one draw, and pays for being too sure). A
+    label's prediction knows the other labels of its item that were kept.
+
+    Args:
+        model: a method's name, a story, or a posterior, whose story, engine, options and data are then used.
+        data: the annotations; not with a posterior.
+        folds: how many; 2 or more.
+        inference, settings, options: as for ``fit``; its seed also deals out the folds.
+        whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence;
+            by default at least one label of each item stays.
+
+    Raises:
+        MethodError: for fewer than 2 folds, or what ``fit`` refuses.
+        DataError: when no item has labels of two annotators.
+    """
+    if folds < 2:
+        raise MethodError(f"folds={folds}: at least 2 are needed, one to be left out and one to learn from")
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        whole = _whole_fit(model, data, inference, settings, options)
+        full = whole.data
+        fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
+        rows = full.frame()
+        rows["fold"], rows["log_p"] = fold, np.nan
+        parts = []
+        for number in range(folds):
+            out = fold == number
+            if not out.any():
+                continue
+            part = refit(whole, keep(full, ~out))
+            alone, items, together = left_out(part, full, out, alone=not whole_items)
+            if not whole_items:
+                rows.loc[out, "log_p"] = alone
+            counts = rows.loc[out, "item"].groupby(rows.loc[out, "item"], observed=True).size()
+            parts.append(pd.DataFrame({"labels": counts.reindex(full.items[items]), "log_p": together}))
+    scored = rows[fold >= 0]
+    labels = scored.loc[:, ["item", "annotator", "label", "fold", "log_p"]].rename_axis("row").reset_index()
+    items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
+    seconds = time.perf_counter() - began
+    return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
+
+
+def _whole_fit(
+    model: str | Story | Posterior,
+    data: Annotations | None,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    options: FitOptions,
+) -> Posterior:
+    if isinstance(model, Posterior):
+        if data is not None or settings or options or inference != "auto":
+            raise MethodError("a posterior brings its data, engine and options along; give it alone")
+        return model
+    if data is None:
+        raise MethodError(f"heldout_score of {model!r} needs data")
+    return fit(model, data, inference=inference, settings=settings, **options)

@@ -1,0 +1,192 @@
+"""Refits without some labels, and the probability that such a fit gives to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.bags import Bags
+from crowdppl.blocks import Block
+from crowdppl.decoding import row_codes
+from crowdppl.errors import MethodError
+from crowdppl.inference.density import Density
+from crowdppl.inference.draws import draws_of
+from crowdppl.inference.fitting import pose, run
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem, quiet
+from crowdppl.inference.refit import options_of
+from crowdppl.inference.report import WIDTH
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+DRAWS = 100
+"""Posterior draws over which a prediction is averaged."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Bags of labels that are to be scored: each is some labels of one item.
+
+    Attributes:
+        item: item code of each row, (R,).
+        row, cell: row and table cell of each label.
+    """
+
+    item: np.ndarray
+    row: np.ndarray
+    cell: np.ndarray
+
+
+def refit(posterior: Posterior, data: Annotations, options: Options | None = None) -> Posterior:
+    """The same method, engine and options on other labels of the same items, started from the old truth."""
+    options = options or options_of(posterior)
+    start = truth_start(posterior, data, options)
+    _, engine, result = run(posterior.story, data, posterior.inference, options, start)
+    return replace(posterior, data=data, inference=engine, result=result)
+
+
+def truth_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
+    """Where a refit starts: the old truth probabilities, kept away from 0."""
+    with quiet("cpu"):
+        name = pose(posterior.story, data, replace(options, device="cpu")).truth
+    if name is None:
+        return {}
+    p = np.clip(posterior.result.probabilities[data.order], 1e-3, None)
+    return {name: torch.from_numpy(p / p.sum(1, keepdims=True)).to(options.device)}
+
+
+def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.ndarray:
+    """Log-probability of each row's labels at draws of the posterior: float64 (n draws, R).
+
+    Differences between rows that share labels are what is wanted: log p(more | fewer, draw). An engine that
+    gives points counts as one draw; draws of a sampler are taken evenly spread over its chains.
+    """
+    options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+    data = posterior.data
+    with quiet("cpu"):
+        problem = pose(posterior.story, data, options)
+        families = {site.family for site in posterior.result.sites.values()}
+        n = 1 if families <= {"point"} else n_draws
+        draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
+        block = rows_block(problem, data, rows)
+        position = np.empty(data.n_items, np.int64)
+        position[data.order] = np.arange(data.n_items)
+        at = torch.from_numpy(position[rows.item])
+        pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * data.n_classes)]
+        return np.concatenate(pieces) if draws else _evidence(problem, block, {}, at)
+
+
+def _chunks(draws: Mapping[str, Tensor], width: int) -> Iterator[dict[str, Tensor]]:
+    n = len(next(iter(draws.values()))) if draws else 0
+    step = max(1, min(16, WIDTH // max(1, width)))
+    for start in range(0, n, step):
+        yield {name: x[start : start + step] for name, x in draws.items()}
+
+
+def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], at: Tensor) -> np.ndarray:
+    """(draws, R) log evidence of rows; local sites stand at the value of the row's item."""
+    values = {}
+    for name, x in draws.items():
+        site = problem.sites[name]
+        dim = x.dim() - 1 - len(site.event_shape)
+        values[name] = x.index_select(dim, at) if site.local and x.shape[dim] > 1 else x
+    chains = len(next(iter(values.values()))) if values else None
+    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    found = Density(problem.model, problem.plates, chains, conjugate)(block, values).per_item.double()
+    if found.shape[-1] != block.n_items:
+        raise MethodError(
+            f"{type(problem.story).__name__} scores {found.shape[-1]} units where {block.n_items} items are asked "
+            "for; held-out labels are scored for stories whose plate is that of items"
+        )
+    return found.reshape(-1, block.n_items).numpy()
+
+
+def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
+    """A block whose items are the rows, with what is known of each row's item."""
+    first = problem.blocks[0]
+    bags = Bags.of_pairs(rows.row, rows.cell, len(rows.item), first.bags.n_cells)
+    gold = None if data.gold_codes is None else torch.from_numpy(data.gold_codes[rows.item].astype(np.int64))
+    return replace(first, bags=bags, gold=gold, evidence=None, offset=0, scale=1.0, _views={})
+
+
+def left_out(
+    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How probable a fit without some labels finds them.
+
+    Args:
+        posterior: a fit of the labels that were kept.
+        full: all labels.
+        out: bool (S,), the labels that were left out, in the order of ``full.frame()``.
+        alone: whether to score labels one at a time, too.
+
+    Returns:
+        log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
+        items with labels left out; and log p(all their labels left out | kept labels).
+    """
+    item, cell = row_codes(full.blocks, full.order)
+    mine, at = np.unique(item[out], return_inverse=True)
+    home = np.full(full.n_items, -1)
+    home[mine] = np.arange(len(mine))
+    there = ~out & (home[item] >= 0)
+    kept = home[item[there]], cell[there]
+    n = len(mine)
+    joint = np.concatenate([kept[0], kept[0] + n, at + n]), np.concatenate([kept[1], kept[1], cell[out]])
+    logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint))
+    before, after = logs[:, :n], logs[:, n:]
+    items = _mean_exp(after - before)
+    if not alone:
+        return np.empty(0), mine, items
+    row, copied = _copies(kept[0], at, n)
+    cells = np.concatenate([kept[1][copied], cell[out]])
+    with_one = predictive(posterior, Rows(item[out], np.concatenate([row, np.arange(len(at))]), cells))
+    return _mean_exp(with_one - before[:, at]), mine, items
+
+
+def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
+    """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
+
+    Args:
+        posterior: with draws.
+        unit: "label" or "item"; items without labels are left out.
+        n_draws: how many draws.
+
+    Returns:
+        float64 (n draws, S) in the order of ``data.frame()``, or (n draws, items with labels) in codebook order.
+    """
+    data = posterior.data
+    item, cell = row_codes(data.blocks, data.order)
+    mine, at = np.unique(item, return_inverse=True)
+    every = predictive(posterior, Rows(mine, at, cell), n_draws)
+    if unit == "item":
+        return every
+    row, copied = _copies(at, at, len(mine))
+    others = copied != row  # a label's row holds all labels of its item but itself
+    rest = predictive(posterior, Rows(item, row[others], cell[copied[others]]), n_draws)
+    out: np.ndarray = every[:, at] - rest
+    return out
+
+
+def _copies(owner: np.ndarray, asked: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each asked owner all entries that it owns: the asking row of each copy, and the entry copied.
+
+    ``owner`` is sorted.
+    """
+    sizes = np.bincount(owner, minlength=n)
+    starts = np.cumsum(sizes) - sizes
+    row = np.repeat(np.arange(len(asked)), sizes[asked])
+    first = np.repeat(np.cumsum(sizes[asked]) - sizes[asked], sizes[asked])
+    return row, starts[asked][row] + np.arange(len(row)) - first
+
+
+def _mean_exp(x: np.ndarray) -> np.ndarray:
+    top = x.max(0)
+    out: np.ndarray = top + np.log(np.exp(x - top).mean(0))
+    return out

@@ -1,0 +1,209 @@
+"""Which label to ask for next, replayed on recorded labels; and how often label sets hold the truth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.acquisition import AnswerTables, information
+from crowdppl.annotations import Annotations
+from crowdppl.choices import entropy
+from crowdppl.inference import fit
+from crowdppl.label_sets import label_sets
+from crowdppl.metrics import evaluate
+from crowdppl.posterior import Posterior
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.test_accuracy import NINE, SETS, read
+
+pytestmark = pytest.mark.bench
+
+METHOD = "bayesian_dawid_skene"
+REPLAYED = ("dogs", "web")
+SEEDS = 5
+BATCH = 0.5
+"""Labels of a batch, a label an item at most, as a share of the items."""
+BUDGETS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+"""Labels an item at which accuracies are listed."""
+COVERAGES = (0.8, 0.9, 0.95)
+SPLITS = 20
+GOLD = 50
+"""Gold items of the conformal sets; a third of the items where there are fewer than 150."""
+
+REPLAY, SETS_TITLE = "Which label to ask for next", "Coverage of label sets"
+
+# From a fit and the rows (item, annotator codes) that may be asked for, how much each of them is wanted.
+Policy = Callable[[Posterior, np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
+
+
+def test_which_label_to_ask_for_next(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, REPLAY)
+    if folder is None:
+        return
+    parts = []
+    for name in REPLAYED:
+        data, gold = read(folder, name)
+        curves = {policy: [replay(data, gold, policy, seed) for seed in range(SEEDS)] for policy in POLICIES}
+        parts.append(
+            f"{SETS[name]}, {data.n_labels / data.n_items:.1f} labels an item in all:\n\n{curve_table(curves)}"
+        )
+    text = (
+        "One recorded label an item to start with, drawn at random; then batches of half as many labels as "
+        "there are items, one label an item at most, chosen among the recorded labels that were not asked for "
+        f"yet; `{METHOD}` by vb is fitted anew after each batch. random: any of them; entropy: the items whose "
+        "truth is least certain, and any of their labels; information: the largest expected information gain, "
+        f"item and annotator, as `worth_asking` has it. Accuracy in per cent, mean of {SEEDS} seeds and, after "
+        "the ±, the standard error of the mean difference from random.\n\n"
+    )
+    recorder.add(REPLAY, text + "\n\n".join(parts))
+
+
+def test_coverage_of_label_sets(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, SETS_TITLE)
+    if folder is None:
+        return
+    rows, means = [], []
+    for name in NINE:
+        data, gold = read(folder, name)
+        measured = coverage_of(fitted(data, seed=0), gold)
+        means.append(measured)
+        rows.append([SETS[name], *(cell(pair) for pair in measured)])
+    rows.append(["mean", *(cell(pair) for pair in np.mean(means, axis=0))])
+    header = ("set", *(f"{method} {asked}" for method in ("credible", "conformal") for asked in COVERAGES))
+    text = (
+        "Share of items whose set holds the truth, in per cent, and classes in a set. Credible sets: all items "
+        f"with a known truth. Conformal sets: {GOLD} gold items (a third of those known where there are fewer than "
+        f"150), which the fit does not see, scored on the others; mean of {SPLITS} random splits. `{METHOD}` by "
+        "vb.\n\n"
+    )
+    recorder.add(SETS_TITLE, text + markdown(header, rows))
+
+
+def data_folder(request: pytest.FixtureRequest, recorder: Recorder, title: str) -> Path | None:
+    """The folder of real annotations; without one, the section says so."""
+    try:
+        folder: Path = request.getfixturevalue("real_data")
+    except pytest.skip.Exception:
+        recorder.add(title, "Not measured: CROWDPPL_DATA named no folder of real annotations.")
+        return None
+    return folder
+
+
+def fitted(data: Annotations, seed: int) -> Posterior:
+    """The fit that is replayed and measured."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit(METHOD, data, inference="vb", seed=seed)
+
+
+def by_chance(
+    posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    """Any label."""
+    return stream.random(len(item))
+
+
+def by_entropy(
+    posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    """Any label of an uncertain item."""
+    return np.round(entropy(posterior.result.probabilities), 9)[item]
+
+
+def by_information(
+    posterior: Posterior, item: np.ndarray, annotator: np.ndarray, stream: np.random.Generator
+) -> np.ndarray:
+    """The label that is expected to teach most."""
+    tables = AnswerTables(posterior, np.arange(posterior.data.n_annotators))
+    every = np.arange(posterior.data.n_items)
+    gain = information(posterior.result.probabilities, tables.at(every))
+    return np.round(gain, 9)[item, annotator]
+
+
+POLICIES: dict[str, Policy] = {"random": by_chance, "entropy": by_entropy, "information": by_information}
+
+
+def replay(data: Annotations, gold: pd.Series, policy: str, seed: int) -> list[float]:
+    """Accuracy at each of the budgets."""
+    rows, stream = data.frame(), np.random.default_rng(seed)
+    item, annotator = data.items.get_indexer(rows["item"]), data.annotators.get_indexer(rows["annotator"])
+    have = np.zeros(len(rows), bool)
+    have[first_of_each(item, stream.random(len(rows)))] = True
+    found, batch = [], round(BATCH * data.n_items)
+    for spent in np.arange(1, max(BUDGETS) + BATCH / 2, BATCH):
+        posterior = fitted(some_of(rows[have], data), seed)
+        if spent in BUDGETS:
+            found.append(evaluate(posterior, gold).accuracy)
+        assert posterior.data.items.equals(data.items), "codes of items are those of all labels"
+        left = np.flatnonzero(~have)
+        wanted = POLICIES[policy](posterior, item[left], annotator[left], stream)
+        order = np.lexsort((stream.random(len(left)), -wanted))  # equally wanted ones in random order
+        rank = np.empty(len(left))
+        rank[order] = np.arange(len(left))
+        best = first_of_each(item[left], rank)
+        have[left[best[np.argsort(rank[best])][:batch]]] = True
+    return found
+
+
+def some_of(rows: pd.DataFrame, data: Annotations) -> Annotations:
+    """Some labels of the same items, annotators and classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Annotations.from_frame(rows, "item", "annotator", "label", like=data)
+
+
+def first_of_each(item: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """For each item that occurs, the place of its entry of lowest rank."""
+    order = np.lexsort((rank, item))
+    return order[np.flatnonzero(np.diff(item[order], prepend=-1))]
+
+
+def curve_table(curves: dict[str, list[list[float]]]) -> str:
+    """Policies x budgets, the best of each budget in bold."""
+    means = {policy: np.mean(runs, axis=0) for policy, runs in curves.items()}
+    top = np.max(list(means.values()), axis=0)
+    rows = []
+    for policy, mean in means.items():
+        apart = 100 * (np.array(curves[policy]) - np.array(curves["random"]))
+        error = apart.std(0, ddof=1) / np.sqrt(len(apart))
+        cells = []
+        for value, best, width in zip(100 * mean, 100 * top, error, strict=True):
+            number = f"**{value:.1f}**" if value >= best else f"{value:.1f}"
+            cells.append(number if policy == "random" or width == 0 else f"{number} ± {width:.1f}")
+        rows.append([policy, *cells])
+    return markdown(("labels an item", *(f"{budget:g}" for budget in BUDGETS)), rows)
+
+
+def coverage_of(posterior: Posterior, gold: pd.Series) -> list[tuple[float, float]]:
+    """Coverage and mean size: credible sets, then conformal ones, at each coverage asked for."""
+    found = []
+    for asked in COVERAGES:
+        found.append(held_and_size(label_sets(posterior, asked), gold))
+    n_gold = GOLD if len(gold) >= 3 * GOLD else len(gold) // 3
+    for asked in COVERAGES:
+        runs = []
+        for seed in range(SPLITS):
+            order = np.random.default_rng(seed).permutation(len(gold))
+            known, rest = gold.iloc[order[:n_gold]], gold.iloc[order[n_gold:]]
+            sets = label_sets(posterior, asked, gold=known, method="conformal", seed=seed)
+            runs.append(held_and_size(sets, rest))
+        share, size = np.mean(runs, axis=0)
+        found.append((float(share), float(size)))
+    return found
+
+
+def held_and_size(sets: pd.DataFrame, gold: pd.Series) -> tuple[float, float]:
+    """Share of items whose set holds the truth, and the mean size of their sets."""
+    mine = sets.loc[gold.index]
+    share = np.mean([truth in some for truth, some in zip(gold, mine["set"], strict=True)])
+    return float(share), float(mine["size"].mean())
+
+
+def cell(pair: tuple[float, float] | np.ndarray) -> str:
+    """Per cent, and classes in a set."""
+    return f"{100 * pair[0]:.1f} ({pair[1]:.2f})"

@@ -1,0 +1,76 @@
+"""Methods side by side: differences, their errors, and stacking weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import crowdppl
+from crowdppl.comparison import compare, stacking_weights
+from crowdppl.errors import MethodError
+from crowdppl.heldout import heldout_score
+from crowdppl.leave_one_out import standard_error
+from tests.crowd import crowd
+
+METHODS = ["majority_vote", "one_coin", "bayesian_dawid_skene"]
+
+
+def test_the_table_says_what_the_scores_say() -> None:
+    data = crowd(n_items=120)
+    found = compare(METHODS, data, inference={"bayesian_dawid_skene": "vb", "one_coin": "em"}, folds=3)
+    table = found.table
+    assert set(table.index) == set(METHODS) and found.best == table.index[0]
+    assert table["log_p"].is_monotonic_decreasing and table["difference"].iloc[0] == 0
+    assert table.loc["bayesian_dawid_skene", "inference"] == "vb"
+    assert table["weight"].sum() == pytest.approx(1)
+    alone = heldout_score("one_coin", data, inference="em", folds=3)
+    assert table.loc["one_coin", "log_p"] == alone.per_label
+    top, one = found.scores[found.best].labels, found.scores["one_coin"].labels
+    gap = (one["log_p"] - top["log_p"]).to_numpy()
+    assert table.loc["one_coin", "difference"] == pytest.approx(gap.mean())
+    assert table.loc["one_coin", "difference_se"] == pytest.approx(
+        standard_error(gap, one["item"].astype("category").cat.codes.to_numpy())
+    )
+
+
+def test_stories_of_ones_own_take_part() -> None:
+    data = crowd(n_items=40)
+    strict = crowdppl.method("bayesian_dawid_skene", mass=40.0)
+    found = compare({"strict": strict, "coin": "one_coin"}, data, inference="vb", folds=2)
+    assert set(found.table.index) == {"strict", "coin"} and "strict" in repr(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_stacking_weights_are_the_best_mixture(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([1, 1, 1, 1], size=(200, 3))[:, :, 0] * [0.8, 1.0, 1.2]
+    weights = stacking_weights(np.log(p))
+
+    def loss(x: np.ndarray) -> float:
+        w = np.exp(x) / np.exp(x).sum()
+        return float(-np.log(p @ w).mean())
+
+    best = minimize(loss, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
+    assert weights.sum() == pytest.approx(1)
+    assert -np.log(p @ weights).mean() <= best.fun + 1e-7
+
+
+def test_weights_of_a_known_mixture_come_back_and_hopeless_predictions_get_none() -> None:
+    rng = np.random.default_rng(0)
+    sides = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])
+    side = sides[(rng.random(20_000) < 0.3).astype(int)]
+    seen = np.array([rng.choice(3, p=row) for row in side])
+    logs = np.log(np.stack([sides[0][seen], sides[1][seen], np.full(len(seen), 1e-5)], 1))
+    np.testing.assert_allclose(stacking_weights(logs), [0.7, 0.3, 0.0], atol=0.02)
+
+
+def test_what_is_refused() -> None:
+    data = crowd()
+    for models, text in (("one_coin", "one name"), ([], "no method"), (["one_coin", "one_coin"], "itself")):
+        with pytest.raises(MethodError, match=text):
+            compare(models, data)  # type: ignore[arg-type]
+    with pytest.raises(MethodError, match="not compared"):
+        compare(["one_coin"], data, inference={"glad": "em"})
+    with pytest.raises(MethodError, match="not compared"):
+        compare(["one_coin"], data, settings={"glad": {}})

@@ -1,0 +1,213 @@
+"""What to decide about items, against sums by hand and against refitting with every answer that could come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.annotations import Annotations
+from crowdppl.decisions import ASK, decide
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference import fit
+from crowdppl.posterior import Posterior
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+NAMES = ["cat", "dog", "fox"]
+LABELS = [(0, "a", "cat"), (0, "b", "dog"), (1, "a", "dog"), (2, "b", "fox"), (3, "a", "dog"), (3, "b", "fox")]
+P = [[0.5, 0.3, 0.2], [0.05, 0.9, 0.05], [0.0, 0.4, 0.6], [0.2, 0.4, 0.4]]
+
+
+def held(p: Any = P, tables: Any = None, names: list[str] = NAMES, **options: Any) -> Posterior:
+    """A posterior with these probabilities and tables, classes in the order of names."""
+    item, annotator, label = zip(*LABELS, strict=True)
+    n = len(p)
+    data = Annotations.from_arrays(item, annotator, label, classes=names, items=list(range(n)), **options)
+    found = fit("dawid_skene", data, inference="em", max_iterations=1)
+    tables = found.result.table if tables is None else np.array(tables, float)
+    return replace(found, result=replace(found.result, probabilities=np.array(p, float), table=tables))
+
+
+def test_expected_costs_by_hand() -> None:
+    cost = pd.DataFrame({"cat": [0, 1, 2], "dog": [4, 0, 1], "fox": [5, 3, 0]}, index=NAMES)
+    found = decide(held(), cost)
+    # Item 0: cat .3 + .4, dog 2 + .2, fox 2.5 + .9. Item 2: cat .4 + 1.2, dog .6, fox 1.2.
+    assert found.loc[0].tolist() == ["cat", pytest.approx(0.7), "dog", pytest.approx(1.5), False]
+    assert found.loc[2].tolist() == ["dog", pytest.approx(0.6), "fox", pytest.approx(0.6), False]
+    assert list(found.columns) == ["decision", "expected_cost", "runner_up", "margin", "tied"]
+    assert found.index.name == "item"
+
+
+def test_by_default_the_decision_is_the_label() -> None:
+    posterior = fit("bayesian_dawid_skene", crowd(60, 6, 3, 2), inference="vb")
+    found, labels = decide(posterior), posterior.labels()
+    assert found["decision"].tolist() == labels["label"].tolist()
+    np.testing.assert_allclose(found["expected_cost"], 1 - labels["probability"])
+    assert (found["margin"] >= 0).all()
+    assert found["tied"].tolist() == labels["tied"].tolist()
+
+
+def test_decisions_need_not_be_classes() -> None:
+    """An expert is called where the most probable class is less than .7 probable."""
+    cost = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES).assign(expert=0.3)
+    turned = cost.loc[["fox", "cat", "dog"], ["expert", "dog", "fox", "cat"]]
+    for table in (cost, turned):
+        found = decide(held(), table)
+        assert found["decision"].tolist() == ["expert", "dog", "expert", "expert"]
+        assert found["runner_up"].tolist()[:3] == ["cat", "expert", "fox"]
+        np.testing.assert_allclose(found["expected_cost"], [0.3, 0.1, 0.3, 0.3])
+        np.testing.assert_allclose(found["margin"], [0.2, 0.2, 0.1, 0.3])
+
+
+def test_an_array_is_in_the_order_of_the_classes() -> None:
+    cost = np.array([[0, 4, 5], [1, 0, 3], [2, 1, 0]])
+    pd.testing.assert_frame_equal(
+        decide(held(), cost), decide(held(), pd.DataFrame(cost, index=NAMES, columns=NAMES))
+    )
+
+
+def test_costs_may_be_gains_and_units_do_not_matter() -> None:
+    cost = np.array([[0, 4, 5], [1, 0, 3], [2, 1, 0]], float)
+    plain, other = decide(held(), cost), decide(held(), 1e-7 * (cost - 10))
+    assert other["decision"].tolist() == plain["decision"].tolist()
+    np.testing.assert_allclose(other["expected_cost"], 1e-7 * (plain["expected_cost"] - 10))
+    assert not other["tied"].iloc[:3].any()
+
+
+def test_ties_go_to_votes_and_then_to_neither_end() -> None:
+    """Items without labels stand for the last rule; item 3 has votes for dog and fox, and most in all are dog."""
+    even = [[0.5, 0.5, 0.0], [1 / 3] * 3, [0.5, 0, 0.5], [0.4, 0.3, 0.3]]
+    found = decide(held(even), np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]]))
+    assert found["decision"].tolist() == ["dog", "dog", "fox", "cat"]  # item 0: a vote each, more dogs in all
+    assert found["tied"].tolist() == [True, True, True, False]
+    assert found["margin"].tolist()[:3] == [0, 0, 0]
+    assert found["runner_up"].tolist() == ["cat", "fox", "cat", "dog"]
+    cost = pd.DataFrame(0.5, index=NAMES, columns=["keep", "drop", "wait"])
+    chosen = decide(held([[1 / 3] * 3] * 300), cost)["decision"]
+    assert chosen.value_counts().min() > 60, "no decision wins all ties"
+
+
+def test_neither_the_order_of_classes_nor_that_of_decisions_decides() -> None:
+    rng = np.random.default_rng(0)
+    p = np.concatenate([[[1 / 3] * 3] * 60, [[0.5, 0.25, 0.25]] * 60, rng.dirichlet([0.5] * 3, 60)])
+    cost = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES).assign(expert=0.5, wait=0.5)
+    tables = rng.dirichlet(np.ones(3), (2, 3))
+    seen: set[str] = set()
+    for price in (None, 0.02):
+        expected = decide(held(p, tables), cost, ask_again=price)
+        seen |= set(expected["decision"])
+        assert price is not None or expected["tied"].sum() > 100
+        for turn in ([1, 2, 0], [2, 1, 0]):
+            names = [NAMES[k] for k in turn]
+            other = cost.loc[[*reversed(names)], ["wait", *names, "expert"]]
+            found = decide(held(p[:, turn], tables[:, turn][:, :, turn], names), other, ask_again=price)
+            pd.testing.assert_frame_equal(found, expected)
+    assert seen == {*NAMES, "expert", "wait", ASK}
+
+
+COSTS = {"an error": 1 - np.eye(3), "uneven": np.array([[0.0, 1, 5], [2, 0, 1], [1, 3, 0]])}
+
+
+@pytest.mark.parametrize("cost", COSTS)
+def test_asking_again_against_refitting_with_every_answer(cost: str) -> None:
+    posterior = fit("dawid_skene", crowd(30, 5, 3, 2, seed=1), inference="em", tolerance=1e-12)
+    data, now, table = posterior.data, posterior.probabilities(), posterior.confusion()
+    rows, given = data.frame(), data.frame()["annotator"].value_counts(normalize=True)
+    tried = [
+        pd.concat([own, own.iloc[:1].assign(annotator=annotator, label=answer)]).assign(
+            item=f"{item} {annotator} {answer}"
+        )
+        for item, own in rows.groupby("item")
+        for annotator in data.annotators
+        for answer in data.answers
+    ]
+    least = (posterior.predict(pd.concat(tried)) @ COSTS[cost]).min(axis=1)
+    after = {
+        item: sum(
+            share * float(p @ table.sel(annotator=a, label=answer).values) * least[f"{item} {a} {answer}"]
+            for a, share in given.items()
+            for answer in data.answers
+        )
+        for item, p in zip(data.items, now.to_numpy(), strict=True)
+    }
+    best = (now.to_numpy() @ COSTS[cost]).min(1)
+    saved = best - np.array([after[item] for item in data.items])
+    assert (saved > -1e-6).all(), "one more label never costs in expectation"
+    price = float(np.quantile(saved[saved > 1e-4], 0.5)) + 1e-5
+    found = decide(posterior, COSTS[cost], ask_again=price)
+    asks = (found["decision"] == ASK).to_numpy()
+    assert asks.tolist() == (saved > price).tolist()
+    assert 0 < asks.sum() < (best > price).sum(), "a price below the cost now is not enough"
+    np.testing.assert_allclose(found["expected_cost"][asks], price + (best - saved)[asks], atol=1e-6)
+    np.testing.assert_allclose(found["expected_cost"][~asks], best[~asks])
+    without = decide(posterior, COSTS[cost])
+    assert found["runner_up"][asks].tolist() == without["decision"][asks].tolist()
+    np.testing.assert_allclose(found["margin"][asks], (saved - price)[asks], atol=1e-6)
+    pd.testing.assert_frame_equal(found[~asks], without[~asks], check_dtype=False)
+
+
+def test_nobody_is_asked_who_cannot_tell() -> None:
+    even = np.full((2, 3, 3), 1 / 3)
+    sure = np.array([np.eye(3)] * 2)
+    for price in (0.0, 0.1):
+        assert not (decide(held(tables=even), ask_again=price)["decision"] == ASK).any()
+        found = decide(held(tables=sure), ask_again=price)
+        assert (found["decision"] == ASK).tolist() == [True, price == 0, True, True]
+        assert found["expected_cost"][0] == pytest.approx(price)
+    assert not (decide(held(tables=sure), ask_again=1.0)["decision"] == ASK).any()
+
+
+def test_the_next_annotator_is_who_labels_most() -> None:
+    """Annotator a gave three labels of six, is perfect, and b says nothing; half the uncertainty goes."""
+    tables = np.array([np.eye(3), np.full((3, 3), 1 / 3)])
+    found = decide(held(tables=tables), ask_again=0.05)
+    assert found["decision"].tolist() == [ASK, "dog", ASK, ASK]
+    np.testing.assert_allclose(found["expected_cost"], [0.05 + 0.25, 0.1, 0.05 + 0.2, 0.05 + 0.3])
+    np.testing.assert_allclose(found["margin"][[0, 2, 3]], [0.2, 0.15, 0.25])
+
+
+def test_a_single_decision_has_no_runner_up() -> None:
+    found = decide(held(), pd.DataFrame({"wait": [1, 2, 3]}, index=NAMES))
+    assert found["decision"].unique().tolist() == ["wait"]
+    np.testing.assert_allclose(found["expected_cost"], [1.7, 2.0, 2.6, 2.2])
+    assert found["runner_up"].isna().all()
+    assert found["margin"].isna().all()
+    assert not found["tied"].any()
+
+
+def table(**changes: Any) -> pd.DataFrame:
+    return pd.DataFrame({"cat": [0.0, 1, 1], "dog": [1.0, 0, 1]} | changes, index=NAMES)
+
+
+@pytest.mark.parametrize(
+    ("cost", "match"),
+    [
+        (np.eye(2), r"shape \(2, 2\)"),
+        (np.zeros((3, 4)), "DataFrame"),
+        (table().iloc[:2], "no row for .'fox'"),
+        (table().rename(index={"fox": "wolf"}), "'wolf'"),
+        (pd.concat([table(), table().iloc[:1]]), "row 'cat' more than once"),
+        (pd.concat([table(), table()[["dog"]]], axis=1), "decision 'dog' more than once"),
+        (table(fox=[1.0, np.nan, 0]), "truth 'dog', decision 'fox'"),
+        (table(fox=[1.0, np.inf, 0]), "finite"),
+        (table(fox=["much", "1", "0"]), "no number"),
+        (pd.DataFrame(index=NAMES), "no decision"),
+    ],
+)
+def test_costs_that_mean_nothing_are_refused(cost: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        decide(held(), cost)
+
+
+def test_prices_that_mean_nothing_are_refused() -> None:
+    for price in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(MethodError, match="ask_again="):
+            decide(held(), ask_again=price)
+    with pytest.raises(DataError, match="another name"):
+        decide(held(), table(**{ASK: [1.0, 1, 1]}), ask_again=0.1)
+    assert ASK in decide(held(), table(**{ASK: [0.0, 0, 0]}))["decision"].tolist()

@@ -1,0 +1,148 @@
+"""Held-out label scores: against Bayes' rule by hand, simulation, and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.comparison import compare
+from crowdppl.errors import DataError, MethodError
+from crowdppl.heldout import heldout_score
+from crowdppl.inference.predictive import left_out, refit
+from crowdppl.leave_one_out import standard_error
+from crowdppl.posterior import Posterior
+from crowdppl.splitting import item_folds, keep, label_folds
+from tests.crowd import annotations, crowd
+
+
+def by_hand(posterior: Posterior, full: Annotations, out: np.ndarray) -> tuple[list[float], list[float]]:
+    """log p of each label left out, and of each item's together, at the point that em found."""
+    prevalence = posterior.result.sites["prevalence"].mean
+    table = posterior.result.table
+    rows = full.frame()
+    code = {c: n for n, c in enumerate(full.classes)}
+    alone, together = [], []
+    for item in rows["item"][out].unique():
+        mine = rows[rows["item"] == item]
+        truth = prevalence.copy()
+        for _, row in mine[~out[mine.index]].iterrows():
+            truth = truth * table[row["annotator"], :, code[row["label"]]]
+        truth = truth / truth.sum()
+        terms = [table[r["annotator"], :, code[r["label"]]] for _, r in mine[out[mine.index]].iterrows()]
+        alone += [float(np.log(truth @ x)) for x in terms]
+        together.append(float(np.log(truth @ np.prod(terms, 0))))
+    return alone, together
+
+
+def test_a_point_predicts_by_bayes_rule() -> None:
+    data = crowd(n_items=40, labels_each=5)
+    out = label_folds(data, 2, 3) == 0
+    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"mass": 9.0})
+    labels, items, together = left_out(part, data, out)
+    alone, joint = by_hand(part, data, out)
+    np.testing.assert_allclose(labels, alone, rtol=1e-9)
+    np.testing.assert_allclose(together, joint, rtol=1e-9)
+    assert items.tolist() == sorted(set(data.frame()["item"][out]))
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [("one_coin", "em"), ("bayesian_dawid_skene", "vb"), ("ebcc", "vb"), ("glad", "vb"), ("one_coin", "gibbs")],
+)
+def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) -> None:
+    """The same label with every possible answer, under one fit without it."""
+    data = crowd(n_items=20, labels_each=3, n_classes=3)
+    out = np.zeros(data.n_labels, bool)
+    out[[4, 17]] = True
+    options: dict[str, Any] = {"draws": 50, "warmup": 20} if engine == "gibbs" else {"max_iterations": 20}
+    part = crowdppl.fit(method, keep(data, ~out), inference=engine, **options)
+    rows = data.frame()
+    total = np.zeros(2)
+    for answer in data.classes:
+        changed = rows.copy()
+        changed.loc[out, "label"] = answer
+        other = Annotations.from_frame(changed, "item", "annotator", "label", classes=list(data.classes))
+        spots = other.frame().merge(rows.loc[out, ["item", "annotator"]], how="left", indicator=True)
+        total += np.exp(left_out(part, other, (spots["_merge"] == "both").to_numpy())[0])
+    np.testing.assert_allclose(total, 1, rtol=1e-9)
+
+
+def test_the_story_that_made_the_labels_predicts_them_best() -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.dirichlet([1, 1, 1], size=(8, 3)) * 0.6 + 0.4 * np.eye(3)[None, [1, 2, 0]]
+    truth = rng.integers(3, size=600)
+    labels = [
+        (i, a, int(rng.choice(3, p=rows[a, truth[i]])))
+        for i in range(600)
+        for a in rng.choice(8, 4, replace=False).tolist()
+    ]
+    data = annotations(labels, 3)
+    coin = compare(["bayesian_dawid_skene", "one_coin"], data, inference="vb").table.loc["one_coin"]
+    assert coin["difference"] < -4 * coin["difference_se"]
+
+
+def test_refits_that_start_from_the_whole_fit_end_where_others_end() -> None:
+    data = crowd(n_items=200, labels_each=5)
+    tight: dict[str, Any] = {"inference": "vb", "tolerance": 1e-13, "max_iterations": 3000}
+    whole = crowdppl.fit("bayesian_dawid_skene", data, **tight)
+    part = keep(data, label_folds(data, 5, 0) != 2)
+    warm, cold = refit(whole, part), crowdppl.fit("bayesian_dawid_skene", part, **tight)
+    np.testing.assert_allclose(warm.result.probabilities, cold.result.probabilities, atol=1e-5)
+
+
+def test_what_the_score_holds_and_how_it_is_summed() -> None:
+    data = annotations([(i, a, (i + a // 3) % 2) for i in range(12) for a in range(4)] + [(12, 0, 1)], 2)
+    score = heldout_score("one_coin", data, inference="em", folds=3)
+    assert len(score.labels) == 48 and score.left_in == 1 and len(score.items) == 12
+    assert (score.items["labels"] == 4).all()
+    assert score.per_label == pytest.approx(score.labels["log_p"].mean())
+    rows = data.frame().loc[score.labels["row"], ["item", "annotator", "label"]].reset_index(drop=True)
+    pd.testing.assert_frame_equal(score.labels[["item", "annotator", "label"]], rows)
+    again = heldout_score(crowdppl.fit("one_coin", data, inference="em"), folds=3)
+    np.testing.assert_array_equal(again.labels["log_p"], score.labels["log_p"])
+    assert "one_coin by em" in repr(score)
+
+
+def test_a_whole_item_is_predicted_from_the_prevalence_alone() -> None:
+    data = crowd(n_items=40)
+    score = heldout_score("one_coin", data, inference="em", whole_items=True, folds=4)
+    assert score.labels["log_p"].isna().all() and score.left_in == 0 and len(score.items) == 40
+    out = item_folds(data, 4, 0) == 1
+    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"mass": 9.0})
+    _, _, together = left_out(part, data, out, alone=False)
+    np.testing.assert_allclose(together, by_hand(part, data, out)[1], rtol=1e-9)
+
+
+def test_standard_errors_count_an_item_once() -> None:
+    values = np.random.default_rng(0).normal(size=500)
+    each = standard_error(values, np.arange(500))
+    assert each == pytest.approx(values.std(ddof=1) / 500**0.5)
+    same = standard_error(np.repeat(values, 4), np.repeat(np.arange(500), 4))
+    assert same == pytest.approx(each)
+    assert np.isnan(standard_error(values, np.zeros(500, int)))
+
+
+def test_what_is_refused() -> None:
+    data = crowd()
+    with pytest.raises(MethodError, match="folds=1"):
+        heldout_score("one_coin", data, folds=1)
+    with pytest.raises(MethodError, match="needs data"):
+        heldout_score("one_coin")
+    with pytest.raises(MethodError, match="give it alone"):
+        heldout_score(crowdppl.fit("one_coin", data, inference="em"), data)
+    with pytest.raises(DataError, match="two annotators"):
+        heldout_score("one_coin", annotations([(0, 0, 0), (1, 1, 1)], 2))
+
+
+def test_known_truths_inform_predictions_and_nothing_else_does() -> None:
+    """Gold is data: it enters the fit. Without it, no truth anywhere changes a score."""
+    data = crowd(n_items=80)
+    plain = heldout_score("bayesian_dawid_skene", data, inference="vb")
+    known = heldout_score("bayesian_dawid_skene", data.with_gold({0: 1, 1: 1, 2: 0}), inference="vb")
+    assert known.per_label != plain.per_label
+    assert heldout_score("bayesian_dawid_skene", data, inference="vb").per_label == plain.per_label

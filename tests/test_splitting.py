@@ -1,0 +1,60 @@
+"""Labels left out and labels kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.annotations import Annotations
+from crowdppl.errors import DataError
+from crowdppl.splitting import item_folds, keep, label_folds
+from tests.crowd import annotations, crowd
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("labels_each", [2, 3, 6])
+def test_each_label_is_left_out_once_and_every_item_keeps_one(seed: int, labels_each: int) -> None:
+    data = crowd(labels_each=labels_each)
+    fold = label_folds(data, 5, seed)
+    assert len(fold) == data.n_labels and set(fold) == set(range(5))
+    item = data.frame()["item"].to_numpy()
+    for number in range(5):
+        assert set(item[fold != number]) == set(item)
+    assert np.ptp(np.bincount(fold)) <= 1
+
+
+def test_labels_of_one_annotator_on_one_item_go_together_and_a_lone_annotator_stays() -> None:
+    data = annotations([(0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 1, 1), (1, 2, 0), (1, 2, 1), (2, 0, 0)], 2)
+    for seed in range(10):
+        fold = label_folds(data, 2, seed)
+        assert len(set(fold[:3])) == 1 and fold[3] == 1 - fold[0]
+        assert fold[4:].tolist() == [-1, -1, -1]
+
+
+def test_nothing_to_leave_out_is_said() -> None:
+    data = annotations([(0, 0, 0), (1, 1, 1)], 2)
+    with pytest.raises(DataError, match="whole_items=True"):
+        label_folds(data, 5, 0)
+
+
+def test_items_are_left_out_whole() -> None:
+    data = crowd()
+    fold = item_folds(data, 4, 1)
+    per_item = pd.Series(fold).groupby(data.frame()["item"].to_numpy()).nunique()
+    assert (per_item == 1).all() and set(fold) == set(range(4))
+
+
+def test_kept_and_left_out_labels_add_up_and_all_else_stays() -> None:
+    frame = crowd().frame()
+    frame["minute"] = np.arange(len(frame)) * 7
+    data = Annotations.from_frame(frame, gold={0: 1, 5: 2}, classes=[0, 1, 2])
+    kept = np.random.default_rng(0).random(data.n_labels) < 0.6
+    one, other = keep(data, kept), keep(data, ~kept)
+    both = pd.concat([one.frame(), other.frame()]).sort_values(["item", "annotator", "label", "minute"])
+    wanted = data.frame().sort_values(["item", "annotator", "label", "minute"])
+    pd.testing.assert_frame_equal(both.reset_index(drop=True), wanted.reset_index(drop=True))
+    assert one.n_items == data.n_items and one.annotators.equals(data.annotators)
+    pd.testing.assert_series_equal(one.gold, data.gold)
+    np.testing.assert_allclose(one.votes() + other.votes(), data.votes())
+    np.testing.assert_array_equal(one.order, data.order)
