@@ -81,7 +81,10 @@ def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
     rows = []
     for i in range(tiny.n_items):
         possible = [tiny.gold[order[i]] in (-1, t) for t in range(k)]
-        given = [_labels_of_item(name, story, v, tiny, i, t) for t in range(k)]
+        if name == "mixed_membership":
+            given = [_between_classes(v, tiny, i, t) * k for t in range(k)]
+        else:
+            given = [_labels_of_item(name, story, v, tiny, i, t) for t in range(k)]
         rows.append(torch.stack([prevalence[t] * given[t] * possible[t] for t in range(k)]))
     return torch.stack(rows)
 
@@ -109,6 +112,32 @@ def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth:
         if label < tiny.n_classes:
             out = out * LABEL[name](story, v, a, i, truth, label)
     return out
+
+
+def _between_classes(v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+    """p(truth, all labels of the item): a sum over atoms, and for each label one over what was seen."""
+    total = torch.zeros(())
+    for share, atom in zip(v["kinds"], _atoms(tiny.n_classes), strict=True):
+        term = share * atom[truth]
+        for a, label in tiny.at(i):
+            looks = [
+                atom[c] * _answer(v, tiny, a, c, label) * (v["confusion"][a, c, label] if label < len(atom) else 1)
+                for c in range(len(atom))
+            ]
+            term = term * torch.stack([torch.as_tensor(x) for x in looks]).sum()
+        total = total + term
+    return total
+
+
+def _atoms(k: int) -> list[list[float]]:
+    """Corners; blends of two, the even one once; corners diluted; everything alike."""
+    out = [[float(c == at) for c in range(k)] for at in range(k)]
+    for x in (0.1, 0.2, 0.3, 0.4, 0.5):
+        pairs = [(at, to) for at in range(k) for to in range(k) if (at < to if x == 0.5 else at != to)]
+        out += [[(1 - x) * (c == at) + x * (c == to) for c in range(k)] for at, to in pairs]
+    for x in (0.25, 0.5, 0.75):
+        out += [[(1 - x) * (c == at) + x / k for c in range(k)] for at in range(k)]
+    return [*out, [1 / k] * k]
 
 
 def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:

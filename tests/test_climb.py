@@ -35,6 +35,7 @@ ABOVE_ONE: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
     "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},
     "ebcc": {"mass": 6.0, "diagonal": 0.5},
+    "mixed_membership": {"mass": 6.0, "diagonal": 0.5, "kind_mass": 2.0},
     "community": {"mass": 6.0, "diagonal": 0.5, "sparsity": 6.0},
     "one_coin": {"right": 4.0, "wrong": 2.0},
     "mace": {"knows": 3.0, "guesses": 2.0, "guess": 2.0},

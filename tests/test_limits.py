@@ -104,6 +104,14 @@ CASES: list[Case] = [
         LEARNED,
         {"confusion": ROWS},
     ),
+    (
+        "mixed_membership",
+        {"blends": (), "diluted": False},
+        {"kinds": shares(K), "confusion": ROWS},
+        "bayesian_dawid_skene",
+        LEARNED,
+        {"confusion": ROWS},
+    ),
     ("minimax_entropy", {"items": False}, {"habit": ROWS.log()}, "dawid_skene", UNIFORM, {"confusion": ROWS}),
     (
         "minimax_entropy",
@@ -163,6 +171,11 @@ Fit = tuple[str, str, dict[str, Any]]
 ALONE = {"groups": list(range(6)), **FLAT}
 FITS: list[tuple[Fit, Fit, float]] = [
     (("vb", "ebcc", {"subtypes": 1, **LEARNED}), ("vb", "bayesian_dawid_skene", FLAT), 1e-6),
+    (
+        ("vb", "mixed_membership", {"blends": (), "diluted": False}),
+        ("vb", "bayesian_dawid_skene", FLAT),
+        1e-6,
+    ),
     (
         ("vb", "community", {"communities": 1, "mass": 4.0, "diagonal": 0.5, **LEARNED}),
         ("vb", "multinomial", {"right": 2.0, "wrong": 1.0, **LEARNED}),

@@ -177,8 +177,10 @@ class Density:
         start = torch.zeros(factor.shape, dtype=factor.dtype, device=factor.device)
         if name in tilt:
             full = tilt[name].to(factor)
-            pad = (1,) * (factor.dim() - full.dim())
-            start = start + full.reshape(full.shape[:-1] + pad + full.shape[-1:])  # groups stand before items
+            chains = (full.shape[1:-1] or (1,)) if self.chains is not None else ()
+            inner = (*chains, *(1,) * (self.plates - 1), full.shape[-1])
+            others = (1,) * (factor.dim() - 1 - len(inner))  # enumerated sites on which this one depends
+            start = start + full.reshape(full.shape[0], *others, *inner)
         if name in how.probes:
             how.probes[name] = start.requires_grad_()
         return start

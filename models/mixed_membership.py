@@ -1,0 +1,107 @@
+"""Mixed membership: an item may lie between classes, and all annotators see the same in-between.
+
+    kinds             ~ Dirichlet(kind_mass)                       (S)
+    confusion[a, k]   ~ Dirichlet(mass * row(k))                   (A, K, K)
+    kind[i]           ~ Categorical(kinds)                         (N)
+    truth[i]          ~ Categorical(atom[kind[i]])                 (N)
+    seen[i, a]        ~ Categorical(atom[kind[i]])                 one for each label
+    label[i, a]       ~ Categorical(confusion[a, seen[i, a]])
+
+Each of the S atoms is a fixed share of every class: a class alone, two classes in several blends, a class diluted
+by all, and all evenly. The truth is one more look at the item, by somebody who does not err. An annotator's row(k)
+holds the share ``diagonal`` on class k and the rest evenly; history adds to the prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl import (
+    Block,
+    Card,
+    Categorical,
+    annotate,
+    confusion_prior,
+    logsumexp,
+    mean_field,
+    plates,
+    truth,
+    with_abstentions,
+)
+
+EMPTY = -80.0
+"""Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
+FEW, MANY = (0.1, 0.2, 0.3, 0.4, 0.5), (0.15, 0.3, 0.45)
+"""Shares of the second class in a blend, up to five classes and above, where pairs of classes are many."""
+DILUTIONS = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class MixedMembership:
+    """Items between classes, so that an item's labels vary together and say less than as many looks would.
+
+    Args:
+        kind_mass: pseudo-counts of each atom.
+        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+            (by default half way between certainty and chance).
+        blends: shares of the second class in blends of two; None takes five for up to five classes, else three.
+        diluted: whether there are atoms diluted by all classes. Without them and without blends the method is
+            bayesian_dawid_skene.
+    """
+
+    kind_mass: float = 1.0
+    mass: float = 4.0
+    diagonal: float | None = None
+    blends: tuple[float, ...] | None = None
+    diluted: bool = True
+
+    card: ClassVar[Card] = Card(
+        title="Mixed membership",
+        reference="this library; after Erosheva, Fienberg & Lafferty (2004), Mixed-membership models of scientific "
+        "publications, PNAS 101",
+        doi="10.1073/pnas.0307760101",
+        sites={"kinds": "S", "confusion": "A K K", "abstention": "A K W", "kind": "N", "truth": "N"},
+        assumes="what makes an item's labels err together is that the item lies between classes, most often two",
+        fails="with about one label an item, from which blends cannot be told; when all annotators share a bias; "
+        "where labels are independent given the truth its probabilities are too cautious",
+        cost="(labels + items) x S, and annotators x S x K x K; S is 11, 40, 71, 111 for 2 to 5 classes",
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws shares of kinds, confusions, kinds, truths and labels."""
+        log_atoms = self.atoms(data.n_classes).log().clamp(min=EMPTY)  # (S, K)
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(torch.full((len(log_atoms),), self.kind_mass))).log()
+        with plates.annotators(data):
+            prior = confusion_prior(data, self.mass, self.diagonal)
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
+        by_seen = with_abstentions(data, confusion.log()).unsqueeze(-3)  # (..., A, 1, K, L)
+        table = logsumexp(log_atoms.unsqueeze(-1) + by_seen, name="seen", dim=-2)  # (..., A, S, L)
+        with plates.items(data):
+            kind = pyro.sample("kind", Categorical(log_kinds), infer={"enumerate": "parallel"})
+            truth(data, log_atoms[kind])
+            annotate(data, table, kind)
+
+    def atoms(self, n_classes: int) -> Tensor:
+        """Shares of the classes (S, K) in each atom."""
+        same = torch.eye(n_classes)
+        blends = self.blends
+        if blends is None:
+            blends = FEW if n_classes <= len(FEW) else MANY
+        rows = [same]
+        for x in blends:
+            pairs = (1 - x) * same.unsqueeze(1) + x * same  # an even blend is the same either way round
+            rows.append(pairs[same.logical_not().triu() if x == 0.5 else same.logical_not()])
+        for x in DILUTIONS if self.diluted and n_classes > 2 else ():  # of two classes, all are blends
+            rows.append(((1 - x) * same + x / n_classes)[: 1 if x == 1 else n_classes])
+        return torch.cat(rows)
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)
