@@ -29,8 +29,8 @@ PASSING = ("callback", "progress")
 def save(posterior: Posterior, path: str | Path) -> None:
     """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
 
-    Kept are the labels and gold with all ids as they are spelled, the method with its settings, what the fit
-    found and how it went. Features, covariates and further columns of the labels are not kept.
+    Kept are the annotations with all ids as they are spelled, gold, features, covariates and further columns, the
+    method with its settings, what the fit found and how it went.
 
     Args:
         path: the folder; a posterior that is already there is replaced.

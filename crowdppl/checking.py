@@ -203,3 +203,16 @@ def _memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def require_labels(blocks: Sequence[Block]) -> None:
+    """Refuses a design, which says who labels what and holds no labels.
+
+    Raises:
+        DataError: with the remedy.
+    """
+    if not blocks[0].observed:
+        n = sum(block.n_labels for block in blocks)
+        raise DataError(
+            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or  give annotations with labels (items without any go into items=)"
+        )

@@ -114,7 +114,9 @@ def _pack_mapping(value: Mapping[Any, Any], where: str, arrays: Arrays) -> Any:
 
 
 def _pack_time(value: Any) -> Any:
-    """Dates, timestamps and time differences; None for anything else."""
+    """Dates, timestamps, time differences and what pandas calls missing; None for anything else."""
+    if value is pd.NA or value is pd.NaT:
+        return {"$missing": "NA" if value is pd.NA else "NaT"}
     if isinstance(value, pd.Timestamp):
         zone = None if value.tzinfo is None else str(value.tzinfo)
         return {"$timestamp": [int(value.to_numpy().view(np.int64)), value.unit, zone]}
@@ -213,6 +215,7 @@ _READERS: dict[str, Callable[[Any, Mapping[str, np.ndarray]], Any]] = {
     "$tensor": _get_tensor,
     "$torch": _get_torch,
     "$device": _get_device,
+    "$missing": lambda name, arrays: pd.NA if name == "NA" else pd.NaT,
     "$timestamp": _get_timestamp,
     "$timedelta": lambda spec, arrays: pd.Timedelta(np.timedelta64(spec[0], spec[1])),
     "$date": lambda text, arrays: dt.date.fromisoformat(text),

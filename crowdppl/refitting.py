@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
+from crowdppl.checking import require_labels
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import MethodError
 
@@ -103,14 +104,16 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
     Raises:
-        DataError: when an annotator or a class is not one of the old ones.
+        DataError: when an annotator or a class is not one of the old ones, or there are no labels.
     """
     if isinstance(new, Annotations):
+        require_labels(new.blocks)
         pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
         if all(a.equals(b) for a, b in pairs):
             return new
-        new = new.frame()
-        return Annotations.from_frame(new, "item", "annotator", "label", like=old)
+        return Annotations.from_frame(
+            new.frame(), "item", "annotator", "label", like=old, items=new.items, gold=new.gold
+        )
     return Annotations.from_frame(new, like=old)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from crowdppl import errors
@@ -20,7 +21,7 @@ from crowdppl.errors import CrowdpplWarning
 
 
 def take_apart(data: Annotations) -> dict[str, Any]:
-    """Everything but features, covariates and further columns, as ids, arrays and plain values."""
+    """Everything that annotations hold, as ids, arrays and plain values."""
     item, cell = row_codes(data.blocks, data.order)
     annotator, answer = np.divmod(cell, np.int32(data.n_answers))
     history = data.history
@@ -36,6 +37,10 @@ def take_apart(data: Annotations) -> dict[str, Any]:
         "gold_codes": data.gold_codes,
         "history": None if history is None else history.cpu().numpy(),
         "abstainers": data.abstainers,
+        "features": _columns(data.features) if isinstance(data.features, pd.DataFrame) else data.features,
+        "item_covariates": _columns(data.item_covariates),
+        "annotator_covariates": _columns(data.annotator_covariates),
+        "columns": _columns(data.columns),
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
     }
 
@@ -68,8 +73,30 @@ def put_together(parts: Mapping[str, Any]) -> Annotations:
         blocks=found,
         order=order,
         gold_codes=gold,
+        features=_frame(parts["features"], parts["items"]),
+        item_covariates=_frame(parts["item_covariates"], parts["items"]),
+        annotator_covariates=_frame(parts["annotator_covariates"], parts["annotators"]),
+        columns=_frame(parts["columns"], None),
         warnings=tuple(_warning(*said) for said in parts["warnings"]),
     )
+
+
+def _columns(table: pd.DataFrame | None) -> dict[str, Any] | None:
+    """A table as the names of its columns and their values; its index is known from elsewhere."""
+    if table is None:
+        return None
+    return {"names": table.columns, "values": [pd.Index(table[name]) for name in table.columns]}
+
+
+def _frame(stored: Any, ids: pd.Index[Any] | None) -> Any:
+    """The table again, or the array that features may be instead."""
+    if not isinstance(stored, Mapping):
+        return stored
+    size = len(stored["values"][0]) if stored["values"] else 0
+    index = pd.RangeIndex(size) if ids is None else ids
+    series = [pd.Series(values.array, index=index) for values in stored["values"]]
+    table = pd.concat(series, axis=1) if series else pd.DataFrame(index=index)
+    return table.set_axis(stored["names"], axis=1)
 
 
 def _warning(name: str, text: str) -> CrowdpplWarning:

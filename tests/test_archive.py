@@ -68,6 +68,10 @@ def test_values_come_back_with_their_type(value: Any) -> None:
     assert repr(found) == repr(value)
 
 
+def test_what_pandas_calls_missing_comes_back() -> None:
+    assert through_json(pd.NA) is pd.NA and through_json(pd.NaT) is pd.NaT
+
+
 def test_numbers_that_json_does_not_have() -> None:
     found = through_json([float("nan"), float("inf"), -float("inf")])
     assert found[1:] == [float("inf"), -float("inf")]
@@ -297,6 +301,30 @@ def test_gold_history_abstentions_kind_and_warnings_come_back(tmp_path: Path) ->
     for mine, theirs in zip(found.blocks, data.blocks, strict=True):
         assert torch.equal(mine.bags.cells, theirs.bags.cells)
         assert torch.equal(mine.gold, theirs.gold)
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["table", "array"])
+def test_features_covariates_and_columns_come_back(array: bool, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"item": ["b", "a", "b"], "annotator": [2, 1, 1], "label": ["x", "y", "x"]})
+    rows["when"] = pd.to_datetime(["2024-01-01 10:00", None, "2024-03-01 00:00"]).tz_localize("Europe/Paris")
+    rows["note"], rows["seconds"] = ["è", None, "7"], pd.array([3, None, 5], dtype="Int64")
+    features: Any = pd.DataFrame({"width": [0.5, 1.5, 2.5], 7: [1, 2, 3]}, index=["c", "b", "a"])
+    about: Any = {"items": ["c", "b", "a"], "features": features.to_numpy()} if array else {"features": features}
+    data = Annotations.from_frame(
+        rows,
+        **about,
+        item_covariates=pd.DataFrame({"source": ["web"]}, index=["b"]),
+        annotator_covariates=pd.DataFrame({"age": [31.0, 44.0], "paid": [True, False]}, index=[2, 1]),
+    )
+    posterior(data).save(tmp_path / "kept")
+    again = load(tmp_path / "kept").data
+    pd.testing.assert_frame_equal(again.frame(), data.frame())
+    pd.testing.assert_frame_equal(again.item_covariates, data.item_covariates)
+    pd.testing.assert_frame_equal(again.annotator_covariates, data.annotator_covariates)
+    if array:
+        np.testing.assert_array_equal(again.features, data.features)
+    else:
+        pd.testing.assert_frame_equal(again.features, data.features)
 
 
 def test_many_blocks_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,8 @@ def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
     scores, others = evaluate(own, made.truth), evaluate(plain, made.truth)
     assert scores.log_score < others.log_score - 0.1
     assert scores.ece < 0.06 < others.ece
-    table = compare(["mixed_membership", "bayesian_dawid_skene"], made.data, inference="vb", folds=3, tolerance=1e-6)
+    table = compare(
+        ["mixed_membership", "bayesian_dawid_skene"], made.data, inference="vb", folds=3, tolerance=1e-6
+    )
     assert table.best == "mixed_membership"
     assert table.table["difference"].iloc[1] < -2 * table.table["difference_se"].iloc[1]

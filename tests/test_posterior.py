@@ -19,6 +19,8 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.inference import fit
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.posterior import Posterior, load
+from crowdppl.simulation import random_design
+from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -392,6 +394,23 @@ def test_a_loaded_posterior_answers_as_the_saved_one(
     some = held.data.frame().query("item <= 10")
     pd.testing.assert_frame_equal(found.predict(some), held.predict(some))
     pd.testing.assert_frame_equal(found.draw_labels(2, seed=1), held.draw_labels(2, seed=1))
+
+
+def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
+    posterior = fit("one_coin", crowd(), inference="em")
+    options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}
+    new = Annotations.from_arrays([1, 1, 2], [0, 3, 2], [0, 1, 2], **options)
+    found = posterior.predict(new)
+    assert sorted(found.index) == [1, 2, 9] and found.loc[9].tolist() == [0, 1, 0]
+    assert found.columns.tolist() == [0, 1, 2]
+
+
+def test_a_design_is_refused_where_labels_are_needed() -> None:
+    design = random_design(4, 6, 2, classes=[0, 1, 2])
+    with pytest.raises(DataError, match="design of 8 labels"):
+        fit("one_coin", design, inference="em")
+    with pytest.raises(DataError, match="design of 8 labels"):
+        fit("one_coin", crowd(), inference="em").predict(design)
 
 
 def test_items_that_were_fitted_are_predicted_as_fitted(fits: dict[str, Posterior]) -> None:

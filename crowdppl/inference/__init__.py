@@ -53,6 +53,7 @@ def fit(
     """
     from crowdppl import registry
     from crowdppl.annotations import Annotations
+    from crowdppl.checking import require_labels
     from crowdppl.inference.fitting import run
     from crowdppl.inference.options import options_from
     from crowdppl.posterior import Posterior
@@ -62,6 +63,7 @@ def fit(
             f"data is a {type(data).__name__}; make annotations of it first: crowdppl.read_annotations(path), or "
             "crowdppl.Annotations.from_frame(frame)"
         )
+    require_labels(data.blocks)
     if settings and not isinstance(method, str):
         raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
     story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
