@@ -214,5 +214,6 @@ def require_labels(blocks: Sequence[Block]) -> None:
     if not blocks[0].observed:
         n = sum(block.n_labels for block in blocks)
         raise DataError(
-            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or  give annotations with labels (items without any go into items=)"
+            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or "
+            "give annotations with labels (items without any go into items=)"
         )
