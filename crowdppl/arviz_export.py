@@ -22,8 +22,8 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
     """The posterior for ArviZ, with names for all dimensions.
 
     The group ``posterior`` holds draws of each site, ``constant_data`` the sites of which there are only points
-    or shares, and the truth's probabilities. A site that vb fits on a transformed scale is there as
-    ``<site>_unconstrained``.
+    or shares, and the truth's probabilities. A site that vb fits as a Gaussian on another
+    scale than that of real numbers, positive numbers or shares is there as ``<site>_unconstrained``.
 
     Args:
         draws: for vb, how many to make of each site; samplers hand over their own.
@@ -79,9 +79,8 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
     if site.family == "normal":
         loc, scale = site.arrays["loc"], site.arrays["scale"]
         at = loc + scale * stream.standard_normal((1, n, *loc.shape))
-        # A site whose mean lies at its location is as long as the real line; of any other only the mean is known.
-        same = loc.shape == site.mean.shape and np.allclose(loc, site.mean, rtol=1e-6, atol=1e-9)
-        return (site.name if same else f"{site.name}_unconstrained"), at
+        own = site.constrained(at)
+        return (f"{site.name}_unconstrained", at) if own is None else (site.name, own)
     return None
 
 

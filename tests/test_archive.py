@@ -192,6 +192,7 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
             ("item",),
             "normal",
             {"loc": stream.random(n), "scale": stream.random(n), "mean": stream.random(n)},
+            "positive",
         ),
     ]
     diagnostics = {

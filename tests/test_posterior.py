@@ -396,6 +396,18 @@ def test_a_loaded_posterior_answers_as_the_saved_one(
     pd.testing.assert_frame_equal(found.draw_labels(2, seed=1), held.draw_labels(2, seed=1))
 
 
+def test_gaussian_sites_are_exported_in_their_own_space() -> None:
+    posterior = fit("hierarchical_dawid_skene", crowd(), inference="vb", max_iterations=30)
+    drawn = group(posterior.to_arviz(draws=4000), "posterior")
+    for name in ("crowd", "concentration"):
+        x, mean = drawn[name].to_numpy(), posterior.result.sites[name].mean
+        assert (x > 0).all()
+        np.testing.assert_allclose(x.mean((0, 1)), mean, atol=4 * x.std() / 4000**0.5 + 0.03 * np.abs(mean).max())
+    np.testing.assert_allclose(drawn["crowd"].sum("label"), 1)
+    odd = SiteResult("odd", ("item",), "normal", {"loc": np.zeros(3), "scale": np.ones(3), "mean": np.ones(3)})
+    assert odd.constrained(np.zeros(3)) is None
+
+
 def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
     posterior = fit("one_coin", crowd(), inference="em")
     options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}

@@ -145,7 +145,7 @@ def _gaussian_sites(problem: Problem, order: np.ndarray, gaussians: Gaussians) -
                 "scale": plain(gaussians.log_scale[name].exp()),
                 "mean": plain(means[name]),
             }
-            out[name] = SiteResult(name, dims, "normal", arrays)
+            out[name] = SiteResult(name, dims, "normal", arrays, site.space)
         else:
             out[name] = SiteResult(name, dims, "point", {"value": plain(means[name])})
     return out

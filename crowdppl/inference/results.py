@@ -20,12 +20,23 @@ class SiteResult:
         family: "dirichlet", "point", "normal", "onehot" or "draws".
         arrays: by family: {"concentration"}; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in
             the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
+        support: of a normal site, what its own space is: "real", "positive" or "simplex"; "" for anything else.
     """
 
     name: str
     dims: tuple[str, ...]
     family: str
     arrays: Mapping[str, np.ndarray]
+    support: str = ""
+
+    def constrained(self, x: np.ndarray) -> np.ndarray | None:
+        """Values of a normal site in its own space, from unconstrained ones; None where that is not known."""
+        if self.support == "simplex":
+            share = np.exp(x - x.max(-1, keepdims=True))
+            return np.asarray(share / share.sum(-1, keepdims=True))
+        if self.support == "positive":
+            return np.asarray(np.exp(x))
+        return x if self.support == "real" else None
 
     @property
     def mean(self) -> np.ndarray:

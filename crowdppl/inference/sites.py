@@ -61,6 +61,13 @@ class Site:
         out = Softmax() if plain_support(self.support) is constraints.simplex else biject_to(self.support)
         return out
 
+    @property
+    def space(self) -> str:
+        """Name of the support: "real", "positive" or "simplex"; "" for anything else."""
+        named = {"real": constraints.real, "positive": constraints.positive, "simplex": constraints.simplex}
+        support = plain_support(self.support)
+        return next((name for name, constraint in named.items() if constraint is support), "")
+
     def shape(self, n_items: int) -> tuple[int, ...]:
         """Shape of a value for data of ``n_items`` items."""
         return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
