@@ -138,7 +138,7 @@ def test_a_start_decides_where_a_fit_begins(data: Annotations) -> None:
 
 def test_restarts_differ_and_the_best_wins() -> None:
     story = crowdppl.method("bayesian_dawid_skene", mass=2.0, diagonal=0.4)
-    hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=4).data
+    hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=7).data
     posterior = fit("dawid_skene", hard, inference="em", restarts=6)
     runs = posterior.diagnostics()["restarts"]
     objectives = [run["objective"] for run in runs]
@@ -146,7 +146,7 @@ def test_restarts_differ_and_the_best_wins() -> None:
     assert len(set(names)) == 6 and {"votes", "spectral"} <= set(names)
     assert len({round(x, 4) for x in objectives}) > 2
     assert posterior.diagnostics()["objective"] == max(objectives) == objectives[0]
-    assert max(objectives) >= fit("dawid_skene", hard, inference="em").diagnostics()["objective"]
+    assert max(objectives) > fit("dawid_skene", hard, inference="em").diagnostics()["objective"] + 1
 
 
 @pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "svi"])
