@@ -16,6 +16,7 @@ _PUBLIC = {
     "blocks": ("Block",),
     "card": ("Card",),
     "comparison": ("Comparison", "compare"),
+    "criticism": ("Check", "predictive_check"),
     "datasets": ("anaesthetists",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "errors": (
@@ -49,6 +50,7 @@ _PUBLIC = {
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
     "summing": ("logsumexp",),
+    "suspicion": ("covariance_spammers", "suspicious_annotators"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from crowdppl.card import Card as Card
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
+    from crowdppl.criticism import Check as Check
+    from crowdppl.criticism import predictive_check as predictive_check
     from crowdppl.datasets import anaesthetists as anaesthetists
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
@@ -108,6 +112,8 @@ if TYPE_CHECKING:
     from crowdppl.simulation import simulate as simulate
     from crowdppl.story import Story as Story
     from crowdppl.summing import logsumexp as logsumexp
+    from crowdppl.suspicion import covariance_spammers as covariance_spammers
+    from crowdppl.suspicion import suspicious_annotators as suspicious_annotators
 
 
 def __getattr__(name: str) -> Any:

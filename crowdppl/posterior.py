@@ -179,6 +179,7 @@ class Posterior:
     predict = refitting.predict
     draw_labels = refitting.draw_labels
     update = refitting.update
+    without = refitting.without
     to_arviz = to_arviz
     save = archive.save
     plot_confusion = plots.plot_confusion

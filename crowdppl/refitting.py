@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -10,14 +11,20 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.checking import require_labels
+from crowdppl.codebook import as_index
 from crowdppl.decoding import row_codes, row_sizes
-from crowdppl.errors import MethodError
+from crowdppl.errors import DataError, MethodError
+from crowdppl.splitting import keep
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
 ENGINES = "crowdppl.inference.refit"
 """Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
+
+
+REFITS = "crowdppl.inference.predictive"
+"""Module that fits again to some of the labels; looked up likewise."""
 
 
 class Refit(Protocol):
@@ -98,6 +105,30 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
     return _engines(posterior).update(posterior, alike(posterior.data, new_labels), **options)
+
+
+def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
+    """The same fit without the labels of some annotators, started from the old truth.
+
+    Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
+    labels nobody saw.
+
+    Args:
+        annotators: ids.
+
+    Raises:
+        DataError: for an id that is not one of the fit, or when no label would be left.
+    """
+    data = posterior.data
+    remedy = "name annotators of this fit, as posterior.annotators() spells them"
+    names = [annotators] if isinstance(annotators, str) else list(annotators)
+    out = data.annotator_book.require(as_index(names), "annotators", remedy)
+    _, cell = row_codes(data.blocks, data.order)
+    kept = ~np.isin(cell // np.int32(data.n_answers), out)
+    if not kept.any():
+        raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
+    fitted: Posterior = import_module(REFITS).refit(posterior, keep(data, kept))
+    return fitted
 
 
 def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:

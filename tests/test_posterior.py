@@ -408,6 +408,23 @@ def test_gaussian_sites_are_exported_in_their_own_space() -> None:
     assert odd.constrained(np.zeros(3)) is None
 
 
+def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
+    every = crowd(n_items=120)
+    whole = fit("bayesian_dawid_skene", every, inference="vb", tolerance=1e-12)
+    found = whole.without([0, 3])
+    rows = every.frame()
+    rest = rows[~rows["annotator"].isin([0, 3])]
+    alone = Annotations.from_frame(rest, classes=[0, 1, 2], items=range(120), annotators=range(6))
+    wanted = fit("bayesian_dawid_skene", alone, inference="vb", tolerance=1e-12)
+    np.testing.assert_allclose(found.probabilities(), wanted.probabilities(), atol=1e-4)
+    assert found.data.n_labels == len(rest) and found.annotators()["labels"].loc[[0, 3]].tolist() == [0, 0]
+    assert whole.data.n_labels == len(rows)
+    with pytest.raises(DataError, match="77"):
+        whole.without([77])
+    with pytest.raises(DataError, match="no label is left"):
+        whole.without(range(6))
+
+
 def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
     posterior = fit("one_coin", crowd(), inference="em")
     options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}

@@ -1,0 +1,237 @@
+"""Annotators to look at: information by hand, copiers found and honest ones not, groups ranked first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from crowdppl import collusion
+from crowdppl.annotations import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference import fit
+from crowdppl.posterior import Posterior
+from crowdppl.suspicion import covariance_spammers, information, suspicious_annotators
+from tests.crowd import annotations, crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def simulated(
+    seed: int,
+    *,
+    kind: str = "honest",
+    some: int = 0,
+    share: float = 0.9,
+    n_items: int = 1000,
+    n_annotators: int = 20,
+    n_classes: int = 3,
+    each: int = 6,
+    hard: float = 0.0,
+) -> Annotations:
+    """Accuracies from .5 to .9. The first ``some`` annotators give, with probability ``share``, a label that is
+    "random" and common to them, or "wrong" and common to them, that of the first ("leader"), or one at random each
+    ("spam"). Items are hard for all with probability ``hard``: then everyone guesses."""
+    rng = np.random.default_rng(seed)
+    shape = (n_items, n_annotators)
+    truth = rng.integers(n_classes, size=n_items)
+    right = rng.random(shape) < np.where(
+        rng.random((n_items, 1)) < hard, 1 / n_classes, rng.uniform(0.5, 0.9, shape[1])
+    )
+    label = np.where(right, truth[:, None], (truth[:, None] + rng.integers(1, n_classes, shape)) % n_classes)
+    other = {
+        "honest": label[:, :some],
+        "random": rng.integers(n_classes, size=(n_items, 1)),
+        "wrong": (truth[:, None] + rng.integers(1, n_classes, (n_items, 1))) % n_classes,
+        "leader": label[:, :1].copy(),
+        "spam": rng.integers(n_classes, size=(n_items, some)),
+    }[kind]
+    label[:, :some] = np.where(rng.random((n_items, some)) < share, other, label[:, :some])
+    seen = np.argsort(rng.random(shape), 1)[:, :each].ravel()
+    item = np.repeat(np.arange(n_items), each)
+    return Annotations.from_arrays(
+        item, seen, label[item, seen], annotators=range(n_annotators), classes=list(range(n_classes))
+    )
+
+
+def fitted(data: Annotations) -> Posterior:
+    return fit("dawid_skene", data, inference="em", seed=0)
+
+
+def auroc(score: np.ndarray, positive: np.ndarray) -> float:
+    """Share of (positive, negative) pairs in order; ties count half."""
+    apart = score[positive][:, None] - score[~positive][None]
+    return float((apart > 0).mean() + (apart == 0).mean() / 2)
+
+
+def test_information_by_hand() -> None:
+    half = np.full(2, 0.5)
+    tables = np.array(
+        [[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.5, 0.5]] * 2, [[0.2, 0.8]] * 2, [[0.8, 0.2], [0.2, 0.8]]]
+    )
+    entropy = -(0.8 * np.log2(0.8) + 0.2 * np.log2(0.2))
+    np.testing.assert_allclose(information(tables, half), [1, 1, 0, 0, 1 - entropy], atol=1e-12)
+    erasure = np.array([[[0.7, 0, 0.3], [0, 0.7, 0.3]]])  # says nothing in three of ten cases
+    skewed = np.array([0.9, 0.1])
+    expected = 0.7 * -(0.9 * np.log2(0.9) + 0.1 * np.log2(0.1))
+    np.testing.assert_allclose(information(erasure, skewed), [expected])
+
+
+def test_excess_against_a_loop() -> None:
+    data = crowd(n_items=50, n_annotators=4, n_classes=3, labels_each=3, seed=2).with_gold({0: 1, 5: 2})
+    posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+    found = collusion.excess_of(posterior)
+    table = 0.99 * posterior.result.table + 0.01 / 3
+    rows = data.frame()
+    for one, other, agreed, expected in zip(found.one, found.other, found.agreed, found.expected, strict=True):
+        equal, chance = 0, 0.0
+        for item, labels in rows.groupby("item"):
+            by = dict(zip(labels["annotator"], labels["label"], strict=True))
+            if not {one, other} <= set(by):
+                continue
+            p = posterior.result.prevalence.copy()
+            for a, label in by.items():
+                if a not in (one, other):
+                    p *= table[a, :, label]
+            if item in (0, 5):
+                p *= np.arange(3) == {0: 1, 5: 2}[item]
+            equal += by[one] == by[other]
+            chance += (p / p.sum()) @ (table[one] * table[other]).sum(1)
+        assert (agreed, expected) == (equal, pytest.approx(chance))
+    assert len(found.one) == 6
+
+
+def test_tails_are_exact_or_larger() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.1, 0.9, 15)
+    counts = (rng.random((200_000, 15)) < p).sum(1)
+    for agreed in range(9, 15):
+        one = np.array([0])
+        excess = collusion.Excess(
+            one, one + 1, one + 15, one + agreed, np.array([p.sum()]), np.array([(p * (1 - p)).sum()])
+        )
+        share = (counts >= agreed).mean()
+        assert np.exp(excess.log_tail[0]) >= share - 3 * np.sqrt(share / 200_000)
+        assert np.exp(excess.log_tail[0]) < 0.6  # a bound that says something
+
+
+def test_holm_by_hand() -> None:
+    n = np.full(3, 100)
+    agreed = np.array([70, 50, 64])
+    excess = collusion.Excess(np.arange(3), np.arange(3) + 1, n, agreed, n * 0.5, n * 0.25)
+    single = np.exp(excess.log_tail)
+    expected = np.array([3 * single[0], min(1, max(single[1], 2 * single[2])), 2 * single[2]])
+    np.testing.assert_allclose(collusion.p_values(excess), expected)
+
+
+def test_the_bulk_of_pairs_is_the_measure() -> None:
+    z = 2 + 3 * norm.ppf(np.linspace(0.01, 0.99, 99))
+    assert collusion.bulk(z) == (pytest.approx(2), pytest.approx(3, rel=0.01))
+    assert collusion.bulk(-abs(z) / 100) == (0, 1)  # never laxer than the model itself
+    assert collusion.bulk(z[:10]) == (0, 1)
+
+
+def test_copiers_are_found_with_their_partner() -> None:
+    table = suspicious_annotators(fitted(simulated(0, kind="leader", some=2, each=10)))
+    assert table.index[table["copying"]].tolist() == [0, 1]
+    assert table["partner"].loc[[0, 1]].tolist() == [1, 0]
+    assert (table["agreement"] - table["expected"]).loc[0] > 0.1
+    assert table["group"].isna().all()  # two are no group
+    assert not table["spammer"].any()
+
+
+def test_honest_annotators_are_seldom_flagged() -> None:
+    flagged = [suspicious_annotators(fitted(simulated(seed)), level=0.1)["copying"].any() for seed in range(40)]
+    assert np.mean(flagged) <= 0.1
+
+
+def test_hard_items_are_not_taken_for_copying() -> None:
+    posterior = fitted(simulated(3, hard=0.3, each=10))
+    assert not suspicious_annotators(posterior)["copying"].any()
+    excess = collusion.excess_of(posterior)
+    assert np.abs(collusion.bulk(excess.z)).max() >= 1
+
+
+@pytest.mark.parametrize("kind", ["random", "wrong", "leader"])
+def test_colluders_are_ranked_first(kind: str) -> None:
+    for seed in range(3):
+        data = simulated(seed, kind=kind, some=12, n_items=5000, n_annotators=60, each=10)
+        table = suspicious_annotators(fitted(data))
+        bad = table.index.to_numpy() < 12
+        assert auroc(table["collusion"].to_numpy(), bad) >= 0.9
+        assert table["group"][~bad].isna().all()
+        assert table["group"][bad].nunique() == 1
+    honest = suspicious_annotators(fitted(simulated(0, n_items=5000, n_annotators=60, each=10)))
+    assert (honest["collusion"] == 0).all()
+    assert honest["group"].isna().all()
+
+
+def test_two_groups_are_two() -> None:
+    pairs = np.array([(0, 1), (1, 2), (3, 4), (4, 6), (5, 7)]).T
+    n = np.full(5, 100)
+    excess = collusion.Excess(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25)
+    found = collusion.groups(excess, np.array([True] * 5), 8)
+    assert found.tolist() == [0, 0, 0, 1, 1, -1, 1, -1]
+
+
+def test_spammers_are_found_by_both_ways() -> None:
+    data = simulated(1, kind="spam", some=4, share=1.0, each=10)
+    spammer = np.arange(20) < 4
+    assert (suspicious_annotators(fitted(data))["spammer"].to_numpy() == spammer).all()
+    second = covariance_spammers(data)
+    assert set(second["strength"].to_numpy().argsort()[:4]) == {0, 1, 2, 3}
+    assert second["spammer"].to_numpy()[:4].all()  # with the weakest of the others, for accuracies go down to .5
+    assert second["labels"].sum() == data.n_labels
+
+
+def test_covariance_strength_is_the_length_of_a_row() -> None:
+    data = simulated(5, n_items=20_000, n_annotators=12, n_classes=2, each=8)
+    strength = covariance_spammers(data)["strength"]
+    # two even classes: accuracy above chance, times root of 2 for two classes, by the truth's sd of 1 / 2
+    confusion = fitted(data).result.table
+    expected = np.abs(confusion[:, 0, 0] + confusion[:, 1, 1] - 1) * np.sqrt(2) / 2
+    np.testing.assert_allclose(strength, expected, atol=0.03)
+
+
+def test_no_strength_exceeds_what_an_annotator_varies() -> None:
+    data = simulated(4, n_items=60, n_annotators=30, each=3)  # pairs share hardly any item
+    strength = covariance_spammers(data)["strength"]
+    rates = data.frame().groupby("annotator")["label"].value_counts(normalize=True).unstack(fill_value=0)
+    own = np.sqrt(1 - (rates**2).sum(axis=1))
+    assert (strength <= own + 1e-9).all()
+    assert (strength > 0.9 * own).any()  # the bound is met
+
+
+def test_tables_hold_what_is_missing() -> None:
+    labels = [(i, a, (i + (a * i) // 7) % 2) for i in range(30) for a in range(3)] + [(30, 3, 0), (30, 4, 1)]
+    data = annotations(labels, 2)
+    table = suspicious_annotators(fit("bayesian_dawid_skene", data, inference="vb", seed=0))
+    assert table["partner"].isna().tolist() == [False] * 3 + [True] * 2
+    assert not table["copying"].loc[[3, 4]].any()
+    assert table["labels"].tolist() == [30, 30, 30, 1, 1]
+    pd.testing.assert_index_equal(table.index, data.annotators)
+
+
+def test_refusals() -> None:
+    posterior = fit("majority_vote", crowd(n_items=20), seed=0)
+    with pytest.raises(MethodError, match="level=1"):
+        suspicious_annotators(posterior, level=1)
+    with pytest.raises(MethodError, match="bits=-1"):
+        suspicious_annotators(posterior, bits=-1)
+    alone = annotations([(0, 0, 0), (1, 1, 1)], 2)
+    with pytest.raises(DataError, match="two labels"):
+        suspicious_annotators(fit("majority_vote", alone, seed=0))
+    with pytest.raises(DataError, match="0 annotators"):
+        covariance_spammers(alone)
+
+
+def test_dropping_spammers_helps_where_there_are_many() -> None:
+    data = simulated(2, kind="spam", some=12, share=1.0, each=10)
+    keep = covariance_spammers(data).query("not spammer").index
+    rows = data.frame()
+    pruned = Annotations.from_frame(rows[rows["annotator"].isin(keep)], classes=[0, 1, 2])
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=1000)  # the first numbers that ``simulated`` drew
+    accuracy = [(some.votes().argmax(1) == truth[some.items.to_numpy()]).mean() for some in (data, pruned)]
+    assert accuracy[1] > accuracy[0] + 0.05
