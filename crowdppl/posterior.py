@@ -76,6 +76,27 @@ class Posterior:
             values = np.full_like(values, np.nan) if found is None else found
         return pd.DataFrame(values, index=self.data.items, columns=self.data.classes)
 
+    def entropy(self) -> pd.DataFrame:
+        """How unsure the truth of each item is, and how much of that is for want of labels.
+
+        Over draws of the parameters, the entropy of the mean probabilities is the mean of the draws' own entropies
+        (aleatoric: annotators who are known exactly would still leave it open) and what is left (epistemic: it goes
+        when annotators become known), which is the mutual information of truth and parameters (Depeweg et al. 2018,
+        "Decomposition of uncertainty in Bayesian deep learning").
+
+        Returns:
+            DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
+            as far as it can tell, and epistemic is NaN.
+        """
+        found = self.result.entropies
+        if found is None:
+            own = choices.entropy(self.result.probabilities)
+            columns = {"total": own, "aleatoric": own, "epistemic": np.full_like(own, np.nan)}
+        else:
+            total, own = found.T
+            columns = {"total": total, "aleatoric": own, "epistemic": np.clip(total - own, 0, None)}
+        return pd.DataFrame(columns, index=self.data.items)
+
     def labels(self) -> pd.DataFrame:
         """The most probable class of each item and how sure it is.
 

@@ -31,6 +31,9 @@ TABLE = np.array([[[0.9, 0.1], [0.3, 0.7]], [[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5
 SHARE = np.array([0.25, 0.75])
 
 
+SHORT: dict[str, dict[str, Any]] = {"vb": {}, "gibbs": {"chains": 4, "draws": 100, "warmup": 50}}
+
+
 class Handmade:
     card: ClassVar[Card] = Card("Handmade", "nobody")
 
@@ -406,6 +409,37 @@ def test_gaussian_sites_are_exported_in_their_own_space() -> None:
     np.testing.assert_allclose(drawn["crowd"].sum("label"), 1)
     odd = SiteResult("odd", ("item",), "normal", {"loc": np.zeros(3), "scale": np.ones(3), "mean": np.ones(3)})
     assert odd.constrained(np.zeros(3)) is None
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_entropy_falls_apart_into_what_labels_and_what_annotators_leave_open(engine: str) -> None:
+    few, many = crowd(n_items=30, seed=2), crowd(n_items=3000, seed=2)
+    parts = [fit("bayesian_dawid_skene", x, inference=engine, **SHORT[engine]).entropy() for x in (few, many)]
+    for table in parts:
+        np.testing.assert_allclose(table["total"], table["aleatoric"] + table["epistemic"], atol=1e-12)
+        assert (table >= 0).all(axis=None)
+    share = [table["epistemic"].mean() / table["total"].mean() for table in parts]
+    assert share[1] < 0.02 < share[0]  # annotators who gave 2,000 labels are known, those who gave 20 are not
+    point = fit("bayesian_dawid_skene", few, inference="em", settings={"mass": 9.0}).entropy()
+    assert point["epistemic"].isna().all()
+    np.testing.assert_array_equal(point["total"], point["aleatoric"])
+
+
+def test_entropies_are_those_of_the_draws() -> None:
+    """From draws of the tables by hand: Bayes' rule draw by draw."""
+    labels = crowd(n_items=25)
+    posterior = fit("bayesian_dawid_skene", labels, inference="gibbs", chains=4, draws=50, warmup=20)
+    rows, result = labels.frame(), posterior.result
+    p = np.log(result.prevalence_draws)[:, None, :].repeat(25, 1)
+    for item, annotator, answer in zip(rows["item"], rows["annotator"], rows["label"], strict=True):
+        p[:, item] += np.log(result.table_draws[:, annotator, :, answer])
+    p = np.exp(p - p.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    own = -(p * np.log2(np.clip(p, 1e-300, 1))).sum(-1).mean(0)
+    mean = p.mean(0)
+    total = -(mean * np.log2(mean)).sum(-1)
+    np.testing.assert_allclose(posterior.entropy()["aleatoric"], own, atol=1e-5)
+    np.testing.assert_allclose(posterior.entropy()["total"], total, atol=1e-5)
 
 
 def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:

@@ -41,7 +41,7 @@ def from_climb(
     ascent = best.ascent
     values, chains = ascent.values(), ascent.fold.density.chains
     probabilities = _by_code(truth_at(problem, values, chains), order)
-    sd = tables = prevalence = None
+    sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
     if engine == "em":
         table, share = tables_at(problem, values, chains)
@@ -50,7 +50,8 @@ def from_climb(
         draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)
         mean_table, mean_share = tables.mean(0, dtype=np.float64), prevalence.mean(0)
-        sd = _by_code(truth_over(problem, thinned(draws, 50))[1], order)
+        over = truth_over(problem, thinned(draws, 50))
+        sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     return FitResult(
         sites,
         probabilities,
@@ -60,6 +61,7 @@ def from_climb(
         mean_share,
         prevalence,
         diagnostics,
+        entropies,
     )
 
 
@@ -68,17 +70,18 @@ def from_draws(
 ) -> FitResult:
     """The result of a sampler: draws by site, (C, D, ..., event) as the story's chains see them."""
     flat = thinned({n: x.flatten(0, 1) for n, x in draws.items()}, MOST_DRAWS)
-    mean, sd = truth_over(problem, flat)
+    over = truth_over(problem, flat)
     tables, prevalence = table_draws(problem, flat)
     return FitResult(
         {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
-        _by_code(mean, order),
-        _by_code(sd, order),
+        _by_code(over.mean, order),
+        _by_code(over.sd, order),
         tables.mean(0, dtype=np.float64),
         tables,
         prevalence.mean(0),
         prevalence,
         diagnostics,
+        _by_code(over.entropies, order),
     )
 
 

@@ -57,7 +57,7 @@ def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
             out = truth_at(problem, center_of(problem, stored, shared), None)
         else:
             stream = options.generator(9)
-            out = truth_over(problem, draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream))[0]
+            out = truth_over(problem, draws_of(problem, stored, data.order, PREDICTIVE_DRAWS, stream)).mean
     result = np.empty_like(out)
     result[data.order] = out
     return result

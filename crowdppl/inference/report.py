@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,26 +33,44 @@ def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
     return {name: x[at.to(x.device)] for name, x in draws.items()}
 
 
-def truth_over(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation over draws of each item's truth probabilities, (N, K) by position."""
+@dataclass(frozen=True)
+class TruthOver:
+    """Each item's truth probabilities over draws of the parameters, by position.
+
+    Attributes:
+        mean, sd: (N, K).
+        entropies: (N, 2) in bits: of the mean, and the mean of the draws' own.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    entropies: np.ndarray
+
+
+def truth_over(problem: Problem, draws: Draws) -> TruthOver:
+    """Truth probabilities averaged over draws."""
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
     n_classes = problem.blocks[0].n_classes
     step = max(1, min(16, WIDTH // max(1, problem.n_items * n_classes)))
-    first: Tensor | None = None
-    second: Tensor | None = None
+    sums: list[Tensor] = []
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
         density = _density(problem, len(next(iter(some.values()))))
         fold = Fold(density, problem.blocks, problem.sites)
         marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
-        ones, squares = marginal.sum(1), marginal.square().sum(1)
-        first = ones if first is None else first + ones
-        second = squares if second is None else second + squares
-    assert first is not None and second is not None
-    mean = first / n_draws
-    variance = (second / n_draws - mean.square()).clamp(min=0)
-    return mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy()
+        found = [marginal.sum(1), marginal.square().sum(1), _bits(marginal).sum(0)]
+        sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+    mean, square, own = (x / n_draws for x in sums)
+    variance = (square - mean.square()).clamp(min=0)
+    entropies = torch.stack([_bits(mean), own], -1)
+    return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
+
+
+def _bits(p: Tensor) -> Tensor:
+    """Entropy in bits over the leading dimension."""
+    out: Tensor = torch.special.entr(p).sum(0) / math.log(2)
+    return out
 
 
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:

@@ -63,6 +63,8 @@ class FitResult:
         table_draws: (n, A, K, L) float32 draws of it, spread over chains; None for points.
         prevalence: (K,) posterior mean share of each class.
         prevalence_draws: (n, K), the same draws as ``table_draws``; None for points.
+        entropies: (N, 2) in bits, over parameter draws: of the mean probabilities, and the mean of the draws' own;
+            None for points.
         diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
     """
 
@@ -74,3 +76,4 @@ class FitResult:
     prevalence: np.ndarray
     prevalence_draws: np.ndarray | None
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    entropies: np.ndarray | None = None
