@@ -23,6 +23,8 @@ MOST_ROWS = 60
 """Annotators or points that are shown one by one."""
 NAMED = 5
 """Least sure items that are named in a picture of few items."""
+NAMED_CHAINS = 8
+"""Chains that a legend tells apart; of more, only their number is said."""
 LIGHT, DARK = "0.8", "0.15"
 STYLES = ("-", "--", "-.", ":")
 
@@ -192,7 +194,10 @@ def _chains(axes: Axes, site: SiteResult, names: Mapping[str, Sequence[Any]]) ->
     where = ", ".join(f"{dim} {names[dim][int(n)] if dim in names else n}" for dim, n in places)
     axes.set_xlabel("draw (thick: mean of a chain so far)")
     axes.set_ylabel(f"{site.name}\n({where})" if where else site.name)
-    axes.legend(loc="upper right", fontsize="small", ncols=2)
+    if len(draws) <= NAMED_CHAINS:
+        axes.legend(loc="upper right", fontsize="small", ncols=2)
+    else:
+        axes.set_title(f"{len(draws)} chains", fontsize="medium")
     return axes
 
 
