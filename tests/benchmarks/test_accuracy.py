@@ -42,10 +42,8 @@ NINE = ("bluebirds", "rte", "dogs", "web", "face", "possent", "product", "music"
 """Sets over which probability scores are averaged."""
 ORDINAL = ("web",)
 SHARES = "vote shares"
-GRADIENT = ("item_difficulty",)
-"""Methods that vb fits by gradient on a table for each label."""
-HEAVY = 200_000
-"""Labels x classes squared up to which those are measured."""
+HEAVY = {"item_difficulty": 200_000, "mixed_membership": 600_000}
+"""Labels x classes squared up to which costly methods are measured."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def scored_methods(name: str, data: Annotations, gold: pd.Series) -> Iterator[tu
 def first_accepted(name: str, method: str, data: Annotations) -> Posterior | None:
     """The fit by em, or by vb where em refuses; None where both do, or where gradients would take minutes."""
     for engine in ("em", "vb"):
-        if engine == "vb" and method in GRADIENT and data.n_labels * data.n_classes**2 > HEAVY:
+        if engine == "vb" and data.n_labels * data.n_classes**2 > HEAVY.get(method, np.inf):
             print(f"{name} {method} by {engine}: not measured, {data.n_labels} labels take minutes")
             return None
         try:
@@ -129,8 +127,8 @@ def accuracy_table(table: dict[str, dict[str, Scored]]) -> str:
     text = (
         "Per cent of items with a known truth, exact duplicate rows dropped, ties split in expectation; every "
         "method with its default settings, by em or, where em refuses, by vb, seed 0, from labels alone. "
-        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty takes "
-        "minutes on many labels.\n\n"
+        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty and "
+        "mixed_membership take minutes on many labels.\n\n"
     )
     return text + markdown(("method (engines)", *SETS.values()), rows)
 
