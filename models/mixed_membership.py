@@ -43,10 +43,7 @@ DILUTIONS = (0.25, 0.5, 0.75, 1.0)
 
 
 def through(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
-    """Log-probability of answers given an atom: (S, K) and (..., A, K, L) to (..., A, S, L).
-
-    Most atoms hold two classes at most; a sum over those alone is K / 2 times cheaper.
-    """
+    """Answers given an atom: (S, K) and (..., A, K, L) to (..., A, S, L); most atoms hold two classes at most."""
     few, parts = (log_atoms > EMPTY).sum(-1) <= 2, []
     for some, width in ((few, 2), (~few, log_atoms.shape[-1])):
         seen = log_atoms[some].argsort(-1, descending=True)[:, :width]
