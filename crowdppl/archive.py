@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdppl import __version__, registry
+from crowdppl.correction import Correction
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.packing import Arrays, pack, unpack
@@ -47,6 +48,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "inference": posterior.inference,
         "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
         "data": take_apart(posterior.data),
+        "correction": None if posterior.correction is None else vars(posterior.correction),
         "result": {field.name: getattr(posterior.result, field.name) for field in fields(FitResult)}
         | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
     }
@@ -90,6 +92,7 @@ def read(folder: Path, method: str | None, story: Story | None) -> dict[str, Any
         "data": put_together(contents["data"]),
         "result": FitResult(sites=sites, **result),
         "options": contents["options"],
+        "correction": None if contents["correction"] is None else Correction(**contents["correction"]),
     }
 
 

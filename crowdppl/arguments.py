@@ -15,7 +15,9 @@ from crowdppl.errors import DataError, MethodError
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
-Model = Annotated[str, Option(help="Method; `crowdppl zoo` lists them.", metavar="NAME")]
+Model = Annotated[
+    str, Option(help="Method; `crowdppl zoo` lists them. auto: corrected probabilities.", metavar="NAME")
+]
 Models = Annotated[
     list[str], Option("--model", help="Method; may be repeated, `crowdppl zoo` lists them.", metavar="NAME")
 ]

@@ -78,21 +78,19 @@ def fit_answers(
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     # Commands import what they need, so that --help is there at once.
-    from crowdppl.inference.options import options_from
     from crowdppl.outputs import FILES, write_result
     from crowdppl.reading import read_annotations
 
     settings = arguments.pairs(setting, "--setting")
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
-    registry.method(model, **settings)  # what is wrong is said before a long file is read
-    options_from(options)
+    _check(model, settings, options)  # what is wrong is said before a long file is read
     out.mkdir(parents=True, exist_ok=True)
     said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or (), "kind": kind}
     said |= {"repeats": repeats, "gold": None if gold is None else _truths(gold)}
     times = [time.perf_counter()]
     data = read_annotations(answers, item, annotator, label, **said)
     times.append(time.perf_counter())
-    posterior = fit(model, data, inference=inference, settings=settings, **options)
+    posterior = fit(model, data, inference=inference, settings=settings or None, **options)
     times.append(time.perf_counter())
     about = {"answers": str(answers), "gold": None if gold is None else str(gold)}
     write_result(posterior, out, about, {"read": times[1] - times[0], "fit": times[2] - times[1]})
@@ -176,6 +174,15 @@ def demo(
     from crowdppl.demo import run_demo
 
     run_demo(out, seed)
+
+
+def _check(model: str, settings: dict[str, Any], options: Any) -> None:
+    """Refuses a method, settings or options that there are not."""
+    from crowdppl.inference.options import options_from
+
+    if model != "auto" or settings:
+        registry.method(model, **settings)
+    options_from(options)
 
 
 def _truths(path: Path, item: str | None = None, label: str | None = None) -> Any:

@@ -56,6 +56,7 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
     """What run.json says: versions, settings, seed, timings, the data in numbers, the fit, warnings."""
     found = posterior.diagnostics()
     said = [str(warning) for warning in posterior.data.warnings] + list(found.pop("warnings", []))
+    said += posterior.correction.notes if posterior.correction is not None else ()
     found.pop("objectives", None)  # long, and in the posterior
     return {
         "crowdppl": __version__,
@@ -65,6 +66,7 @@ def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str,
         "method": posterior.method,
         "settings": settings_of(posterior.story),
         "inference": posterior.inference,
+        "correction": None if posterior.correction is None else str(posterior.correction),
         "options": posterior.options,
         "seconds": dict(seconds),
         "data": posterior.data.summary(),

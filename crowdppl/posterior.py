@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from crowdppl import (
 )
 from crowdppl.annotations import Annotations
 from crowdppl.arviz_export import to_arviz
+from crowdppl.correction import Correction
 from crowdppl.errors import MethodError
 from crowdppl.inference.results import FitResult
 from crowdppl.story import Story
@@ -44,6 +45,7 @@ class Posterior:
         data: the annotations.
         result: what the engine found, as arrays in codebook order.
         options: what the engine was told.
+        correction: what was done to the probabilities; None where they are the method's own.
         refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
     """
 
@@ -54,11 +56,19 @@ class Posterior:
     result: FitResult
     options: dict[str, Any] = field(default_factory=dict)
     refit: refitting.Refit | None = None
+    correction: Correction | None = None
 
     def __repr__(self) -> str:
         data = self.data
         sizes = f"{data.n_items} items, {data.n_annotators} annotators, {data.n_classes} classes"
-        return f"<Posterior of {self.method} by {self.inference}: {sizes}>"
+        shown = ", corrected" if self.correction is not None else ""
+        return f"<Posterior of {self.method} by {self.inference}{shown}: {sizes}>"
+
+    def uncorrected(self) -> Posterior:
+        """The same with the method's own probabilities; itself where nothing was corrected."""
+        if self.correction is None:
+            return self
+        return replace(self, result=replace(self.result, probabilities=self.correction.raw), correction=None)
 
     def probabilities(self, sd: bool = False) -> pd.DataFrame:
         """Probability of each class for each item, averaged over parameter draws where there are draws.

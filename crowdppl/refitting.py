@@ -54,7 +54,13 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
 
     Raises:
         DataError: when an annotator or a class is not one of this fit.
+        MethodError: when the posterior is corrected, as by ``fit("auto", ...)``.
     """
+    if posterior.correction is not None:
+        raise MethodError(
+            "the correction of these probabilities was fitted to these items and does not extend to others; "
+            "uncorrected().predict(...) gives what the method itself says"
+        )
     new = alike(posterior.data, new_data)
     return pd.DataFrame(_engines(posterior).predict(posterior, new), index=new.items, columns=new.classes)
 

@@ -25,6 +25,8 @@ def _fit(posterior: Posterior) -> list[str]:
         f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
         f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
     ]
+    if posterior.correction is not None:
+        lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
     state = "converged" if found.get("converged") else "NOT CONVERGED"
     parts = [state] if "converged" in found else []
     parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []

@@ -222,6 +222,15 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert load(out).inference == "gibbs"
 
 
+def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "auto"
+    assert run("fit", answers, "--model", "auto", "--out", out) == 0
+    assert "probabilities are averaged" in capsys.readouterr().out
+    assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
+    assert load(out).correction is not None
+    assert "auto" in refused(capsys, "fit", answers, "--model", "auto", "--setting", "mass=3", "--out", out)
+
+
 def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "table.csv"
     methods = ("--model", "majority_vote", "--model", "one_coin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 from crowdppl.errors import DataError, MethodError
@@ -30,7 +31,8 @@ def fit(
 
     Args:
         method: a name of the zoo (``crowdppl.zoo()`` lists them), or a story of your own: any object with
-            ``model(data)``.
+            ``model(data)``. "auto" averages methods by how well they predict labels that they were not shown, and
+            corrects probabilities that are too sure (``crowdppl.automatic``).
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less
             than about ten seconds by a formula in labels, classes and chains, else vb.
@@ -64,10 +66,12 @@ def fit(
             "crowdppl.Annotations.from_frame(frame)"
         )
     require_labels(data.blocks)
+    data = data if gold is None else data.with_gold(gold)
+    if method == "auto":
+        return _automatic(data, inference, settings is None and start is None, options)
     if settings and not isinstance(method, str):
         raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
     story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
-    data = data if gold is None else data.with_gold(gold)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
     fitted, engine, result = run(story, data, inference, chosen, start)
     return Posterior(
@@ -78,3 +82,13 @@ def fit(
         result=result,
         options=chosen.kept(),
     )
+
+
+def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
+    """method="auto"; looked up by name, because it calls ``fit``."""
+    if not alone or inference not in ("auto", "vb"):
+        raise MethodError(
+            "method='auto' chooses methods and engines itself: leave settings, start and inference out, or name one"
+        )
+    posterior: Posterior = import_module("crowdppl.automatic").fit_auto(data, options)
+    return posterior

@@ -49,7 +49,7 @@ def refit(posterior: Posterior, data: Annotations, options: Options | None = Non
     options = options or options_of(posterior)
     start = truth_start(posterior, data, options)
     _, engine, result = run(posterior.story, data, posterior.inference, options, start)
-    return replace(posterior, data=data, inference=engine, result=result)
+    return replace(posterior, data=data, inference=engine, result=result, correction=None)
 
 
 def truth_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
@@ -117,7 +117,7 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
 
 
 def left_out(
-    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True
+    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How probable a fit without some labels finds them.
 
@@ -126,6 +126,7 @@ def left_out(
         full: all labels.
         out: bool (S,), the labels that were left out, in the order of ``full.frame()``.
         alone: whether to score labels one at a time, too.
+        draws: of the posterior, over which predictions are averaged.
 
     Returns:
         log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
@@ -139,14 +140,14 @@ def left_out(
     kept = home[item[there]], cell[there]
     n = len(mine)
     joint = np.concatenate([kept[0], kept[0] + n, at + n]), np.concatenate([kept[1], kept[1], cell[out]])
-    logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint))
+    logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint), draws)
     before, after = logs[:, :n], logs[:, n:]
     items = _mean_exp(after - before)
     if not alone:
         return np.empty(0), mine, items
     row, copied = _copies(kept[0], at, n)
     cells = np.concatenate([kept[1][copied], cell[out]])
-    with_one = predictive(posterior, Rows(item[out], np.concatenate([row, np.arange(len(at))]), cells))
+    with_one = predictive(posterior, Rows(item[out], np.concatenate([row, np.arange(len(at))]), cells), draws)
     return _mean_exp(with_one - before[:, at]), mine, items
 
 

@@ -1,0 +1,150 @@
+"""The method "auto": honest where labels err together, not too cautious where they do not, and no leak of gold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import automatic
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.metrics import evaluate
+from crowdppl.posterior import Posterior
+from crowdppl.simulation import Simulation
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def made(name: str, n_items: int, labels: int, k: int, seed: int, **settings: Any) -> Simulation:
+    design = crowdppl.random_design(n_items, 20, labels, classes=k, seed=seed)
+    return crowdppl.simulate(crowdppl.method(name, **settings), design, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def blurred() -> Simulation:
+    return made("mixed_membership", 400, 6, 3, 1, mass=20.0, diagonal=0.85)
+
+
+@pytest.fixture(scope="module")
+def posterior(blurred: Simulation) -> Posterior:
+    return crowdppl.fit("auto", blurred.data, seed=0)
+
+
+def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
+    blurred: Simulation, posterior: Posterior
+) -> None:
+    plain = evaluate(crowdppl.fit("bayesian_dawid_skene", blurred.data, inference="vb"), blurred.truth)
+    found = evaluate(posterior, blurred.truth)
+    assert found.log_score < plain.log_score - 0.1 and found.ece < plain.ece
+    assert posterior.correction is not None
+    scores = posterior.correction.scores
+    assert scores["average"] >= max(scores["mixed_membership"], scores["hierarchical_dawid_skene"]) - 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "labels"), [(2, 5), (2, 20), (4, 5), (4, 20)])
+def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: int) -> None:
+    gaps = []
+    for seed in range(3):
+        one = made("bayesian_dawid_skene", 600, labels, k, seed, mass=10.0, diagonal=0.65, prevalence_mass=10.0)
+        story = crowdppl.method("bayesian_dawid_skene", mass=10.0, diagonal=0.65, prevalence_mass=10.0)
+        exact = crowdppl.fit(story, one.data, inference="gibbs", chains=8, draws=200, warmup=100)
+        found = crowdppl.fit("auto", one.data)
+        gaps.append(evaluate(found, one.truth).log_score - evaluate(exact, one.truth).log_score)
+    assert np.mean(gaps) < 0.02, gaps
+
+
+def test_both_probabilities_are_kept_and_it_says_which_it_shows(posterior: Posterior, tmp_path: Path) -> None:
+    own = posterior.uncorrected()
+    assert "corrected" in repr(posterior) and "corrected" not in repr(own) and own.uncorrected() is own
+    assert "averaged" in posterior.summary()
+    assert not np.allclose(own.probabilities(), posterior.probabilities())
+    np.testing.assert_allclose(posterior.probabilities().sum(axis=1), 1)
+    posterior.save(tmp_path)
+    again = crowdppl.load(tmp_path)
+    np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
+    np.testing.assert_array_equal(again.uncorrected().probabilities(), own.probabilities())
+    assert str(again.correction) == str(posterior.correction)
+
+
+def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -> None:
+    with pytest.raises(MethodError, match="uncorrected"):
+        posterior.predict(posterior.data)
+    assert posterior.uncorrected().predict(posterior.data).shape == (400, 3)
+    assert posterior.without([0]).correction is None
+    with pytest.raises(MethodError, match="chooses methods and engines"):
+        crowdppl.fit("auto", posterior.data, inference="gibbs")
+
+
+def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posterior: Posterior) -> None:
+    again = crowdppl.fit("auto", blurred.data, seed=0)
+    np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
+
+
+def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
+    found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
+    assert found.correction is not None and found.correction.weights == {"mixed_membership": 1.0}
+    assert "too few" in found.correction.notes[0] and "note: 1.00 labels" in found.summary()
+
+
+def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulation, posterior: Posterior) -> None:
+    gold = blurred.truth.sample(60, random_state=1)
+    found = crowdppl.fit("auto", blurred.data, gold=gold)
+    assert found.correction is not None and found.correction.gold == 60
+    p = found.probabilities()
+    assert (p.loc[gold.index].to_numpy()[np.arange(60), p.columns.get_indexer(gold)] == 1).all()
+    rest = blurred.truth.drop(gold.index)
+    assert evaluate(p, rest).log_score < evaluate(posterior, rest).log_score + 0.02
+
+
+def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
+    found = crowdppl.fit("auto", blurred.data, gold=blurred.truth.iloc[:4])
+    assert found.correction is not None and found.correction.gold == 0
+    assert "too few for a map" in found.correction.notes[-1]
+
+
+def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
+    blurred: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
+    seen: list[np.ndarray] = []
+
+    def spy(p: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray]:
+        seen.append(p)
+        return 1.0, np.zeros(p.shape[1])
+
+    monkeypatch.setattr(automatic, "fit_map", spy)
+    gold = blurred.truth.iloc[:40]
+    wrong = gold.copy()
+    wrong.iloc[7] = (wrong.iloc[7] + 1) % 3
+    for known in (gold, wrong):
+        _fixed(blurred.data.with_gold(known), monkeypatch)
+    right, other = seen
+    known_items = blurred.data.items[np.sort(blurred.data.items.get_indexer(gold.index))]
+    same = (right == other).all(1)
+    assert same[known_items.get_loc(gold.index[7])]
+    assert not same.all()  # the fits of other folds were told it
+
+
+def _fixed(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs "auto" with weights that do not depend on the data."""
+    from crowdppl.correction import Correction
+
+    names = (automatic.BLENDED, *automatic.SHARP)
+    even = Correction(np.empty((0, 0)), dict.fromkeys(names, 1 / len(names)), dict.fromkeys(names, 0.0), {})
+    monkeypatch.setattr(automatic, "_weigh", lambda *_: even)
+    automatic.fit_auto(data, {})
+
+
+def test_frames_of_truth_score_only() -> None:
+    """Gold that is not passed has no way in: what a fit returns does not depend on any table of truths."""
+    data = crowd(n_items=60)
+    first = crowdppl.fit("auto", data).probabilities()
+    evaluate(first, pd.Series(0, index=data.items))
+    pd.testing.assert_frame_equal(crowdppl.fit("auto", data).probabilities(), first)
