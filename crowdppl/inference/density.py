@@ -23,10 +23,13 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.leaves import Leaf, find_leaves, scored
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.ring import SYMBOLS, DrawingRing, named
 from crowdppl.summing import Summing, summing
 
+Terms = OrderedDict[frozenset[str], list[Tensor]]
+"""Factors by the plates in which they stand."""
 FLOOR = -80.0
 """Smallest log-probability that a story receives: its exponential is a normal number in float32."""
 
@@ -115,7 +118,7 @@ class Density:
         at = {**values, **leaves}
         with summing(how):
             trace = self.trace(block, at)
-            terms, sums, sizes, scale = self._factors(trace, values, how, tilt or {}, block.dtype)
+            terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
             parts = contract_tensor_tree(terms, sums, ring=DrawingRing(dim_to_size=sizes))  # type: ignore[no-untyped-call]
             per_item = self._per_item(parts)
             objective = per_item.double().sum(-1) * scale
@@ -125,11 +128,13 @@ class Density:
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
             got = _gradient(objective, wanted)
+        shares = {n: got[f"probe {n}"] for n in probes}
+        shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
         return Evaluation(
             objective.detach(),
             per_item.detach(),
             {n: got[n] for n in leaves},
-            {n: self._marginal(got[f"probe {n}"], nodes(trace).get(n)) for n in probes},
+            {n: self._marginal(shares[n], nodes(trace).get(n)) for n in marginals if n in shares},
             trace,
         )
 
@@ -140,37 +145,24 @@ class Density:
         how: Summing,
         tilt: Mapping[str, Tensor],
         dtype: torch.dtype,
-    ) -> tuple[OrderedDict[frozenset[str], list[Tensor]], set[str], dict[str, int], float]:
-        """The log-factors of discrete and observed sites by plate, and the symbols to be summed out."""
-        terms: OrderedDict[frozenset[str], list[Tensor]] = OrderedDict()
-        sums: set[str] = set()
+    ) -> tuple[Terms, set[str], dict[str, int], float, dict[str, Leaf]]:
+        """The log-factors of discrete and observed sites by plate, with probes where marginals are wanted."""
+        factors, dims, scale = scored(trace, values, drawing=how.kind != "sum")
+        wanted = [n for n in how.probes if n not in tilt and how.kind == "sum"]
+        leaves = find_leaves(wanted, factors, dims)
+        for name, leaf in leaves.items():
+            how.probes.setdefault(leaf.parent, None)
+            del how.probes[name]
+        terms: Terms = OrderedDict()
         sizes: dict[str, int] = {}
-        scales: set[float] = set()
-        for name, node in nodes(trace).items():
-            if node["type"] != "sample" or name in values or type(node["fn"]).__name__ == "_Subsample":
-                continue
-            dim = node["infer"].get("_enumerate_dim")
-            if dim is None and not node["is_observed"]:
-                raise MethodError(
-                    f"site {name!r} has no value: the engine neither infers nor enumerates it; mark a discrete "
-                    'site with infer={"enumerate": "parallel"}, or use svi with a guide of your own'
-                )
-            factor = node["fn"].log_prob(node["value"])
-            scales.add(float(node["scale"]))
-            if dim is not None:
-                sums.add(SYMBOLS[-dim - 1])
+        for name, factor in factors.items():
             if name in how.probes or name in tilt:
                 factor = factor + self._probe(name, factor, how, tilt)
-            plates = frozenset(SYMBOLS[-f.dim - 1] for f in node["cond_indep_stack"] if f.vectorized)
+            stack = nodes(trace)[name]["cond_indep_stack"]
             factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
-            terms.setdefault(plates, []).append(factor)
-        if len(scales) > 1:
-            raise MethodError(f"the story's discrete and observed sites have different scales {sorted(scales)}")
-        scale = scales.pop() if scales else 1.0
-        if scale != 1.0 and how.kind != "sum":
-            raise MethodError("draws need all items: a minibatch has a scale, and a scaled draw means nothing")
-        return terms, sums, sizes, scale
+            terms.setdefault(frozenset(SYMBOLS[-f.dim - 1] for f in stack if f.vectorized), []).append(factor)
+        return terms, {SYMBOLS[-dim - 1] for dim in dims.values()}, sizes, scale, leaves
 
     def _probe(self, name: str, factor: Tensor, how: Summing, tilt: Mapping[str, Tensor]) -> Tensor:
         """A zero tensor (or the tilt) of the factor's full shape, whose gradient is the site's marginal."""

@@ -30,6 +30,7 @@ class DrawingRing(LogRing):
     """Pyro's log ring with sums that know how to draw."""
 
     def sumproduct(self, terms: list[Tensor], dims: frozenset[str]) -> Tensor:
+        terms = _without_leaves(terms, dims)
         names: list[str] = [t._pyro_dims for t in terms]  # type: ignore[attr-defined]
         every = set("".join(names))
         out, summed = "".join(sorted(every - set(dims))), "".join(sorted(every & set(dims)))
@@ -49,3 +50,17 @@ class DrawingRing(LogRing):
     def _size(self) -> dict[str, int]:
         sizes: dict[str, int] = self._dim_to_size
         return sizes
+
+
+def _without_leaves(terms: list[Tensor], dims: frozenset[str]) -> list[Tensor]:
+    """Sums out first, term by term, what only one term depends on, before terms grow by each other's dimensions."""
+    out, names = list(terms), [str(t._pyro_dims) for t in terms]  # type: ignore[attr-defined]
+    for c in sorted(dims):
+        holders = [n for n, has in enumerate(names) if c in has]
+        if len(holders) != 1 or not dims & set(names[holders[0]]) - {c}:
+            continue  # others depend on it, too; or nothing else is summed out here, so that nothing would be saved
+        first = holders[0]
+        out[first] = logsumexp(out[first], dim=names[first].index(c))
+        names[first] = names[first].replace(c, "")
+        out[first]._pyro_dims = names[first]  # type: ignore[attr-defined]
+    return out
