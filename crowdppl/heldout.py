@@ -137,6 +137,12 @@ def _whole_fit(
     settings: Mapping[str, Any] | None,
     options: FitOptions,
 ) -> Posterior:
+    corrected = isinstance(model, Posterior) and model.correction is not None
+    if model == "auto" or corrected:
+        raise MethodError(
+            "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
+            "give its name, or posterior.uncorrected()"
+        )
     if isinstance(model, Posterior):
         if data is not None or settings or options or inference != "auto":
             raise MethodError("a posterior brings its data, engine and options along; give it alone")

@@ -68,12 +68,14 @@ def leave_one_out(posterior: Posterior, unit: str = "label") -> LeaveOneOut:
         unit: "label", or "item" for all labels of an item left out together.
 
     Raises:
-        MethodError: for another unit, or an engine without draws.
+        MethodError: for another unit, an engine without draws, or a corrected posterior.
     """
     import arviz as az  # slow to import
 
     if unit not in ("label", "item"):
         raise MethodError(f"unit={unit!r} is neither 'label' nor 'item'")
+    if posterior.correction is not None:
+        raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
     if {site.family for site in posterior.result.sites.values()} <= {"point"}:
         raise MethodError(
             f"{posterior.inference} found a point, and leave-one-out weighs draws; fit with gibbs, nuts or vb, or "

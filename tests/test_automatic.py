@@ -78,6 +78,15 @@ def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -
         posterior.predict(posterior.data)
     assert posterior.uncorrected().predict(posterior.data).shape == (400, 3)
     assert posterior.without([0]).correction is None
+    assert posterior.update(posterior.data).correction is None
+    for refused in (
+        lambda: crowdppl.heldout_score("auto", posterior.data),
+        lambda: crowdppl.heldout_score(posterior),
+    ):
+        with pytest.raises(MethodError, match=r"correction\.scores"):
+            refused()
+    with pytest.raises(MethodError, match="uncorrected"):
+        posterior.leave_one_out()
     with pytest.raises(MethodError, match="chooses methods and engines"):
         crowdppl.fit("auto", posterior.data, inference="gibbs")
 

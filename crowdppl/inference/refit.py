@@ -138,7 +138,7 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     chosen = replace(options_of(posterior), **options)
     evidence = torch.from_numpy(_old_evidence(posterior, data))
     _, engine, result = run(_Continued(posterior), data, "vb", chosen, evidence=evidence)
-    return replace(posterior, data=data, result=result, inference=engine)
+    return replace(posterior, data=data, result=result, inference=engine, correction=None)
 
 
 class _Continued:
