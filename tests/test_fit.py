@@ -27,6 +27,7 @@ from crowdppl import (
     truth,
 )
 from crowdppl.annotations import Annotations
+from tests.crowd import crowd
 
 
 @pytest.fixture(autouse=True)
@@ -247,6 +248,18 @@ def test_predicting_the_training_items_gives_their_probabilities(method: str, da
     half = Annotations.from_frame(data.frame().query("item < 40"), like=data)
     again = posterior.predict(half)
     pd.testing.assert_frame_equal(again, posterior.probabilities().loc[again.index], atol=1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(set(crowdppl.registry.names()) - {"dawid_skene"}))
+def test_every_method_of_vb_can_be_updated(name: str) -> None:
+    settings = {"groups": [0, 1, 0, 2, 1, 2]} if name == "dependent_clusters" else None
+    first, more = crowd(n_items=30), crowd(n_items=30, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        posterior = fit(name, first, inference="vb", settings=settings, max_iterations=10)
+        updated = posterior.update(more, max_iterations=10)
+    np.testing.assert_allclose(updated.probabilities().sum(axis=1), 1)
+    assert far(updated, fit("majority_vote", more, inference="em")) > 0
 
 
 def test_update_comes_close_to_a_refit(data: Annotations) -> None:

@@ -177,7 +177,11 @@ def _as_prior(stored: Any, fn: Any) -> Any:
     if stored.family == "normal":
         if plain_support(fn.support) is constraints.simplex:
             return dist.Dirichlet(_moment_match(stored)).to_event(len(fn.event_shape) - 1)
-        base = dist.Normal(torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"]))
+        loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
+        named: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}  # both know their means
+        if stored.support in named:
+            return named[stored.support](loc, scale).to_event(len(fn.event_shape))
+        base = dist.Normal(loc, scale)
         transform = torch.distributions.biject_to(fn.support)
         return dist.TransformedDistribution(base.to_event(len(fn.event_shape)), [transform])
     raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
