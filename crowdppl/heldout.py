@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
+from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
 from crowdppl.inference import fit
@@ -90,7 +91,9 @@ def heldout_score(
     label's prediction knows the other labels of its item that were kept.
 
     Args:
-        model: a method's name, a story, or a posterior, whose story, engine, options and data are then used.
+        model: a method's name, a story, or a posterior, whose story, engine, options and data are then used. What a
+            method finds in the labels first, such as groups of annotators, is found anew without each fold, but
+            kept where a posterior is given.
         data: the annotations; not with a posterior.
         folds: how many; 2 or more.
         inference, settings, options: as for ``fit``; its seed also deals out the folds.
@@ -107,6 +110,7 @@ def heldout_score(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
+        story = _unprepared(model, settings)
         whole = _whole_fit(model, data, inference, settings, options)
         full = whole.data
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
@@ -117,7 +121,7 @@ def heldout_score(
             out = fold == number
             if not out.any():
                 continue
-            part = refit(whole, keep(full, ~out))
+            part = refit(whole, keep(full, ~out), story)
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone
@@ -128,6 +132,13 @@ def heldout_score(
     items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
     seconds = time.perf_counter() - began
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
+
+
+def _unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | None) -> Story | None:
+    """The method before anything was found in the labels, so that labels left out have no part in it."""
+    if isinstance(model, Posterior) or model == "auto":
+        return None
+    return registry.method(model, **dict(settings or {})) if isinstance(model, str) else model
 
 
 def _whole_fit(

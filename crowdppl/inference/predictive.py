@@ -25,6 +25,7 @@ from crowdppl.inference.report import WIDTH
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.posterior import Posterior
+    from crowdppl.story import Story
 
 DRAWS = 100
 """Posterior draws over which a prediction is averaged."""
@@ -44,12 +45,19 @@ class Rows:
     cell: np.ndarray
 
 
-def refit(posterior: Posterior, data: Annotations, options: Options | None = None) -> Posterior:
-    """The same method, engine and options on other labels of the same items, started from the old truth."""
-    options = options or options_of(posterior)
+def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
+    """The same engine and options on other labels of the same items, started from the old truth.
+
+    Args:
+        posterior: the old fit.
+        data: the labels.
+        story: the method as it was before settings were found in the old labels (groups of annotators, say), which
+            are then found anew; by default that of the old fit, with what was found.
+    """
+    options = options_of(posterior)
     start = truth_start(posterior, data, options)
-    _, engine, result = run(posterior.story, data, posterior.inference, options, start)
-    return replace(posterior, data=data, inference=engine, result=result, correction=None)
+    fitted, engine, result = run(story or posterior.story, data, posterior.inference, options, start)
+    return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 
 
 def truth_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
