@@ -13,18 +13,22 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "agreement": ("agreement_pairs", "agreement_table"),
     "annotations": ("Annotations",),
+    "atoms": ("class_atoms", "through_atoms"),
     "blocks": ("Block",),
     "card": ("Card",),
     "comparison": ("Comparison", "compare"),
+    "confusions": ("crowd_confusion",),
     "criticism": ("Check", "predictive_check"),
     "datasets": ("anaesthetists",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
+    "doubts": ("Doubt",),
     "errors": (
         "ConvergenceWarning",
         "CrowdpplError",
         "CrowdpplWarning",
         "DataError",
         "DisconnectedWarning",
+        "DoubtWarning",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
@@ -59,21 +63,26 @@ if TYPE_CHECKING:
     from crowdppl.agreement import agreement_pairs as agreement_pairs
     from crowdppl.agreement import agreement_table as agreement_table
     from crowdppl.annotations import Annotations as Annotations
+    from crowdppl.atoms import class_atoms as class_atoms
+    from crowdppl.atoms import through_atoms as through_atoms
     from crowdppl.blocks import Block as Block
     from crowdppl.card import Card as Card
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
+    from crowdppl.confusions import crowd_confusion as crowd_confusion
     from crowdppl.criticism import Check as Check
     from crowdppl.criticism import predictive_check as predictive_check
     from crowdppl.datasets import anaesthetists as anaesthetists
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
+    from crowdppl.doubts import Doubt as Doubt
     from crowdppl.errors import ConvergenceWarning as ConvergenceWarning
     from crowdppl.errors import CrowdpplError as CrowdpplError
     from crowdppl.errors import CrowdpplWarning as CrowdpplWarning
     from crowdppl.errors import DataError as DataError
     from crowdppl.errors import DisconnectedWarning as DisconnectedWarning
+    from crowdppl.errors import DoubtWarning as DoubtWarning
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning

@@ -68,6 +68,7 @@ def fit_answers(
     kind: arguments.Kind = "nominal",
     repeats: arguments.Repeats = "keep",
     gold: arguments.Gold = None,
+    calibrate: arguments.Calibrate = False,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
@@ -90,7 +91,7 @@ def fit_answers(
     times = [time.perf_counter()]
     data = read_annotations(answers, item, annotator, label, **said)
     times.append(time.perf_counter())
-    posterior = fit(model, data, inference=inference, settings=settings or None, **options)
+    posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     times.append(time.perf_counter())
     about = {"answers": str(answers), "gold": None if gold is None else str(gold)}
     write_result(posterior, out, about, {"read": times[1] - times[0], "fit": times[2] - times[1]})

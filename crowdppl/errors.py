@@ -45,3 +45,7 @@ class OneClassWarning(CrowdpplWarning):
 
 class ConvergenceWarning(CrowdpplWarning):
     """A fit ended before it settled, or its chains disagree."""
+
+
+class DoubtWarning(CrowdpplWarning):
+    """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""

@@ -1,11 +1,11 @@
-"""Leave-one-out scores from one fit, by importance sampling."""
+"""Leave-one-out scores from one fit: by importance sampling, or in closed form."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
 ENGINES = "crowdppl.inference.predictive"
-"""Module that scores labels; looked up by name, so that results import no engine."""
+"""Module that scores labels at draws; looked up by name, so that results import no engine."""
+CLOSED = "crowdppl.inference.cavity"
+"""Module that takes what a label taught out of the parameters; looked up likewise."""
 DRAWS = 1000
 """Draws that enter, evenly spread over a sampler's chains, so that they hardly depend on each other."""
 
@@ -27,14 +29,16 @@ class LeaveOneOut:
 
     Attributes:
         unit: "label" or "item".
-        values: DataFrame with a row for each label (item, annotator, label) or item: log_p, and pareto_k, the
-            shape of its importance weights: above 0.7 its value is not to be trusted.
+        values: DataFrame with a row for each label (item, annotator, label) or item: log_p, and for "psis"
+            pareto_k, the shape of its importance weights: above 0.7 its value is not to be trusted.
         warnings: what ArviZ warned of.
+        method: "psis", or "closed" for the closed form.
     """
 
     unit: str
     values: pd.DataFrame
     warnings: tuple[str, ...]
+    method: str
 
     @property
     def mean(self) -> float:
@@ -48,49 +52,76 @@ class LeaveOneOut:
         return standard_error(self.values["log_p"].to_numpy(), pd.factorize(items)[0])
 
     def __repr__(self) -> str:
-        bad = int((self.values["pareto_k"] > 0.7).sum())
-        score = f"{self.mean:.4f} +- {self.se:.4f}"
-        return (
-            f"<LeaveOneOut: {score} {'a' if self.unit == 'label' else 'an'} {self.unit}, {bad} not to be trusted>"
-        )
+        score = f"{self.mean:.4f} +- {self.se:.4f} {'a' if self.unit == 'label' else 'an'} {self.unit}"
+        if self.method == "closed":
+            return f"<LeaveOneOut in closed form: {score}>"
+        return f"<LeaveOneOut: {score}, {int((self.values['pareto_k'] > 0.7).sum())} not to be trusted>"
 
 
-def leave_one_out(posterior: Posterior, unit: str = "label") -> LeaveOneOut:
+def leave_one_out(
+    posterior: Posterior, unit: str = "label", method: Literal["auto", "psis", "closed"] = "auto"
+) -> LeaveOneOut:
     """How probable each label (or item) is to a fit without it, from the one fit that there is.
 
-    Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model evaluation using
-    leave-one-out cross-validation and WAIC") over draws of the parameters, every discrete variable summed out. A
-    label's prediction knows the other labels of its item. Draws of vb come from its approximation, so that the
-    scores are those of the approximation. ArviZ's warnings are passed on.
+    A label's prediction knows the other labels of its item. Two methods:
+
+    - "psis": Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
+      evaluation using leave-one-out cross-validation and WAIC") over draws of the parameters, every discrete
+      variable summed out. Draws of vb come from its approximation, so that the scores are those of the
+      approximation. ArviZ's warnings are passed on.
+    - "closed": the cavity (as for Gaussian latent variables in Vehtari et al. 2016, "Bayesian leave-one-out
+      cross-validation approximations for Gaussian latent variable models"). What the label taught is taken out of
+      the counts behind the parameters; its item's truth, and what the item's other labels teach, follow; and the
+      label is predicted from what is left: the sum over classes k of p(truth = k | other labels) times the expected
+      probability of the label given k. For fits by em and vb of stories in which that probability is a product of
+      entries of Dirichlets, such as Dawid-Skene, coins and their relatives. It neglects that other items' truths
+      still know the label, so that it is a little too high. Where few labels stand behind a parameter, as in
+      maximum likelihood with many classes and few labels an annotator, one label can move the whole fit, and it is
+      much too high: use ``heldout_score`` there. With all truths known it is exact, the Dirichlet-multinomial
+      predictive, if no annotator labels an item twice.
 
     Args:
-        posterior: by gibbs, nuts or vb.
+        posterior: what a fit returned.
         unit: "label", or "item" for all labels of an item left out together.
+        method: "psis" for fits by gibbs, nuts, vb and svi with draws; "closed" for em and vb; "auto" takes "psis"
+            where there are draws.
 
     Raises:
-        MethodError: for another unit, an engine without draws, or a corrected posterior.
+        MethodError: for another unit or method, a corrected posterior, "psis" without draws, or "closed" where the
+            story or the posterior has no closed form.
     """
-    import arviz as az  # slow to import
-
     if unit not in ("label", "item"):
         raise MethodError(f"unit={unit!r} is neither 'label' nor 'item'")
+    if method not in ("auto", "psis", "closed"):
+        raise MethodError(f"method={method!r} is none of 'auto', 'psis' and 'closed'")
     if posterior.correction is not None:
         raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
-    if {site.family for site in posterior.result.sites.values()} <= {"point"}:
+    points = {site.family for site in posterior.result.sites.values()} <= {"point"}
+    if method == "psis" and points:
         raise MethodError(
-            f"{posterior.inference} found a point, and leave-one-out weighs draws; fit with gibbs, nuts or vb, or "
-            "use heldout_score, which fits again"
+            f"{posterior.inference} found a point, and method='psis' weighs draws; fit with gibbs, nuts or vb, use "
+            "method='closed', or heldout_score, which fits again"
         )
+    values = _index(posterior, unit)
+    if method == "closed" or points:
+        values["log_p"] = import_module(CLOSED).log_left_out(posterior, unit)
+        return LeaveOneOut(unit, values, (), "closed")
+    values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
+    for text in said:
+        warnings.warn(text, stacklevel=2)
+    return LeaveOneOut(unit, values, said, "psis")
+
+
+def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Log predictive probability and Pareto shape of each label or item, and what ArviZ warned of."""
+    import arviz as az  # slow to import
+
     logs = import_module(ENGINES).given_the_rest(posterior, unit, DRAWS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = _loo(az, logs)
-    said = tuple(dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)))
-    for text in said:
-        warnings.warn(text, stacklevel=2)
-    values = _index(posterior, unit)
-    values["log_p"], values["pareto_k"] = found
-    return LeaveOneOut(unit, values, said)
+        log_p, pareto_k = _loo(az, logs)
+    said = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
+    return log_p, pareto_k, tuple(said)
 
 
 def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from crowdppl import (
     archive,
     choices,
     decisions,
+    doubts,
     intervals,
     label_sets,
     leave_one_out,
@@ -203,6 +204,7 @@ class Posterior:
         return dict(self.result.diagnostics)
 
     summary = summarise
+    doubts = doubts.doubts
     decide = decisions.decide
     label_sets = label_sets.label_sets
     worth_asking = acquisition.worth_asking

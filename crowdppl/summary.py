@@ -34,8 +34,10 @@ def _fit(posterior: Posterior) -> list[str]:
     parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
     parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
     parts += [f"{n} divergences"] if (n := _total(found.get("divergences"))) else []
+    parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
-    return [*lines, ", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+    lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+    return [*lines, *(f"doubt: {text}" for text in posterior.doubts())]
 
 
 def _truth(posterior: Posterior) -> list[str]:

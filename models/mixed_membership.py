@@ -20,37 +20,20 @@ from typing import ClassVar
 import pyro
 import pyro.distributions as dist
 import torch
-from torch import Tensor
 
 from crowdppl import (
     Block,
     Card,
     Categorical,
     annotate,
+    class_atoms,
     confusion_prior,
-    logsumexp,
     mean_field,
     plates,
+    through_atoms,
     truth,
     with_abstentions,
 )
-
-EMPTY = -80.0
-"""Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
-FEW, MANY = (0.1, 0.2, 0.3, 0.4, 0.5), (0.15, 0.3, 0.45)
-"""Shares of the second class in a blend, up to five classes and above, where pairs of classes are many."""
-DILUTIONS = (0.25, 0.5, 0.75, 1.0)
-
-
-def through(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
-    """Answers given an atom: (S, K) and (..., A, K, L) to (..., A, S, L); most atoms hold two classes at most."""
-    few, parts = (log_atoms > EMPTY).sum(-1) <= 2, []
-    for some, width in ((few, 2), (~few, log_atoms.shape[-1])):
-        seen = log_atoms[some].argsort(-1, descending=True)[:, :width]
-        terms = log_atoms[some].gather(-1, seen).unsqueeze(-1) + by_seen[..., seen, :]
-        parts += [logsumexp(terms, dim=-2)] if len(seen) else []
-    order = torch.cat([torch.nonzero(few), torch.nonzero(~few)]).squeeze(-1)
-    return torch.cat(parts, -2)[..., order.argsort(), :]
 
 
 @dataclass(frozen=True)
@@ -87,30 +70,16 @@ class MixedMembership:
 
     def model(self, data: Block) -> None:
         """Draws shares of kinds, confusions, kinds, truths and labels."""
-        log_atoms = self.atoms(data.n_classes).log().clamp(min=EMPTY)  # (S, K)
+        log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
         log_kinds = pyro.sample("kinds", dist.Dirichlet(torch.full((len(log_atoms),), self.kind_mass))).log()
         with plates.annotators(data):
             prior = confusion_prior(data, self.mass, self.diagonal)
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = through(log_atoms, with_abstentions(data, confusion.log()))  # (..., A, S, L)
+        table = through_atoms(log_atoms, with_abstentions(data, confusion.log()))  # (..., A, S, L)
         with plates.items(data):
             kind = pyro.sample("kind", Categorical(log_kinds), infer={"enumerate": "parallel"})
             truth(data, log_atoms[kind])
             annotate(data, table, kind)
-
-    def atoms(self, n_classes: int) -> Tensor:
-        """Shares of the classes (S, K) in each atom."""
-        same = torch.eye(n_classes)
-        blends = self.blends
-        if blends is None:
-            blends = FEW if n_classes <= len(FEW) else MANY
-        rows = [same]
-        for x in blends:
-            pairs = (1 - x) * same.unsqueeze(1) + x * same  # an even blend is the same either way round
-            rows.append(pairs[same.logical_not().triu() if x == 0.5 else same.logical_not()])
-        for x in DILUTIONS if self.diluted and n_classes > 2 else ():  # of two classes, all are blends
-            rows.append(((1 - x) * same + x / n_classes)[: 1 if x == 1 else n_classes])
-        return torch.cat(rows)
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""

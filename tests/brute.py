@@ -81,8 +81,9 @@ def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
     rows = []
     for i in range(tiny.n_items):
         possible = [tiny.gold[order[i]] in (-1, t) for t in range(k)]
-        if name == "mixed_membership":
-            given = [_between_classes(v, tiny, i, t) * k for t in range(k)]
+        if "mixed_membership" in name:
+            seen = v if "confusion" in v else {**v, "confusion": _levels(v, tiny)}
+            given = [_between_classes(seen, tiny, i, t) * k for t in range(k)]
         else:
             given = [_labels_of_item(name, story, v, tiny, i, t) for t in range(k)]
         rows.append(torch.stack([prevalence[t] * given[t] * possible[t] for t in range(k)]))
@@ -127,6 +128,18 @@ def _between_classes(v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
             term = term * torch.stack([torch.as_tensor(x) for x in looks]).sum()
         total = total + term
     return total
+
+
+def _levels(v: Values, tiny: Tiny) -> Tensor:
+    """Confusions from being right and, if not, from which other class it was, in order."""
+    k = tiny.n_classes
+    out = torch.zeros(tiny.n_annotators, k, k)
+    for a in range(tiny.n_annotators):
+        for c in range(k):
+            out[a, c, c] = v["hit"][a, c, 0]
+            for n, other in enumerate(x for x in range(k) if x != c):
+                out[a, c, other] = v["hit"][a, c, 1] * v["error"][a, c, n]
+    return out
 
 
 def _atoms(k: int) -> list[list[float]]:

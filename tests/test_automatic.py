@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl import automatic
+from crowdppl import automatic, calibration
 from crowdppl.annotations import Annotations
+from crowdppl.correction import Correction
 from crowdppl.errors import MethodError
+from crowdppl.maps import TruthMap, fit_map
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
 from crowdppl.simulation import Simulation
@@ -50,7 +52,7 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
     assert found.log_score < plain.log_score - 0.1 and found.ece < plain.ece
     assert posterior.correction is not None
     scores = posterior.correction.scores
-    assert scores["average"] >= max(scores["mixed_membership"], scores["hierarchical_dawid_skene"]) - 1e-9
+    assert scores["average"] >= max(scores[name] for name in automatic.MEMBERS) - 1e-9
 
 
 @pytest.mark.slow
@@ -107,7 +109,7 @@ def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posteri
 
 def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
     found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
-    assert found.correction is not None and found.correction.weights == {"mixed_membership": 1.0}
+    assert found.correction is not None and found.correction.weights == {automatic.MEMBERS[0]: 1.0}
     assert "too few" in found.correction.notes[0] and "note: 1.00 labels" in found.summary()
 
 
@@ -119,6 +121,15 @@ def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulati
     assert (p.loc[gold.index].to_numpy()[np.arange(60), p.columns.get_indexer(gold)] == 1).all()
     rest = blurred.truth.drop(gold.index)
     assert evaluate(p, rest).log_score < evaluate(posterior, rest).log_score + 0.02
+
+
+def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
+    gold = blurred.truth.iloc[:30]
+    found = automatic.members(blurred.data, {"seed": 0})
+    weighed = calibration.weigh(found, blurred.data)
+    again = calibration.calibrated(found, blurred.data.with_gold(gold), weighed)
+    whole = crowdppl.fit("auto", blurred.data, gold=gold, seed=0)
+    np.testing.assert_array_equal(again.probabilities(), whole.probabilities())
 
 
 def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
@@ -133,11 +144,11 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
     """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
     seen: list[np.ndarray] = []
 
-    def spy(p: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray]:
+    def spy(p: np.ndarray, truth: np.ndarray) -> TruthMap:
         seen.append(p)
-        return 1.0, np.zeros(p.shape[1])
+        return fit_map(p[:0], truth[:0])
 
-    monkeypatch.setattr(automatic, "fit_map", spy)
+    monkeypatch.setattr(calibration, "fit_map", spy)
     gold = blurred.truth.iloc[:40]
     wrong = gold.copy()
     wrong.iloc[7] = (wrong.iloc[7] + 1) % 3
@@ -152,11 +163,10 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
 
 def _fixed(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs "auto" with weights that do not depend on the data."""
-    from crowdppl.correction import Correction
-
-    names = (automatic.BLENDED, *automatic.SHARP)
-    even = Correction(np.empty((0, 0)), dict.fromkeys(names, 1 / len(names)), dict.fromkeys(names, 0.0), {})
-    monkeypatch.setattr(automatic, "_weigh", lambda *_: even)
+    even = Correction(
+        np.empty((0, 0)), dict.fromkeys(automatic.MEMBERS, 0.5), dict.fromkeys(automatic.MEMBERS, 0.0), {}
+    )
+    monkeypatch.setattr(calibration, "weigh", lambda *_: even)
     automatic.fit_auto(data, {})
 
 
@@ -166,3 +176,30 @@ def test_frames_of_truth_score_only() -> None:
     first = crowdppl.fit("auto", data).probabilities()
     evaluate(first, pd.Series(0, index=data.items))
     pd.testing.assert_frame_equal(crowdppl.fit("auto", data).probabilities(), first)
+
+
+def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation) -> None:
+    plain = crowdppl.fit("bayesian_dawid_skene", blurred.data, inference="vb")
+    found = crowdppl.fit("bayesian_dawid_skene", blurred.data, inference="vb", calibrate=True)
+    assert plain.correction is None and found.correction is not None
+    assert found.correction.weights == {"bayesian_dawid_skene": 1.0} and "correlated" in str(found.correction)
+    np.testing.assert_array_equal(found.uncorrected().probabilities(), plain.probabilities())
+    assert (found.probabilities().idxmax(axis=1) == plain.probabilities().idxmax(axis=1)).all()
+    assert evaluate(found, blurred.truth).log_score < evaluate(plain, blurred.truth).log_score - 0.1
+
+
+def test_a_named_method_is_mapped_to_known_truths(blurred: Simulation) -> None:
+    gold = blurred.truth.sample(80, random_state=2)
+    found = crowdppl.fit("one_coin", blurred.data, inference="vb", calibrate=True, gold=gold)
+    raw = crowdppl.fit("one_coin", blurred.data, inference="vb", gold=gold)
+    rest = blurred.truth.drop(gold.index)
+    assert found.correction is not None and found.correction.gold == 80
+    assert evaluate(found.probabilities(), rest).log_score < evaluate(raw, rest).log_score - 0.1
+
+
+def test_where_classes_have_an_order_a_method_that_knows_it_joins() -> None:
+    made = crowdppl.simulate(
+        crowdppl.method("ordinal"), crowdppl.random_design(150, 12, 5, classes=4, seed=3, kind="ordinal"), seed=3
+    )
+    found = crowdppl.fit("auto", made.data)
+    assert found.correction is not None and "ordinal" in found.correction.scores

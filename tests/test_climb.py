@@ -41,7 +41,8 @@ ABOVE_ONE: dict[str, dict[str, Any]] = {
     "mace": {"knows": 3.0, "guesses": 2.0, "guess": 2.0},
 }
 NEVER = {
-    "em": {"hierarchical_dawid_skene", "item_difficulty"},  # their prior parameters are inferred
+    # prior parameters are inferred
+    "em": {"hierarchical_dawid_skene", "hierarchical_mixed_membership", "item_difficulty"},
     "vb": {"dawid_skene"},  # a point by definition
 }
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]

@@ -1,19 +1,28 @@
-"""Leave-one-out by importance sampling, against refits without the label or the item."""
+"""Leave-one-out from one fit, against refits without the label or the item, and against sums by hand."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyro
+import pyro.distributions as dist
 import pytest
+import torch
+from scipy.special import digamma
 
 import crowdppl
+from crowdppl import Annotations, annotate, plates, truth
 from crowdppl.errors import MethodError
-from crowdppl.inference.predictive import left_out, refit
+from crowdppl.inference.cavity import ROUNDS, log_left_out
+from crowdppl.inference.predictive import given_the_rest, left_out, refit
+from crowdppl.inference.uses import read_uses
 from crowdppl.leave_one_out import leave_one_out
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep
-from tests.crowd import crowd
+from tests.crowd import annotations, crowd, double, posed
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +54,6 @@ def test_items_score_as_after_refits_without_them(posterior: Posterior) -> None:
 
 def test_leaving_out_costs_something(posterior: Posterior) -> None:
     """In-sample predictions, which know the label, are better: the score is no in-sample score."""
-    from crowdppl.inference.predictive import given_the_rest
-
     logs = given_the_rest(posterior, "label", 500)
     inside = (logs.max(0) + np.log(np.exp(logs - logs.max(0)).mean(0))).mean()
     assert leave_one_out(posterior, "label").mean < inside - 0.005
@@ -55,8 +62,10 @@ def test_leaving_out_costs_something(posterior: Posterior) -> None:
 def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
     with pytest.raises(MethodError, match="neither"):
         leave_one_out(posterior, "annotator")
+    with pytest.raises(MethodError, match="none of 'auto'"):
+        leave_one_out(posterior, method="loo")  # type: ignore[arg-type]
     with pytest.raises(MethodError, match="heldout_score"):
-        leave_one_out(crowdppl.fit("one_coin", posterior.data, inference="em"))
+        leave_one_out(crowdppl.fit("one_coin", posterior.data, inference="em"), method="psis")
 
 
 def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
@@ -69,3 +78,233 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     with pytest.warns(UserWarning, match="Pareto"):
         found = leave_one_out(posterior, "label")
     assert found.warnings and (found.values["pareto_k"] > 0.5).any() and "not to be trusted" in repr(found)
+
+
+SETTLED: dict[str, Any] = {"tolerance": 1e-13, "max_iterations": 5000}
+ABSTAINS = 3
+"""The answer of those who decline, in the data of ``known_crowd``."""
+
+
+def known_crowd(seed: int = 4) -> tuple[Annotations, np.ndarray]:
+    """Three classes and an abstention, with every truth known; two annotators never abstain."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(3, size=30)
+    labels = []
+    for i, k in enumerate(true):
+        for a in rng.choice(5, 3, replace=False):
+            right = k if rng.random() < 0.7 else rng.integers(3)
+            labels.append((i, int(a), int(ABSTAINS if a < 3 and rng.random() < 0.3 else right)))
+    data = annotations(labels, 3, abstentions=[ABSTAINS])
+    return data.with_gold(dict(enumerate(true.tolist()))), true
+
+
+def rows_of(data: Annotations) -> list[tuple[int, int, int]]:
+    """(item, annotator, answer) of each label, in the order of scores."""
+    rows = data.frame()
+    columns = (rows[name].to_numpy().astype(int) for name in ("item", "annotator", "label"))
+    return list(zip(*columns, strict=True))
+
+
+def counted(data: Annotations, true: np.ndarray) -> np.ndarray:
+    """How often each annotator gave each answer to items of each class: (A, K, L)."""
+    n = np.zeros((data.n_annotators, data.n_classes, data.n_answers))
+    for i, a, answer in rows_of(data):
+        n[a, true[i], answer] += 1
+    return n
+
+
+def entry(counts: np.ndarray, at: int, prior: np.ndarray, point: bool) -> float:
+    """The expected entry of a Dirichlet after counts; at a point its mode, or without counts the prior's mean."""
+    c = prior + counts - point
+    return float(prior[at] / prior.sum() if c.sum() == 0 else c[at] / c.sum())
+
+
+def chance(n: np.ndarray, k: int, answer: int, abstains: bool, prior: np.ndarray, point: bool) -> float:
+    """p(answer | truth k) of an annotator of whom n (K, L) others are counted; a coin where the prior is (2,)."""
+    ways = np.array([n[k, :3].sum(), n[k, ABSTAINS]])
+    way = entry(ways, int(answer == ABSTAINS), np.ones(2), point) if abstains else 1.0
+    if answer == ABSTAINS:
+        return way
+    if prior.shape == (2,):
+        hits, given = np.trace(n), n[:, :3].sum()
+        coin = entry(np.array([hits, given - hits]), int(answer != k), prior, point)
+        return way * (coin if answer == k else coin / 2)
+    return way * entry(n[k, :3], answer, prior[k], point)
+
+
+LEANING = np.where(np.eye(3), 4 * 2 / 3, 4 / 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "prior"),
+    [
+        ("bayesian_dawid_skene", "vb", LEANING),
+        ("dawid_skene", "em", np.ones((3, 3))),
+        ("one_coin", "vb", np.ones(2)),
+        ("one_coin", "em", np.ones(2)),
+    ],
+)
+def test_with_known_truths_the_closed_form_is_exact(name: str, engine: str, prior: np.ndarray) -> None:
+    """Counts less the label's own: the Dirichlet-multinomial predictive, or the mode without the label."""
+    data, true = known_crowd()
+    found = leave_one_out(crowdppl.fit(name, data, inference=engine), method="closed")
+    counts = counted(data, true)
+    for (i, a, answer), log_p in zip(rows_of(data), found.values["log_p"], strict=True):
+        rest = counts[a].copy()
+        rest[true[i], answer] -= 1
+        p = chance(rest, true[i], answer, bool(counts[a, :, ABSTAINS].any()), prior, engine == "em")
+        assert np.exp(log_p) == pytest.approx(p, abs=1e-9)
+    assert (found.method, found.warnings, list(found.values)) == (
+        "closed",
+        (),
+        ["item", "annotator", "label", "log_p"],
+    )
+
+
+def test_with_known_truths_whole_items_are_exact() -> None:
+    """Prevalence and each label without the item; the known truth is part of what is predicted."""
+    data, true = known_crowd()
+    found = leave_one_out(crowdppl.fit("bayesian_dawid_skene", data, inference="vb"), "item", "closed")
+    counts, sizes = counted(data, true), np.bincount(true, minlength=3)
+    for i in range(30):
+        wanted = np.log((100 + sizes[true[i]] - 1) / (300 + 30 - 1))
+        for a, answer in [(a, answer) for at, a, answer in rows_of(data) if at == i]:
+            rest = counts[a].copy()
+            rest[true[i], answer] -= 1
+            p = chance(rest, true[i], answer, bool(counts[a, :, ABSTAINS].any()), LEANING, False)
+            wanted += np.log(p)
+        assert found.values.loc[i, "log_p"] == pytest.approx(wanted, abs=1e-9)
+
+
+def test_with_unknown_truths_it_is_the_sum_over_them() -> None:
+    """Bayesian Dawid-Skene once more, label by label, as plain loops."""
+    data = crowd(n_items=12, n_annotators=4, labels_each=3, seed=2)
+    posterior = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", **SETTLED)
+    sites, p = posterior.result.sites, posterior.result.probabilities
+    rows = rows_of(data)
+    labels, items = log_left_out(posterior, "label"), log_left_out(posterior, "item")
+
+    def without(i: int, now: np.ndarray, keep: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Concentrations when item i's truth is ``now`` and it has the labels (annotator, answer) of ``keep``."""
+        share = sites["prevalence"].arrays["concentration"] - p[i] + now
+        table = sites["confusion"].arrays["concentration"].copy()
+        for at, a, answer in rows:
+            table[a, :, answer] -= p[i] * (at == i)
+        for a, answer in keep:
+            table[a, :, answer] += now
+        return share, table
+
+    def expected_log(c: np.ndarray) -> np.ndarray:
+        return np.asarray(digamma(c) - digamma(c.sum(-1, keepdims=True)))
+
+    for (i, a, answer), log_p in zip(rows, labels, strict=True):
+        rest = [(b, other) for at, b, other in rows if at == i and b != a]
+        now = p[i] / np.exp(expected_log(sites["confusion"].arrays["concentration"])[a, :, answer])
+        now /= now.sum()
+        for _ in range(ROUNDS):
+            share, table = without(i, now, rest)
+            log_now = expected_log(share) + sum(expected_log(table)[b, :, other] for b, other in rest)
+            now = np.exp(log_now - log_now.max()) / np.exp(log_now - log_now.max()).sum()
+        table = without(i, now, rest)[1]
+        assert np.exp(log_p) == pytest.approx(now @ (table / table.sum(-1, keepdims=True))[a, :, answer], abs=1e-9)
+    for i, log_p in enumerate(items):
+        share, table = without(i, np.zeros(3), [])
+        each = (share / share.sum()) * np.prod(
+            [(table / table.sum(-1, keepdims=True))[a, :, answer] for at, a, answer in rows if at == i], 0
+        )
+        assert np.exp(log_p) == pytest.approx(each.sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("bayesian_dawid_skene", "vb"), ("dawid_skene", "em")])
+def test_the_closed_form_is_near_refits(name: str, engine: str) -> None:
+    """More than half of what a label adds to its own prediction is gone; in sample, all of it is there."""
+    data = crowd(n_items=250, n_annotators=6, labels_each=5, seed=1)
+    posterior = crowdppl.fit(name, data, inference=engine)
+    some = np.random.default_rng(0).choice(data.n_labels, 20, replace=False)
+    wanted = []
+    for row in some:
+        out = np.arange(data.n_labels) == row
+        wanted.append(left_out(refit(posterior, keep(data, ~out)), data, out)[0][0])
+    logs = given_the_rest(posterior, "label", 1 if engine == "em" else 300)[:, some]
+    inside = np.log(np.exp(logs).mean(0)) - wanted
+    closed = leave_one_out(posterior, method="closed").values["log_p"].to_numpy()[some] - wanted
+    print(f"{name} by {engine}: too high by {closed.mean():.4f}, in sample by {inside.mean():.4f}")
+    assert np.corrcoef(closed + wanted, wanted)[0, 1] > 0.997
+    assert abs(closed.mean()) < min(0.02, 0.5 * inside.mean())
+
+
+def test_large_data_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    posterior = crowdppl.fit("class_coin", crowd(), inference="em")
+    whole = log_left_out(posterior, "label")
+    monkeypatch.setattr("crowdppl.inference.cavity.PIECE", 40)
+    np.testing.assert_allclose(log_left_out(posterior, "label"), whole, rtol=1e-12)
+
+
+def test_automatic_takes_draws_where_there_are_some() -> None:
+    data = crowd()
+    by_vb, by_em = (crowdppl.fit("one_coin", data, inference=engine) for engine in ("vb", "em"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert leave_one_out(by_vb).method == "psis"
+    found = leave_one_out(by_em)
+    assert found.method == "closed" and "closed form" in repr(found) and found.se > 0
+    np.testing.assert_array_equal(found.values, leave_one_out(by_em, method="closed").values)
+
+
+def test_entries_are_read_off_the_story() -> None:
+    """One coin: the only site says whether a label is right, with the errors spread over K - 1 classes."""
+    with double():
+        problem = posed(crowdppl.method("one_coin", prevalence="learned"), crowd())
+        values = {"ability": torch.ones(6, 2), "prevalence": torch.ones(3)}
+        uses = read_uses(problem, np.array([0, 4, 17]), values)  # annotators 0, 1, 5 say 0, 1, 2
+    right = np.eye(3, dtype=bool)
+    ability = np.where(right, [0, 2, 10], [1, 3, 11])
+    np.testing.assert_array_equal(uses.entries["ability"], np.column_stack([ability, [-1, -1, -1]]))
+    np.testing.assert_array_equal(uses.entries["prevalence"][:, :3], -1)
+    np.testing.assert_array_equal(uses.entries["prevalence"][:, 3], [0, 1, 2])
+    np.testing.assert_allclose(uses.constant[:, :3], np.where(right, 0, -np.log(2)), atol=1e-12)
+
+
+@dataclass(frozen=True)
+class Crowded:
+    """Dawid-Skene but for items of more than one label, whose labels weigh by how many there are."""
+
+    def model(self, data: Any) -> None:
+        sizes = torch.bincount(data.as_block().item, minlength=data.n_items)
+        with plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(1 + torch.eye(data.n_classes)).to_event(1))
+        lean = (sizes > 1).to(confusion).unsqueeze(-1) * torch.arange(float(data.n_classes))
+        with plates.items(data):
+            annotate(data, confusion.log(), truth(data, lean))
+
+
+def test_what_has_no_closed_form_is_refused(posterior: Posterior) -> None:
+    data = crowd()
+    groups = crowdppl.method("dependent_clusters", groups=(0, 0, 0, 1, 2, 3))
+    for story, engine, why in [
+        ("glad", "em", "site 'ability'"),
+        ("community", "vb", "site 'community'"),
+        ("mace", "em", "no product of entries"),
+        ("ebcc", "vb", "no product of entries"),
+        (groups, "vb", "no product of entries"),
+        (Crowded(), "vb", "depend on one another"),
+    ]:
+        fitted = crowdppl.fit(story, data, inference=engine)
+        with pytest.raises(MethodError, match=rf"{why}.*heldout_score"):
+            leave_one_out(fitted, method="closed")
+    with pytest.raises(MethodError, match="psis"):
+        leave_one_out(posterior, method="closed")
+    updated = crowdppl.fit("one_coin", data, inference="vb").update(data)
+    with pytest.raises(MethodError, match="update"):
+        leave_one_out(updated, method="closed")
+
+
+def test_a_fit_that_has_not_settled_is_refused() -> None:
+    """Hardly any prior, and one step from the votes: what a label counts now is more than it counted then."""
+    data = crowd(n_items=12, n_annotators=4, labels_each=3, seed=2)
+    story = crowdppl.method("bayesian_dawid_skene", mass=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = crowdppl.fit(story, data, inference="vb", max_iterations=1)
+    with pytest.raises(MethodError, match="not settled"):
+        leave_one_out(fitted, method="closed")

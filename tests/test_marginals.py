@@ -42,6 +42,7 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("ebcc", {"subtypes": 2}),
     ("ebcc", {"subtypes": 3, "prevalence": "uniform"}),
     ("mixed_membership", {}),
+    ("hierarchical_mixed_membership", {}),
 ]
 NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
 every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)

@@ -40,7 +40,7 @@ def fitted(story: Any, data: Annotations, engine: str, **options: Any) -> FitRes
 def near_vb(name: str, steps: int) -> None:
     # svi sums the truth out, vb's mean field does not: the two agree as labels leave little doubt.
     # In mixed membership items stay in doubt, so that more of them are needed for parameters that leave none.
-    data = crowd(1200 if name == "mixed_membership" else 200, 6, 3, 6, seed=12)
+    data = crowd(1200 if "mixed_membership" in name else 200, 6, 3, 6, seed=12)
     story = crowdppl.method(name, **SETTINGS.get(name, {}))
     one = fitted(story, data, "svi", max_iterations=steps)
     two = fitted(story, data, "vb", tolerance=1e-10)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError, DoubtWarning, MethodError
 
 if TYPE_CHECKING:
     import torch
 
     from crowdppl.annotations import Annotations
-    from crowdppl.inference.options import FitOptions
+    from crowdppl.inference.options import FitOptions, Options
     from crowdppl.posterior import Posterior
     from crowdppl.story import Story
 
@@ -25,6 +26,7 @@ def fit(
     settings: Mapping[str, Any] | None = None,
     gold: Any = None,
     start: Mapping[str, torch.Tensor] | None = None,
+    calibrate: bool = False,
     **options: Unpack[FitOptions],
 ) -> Posterior:
     """Learns the truth of every item, and how good every annotator is, from their labels.
@@ -39,6 +41,9 @@ def fit(
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths by item id (a Series or mapping): data, not a score. Replaces gold that ``data`` hold.
         start: values of sites to start from, by site name.
+        calibrate: whether to correct probabilities that are too sure, by labels left out and known truths, at the
+            cost of five further fits (``crowdppl.calibration``); "auto" always does. ``posterior.uncorrected()``
+            gives the method's own.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
             chains (4; up to 32 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts,
@@ -46,7 +51,8 @@ def fit(
 
     Returns:
         The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged. The same
-        seed gives the same result bit for bit on CPU.
+        seed gives the same result bit for bit on CPU. What speaks against the fit is warned of (``DoubtWarning``);
+        ``posterior.doubts(thorough=True)`` looks harder.
 
     Raises:
         MethodError: for an unknown method, setting, option or engine, or an engine that cannot treat the story.
@@ -56,9 +62,7 @@ def fit(
     from crowdppl import registry
     from crowdppl.annotations import Annotations
     from crowdppl.checking import require_labels
-    from crowdppl.inference.fitting import run
     from crowdppl.inference.options import options_from
-    from crowdppl.posterior import Posterior
 
     if not isinstance(data, Annotations):
         raise DataError(
@@ -68,20 +72,45 @@ def fit(
     require_labels(data.blocks)
     data = data if gold is None else data.with_gold(gold)
     if method == "auto":
-        return _automatic(data, inference, settings is None and start is None, options)
+        return _doubted(_automatic(data, inference, settings is None and start is None, options))
     if settings and not isinstance(method, str):
         raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
     story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
-    fitted, engine, result = run(story, data, inference, chosen, start)
-    return Posterior(
-        story=fitted,
-        method=registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}",
-        inference=engine,
-        data=data,
-        result=result,
-        options=chosen.kept(),
-    )
+    if not calibrate:
+        return _doubted(_fitted(story, data, inference, chosen, start))
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    return _doubted(_calibrated(_fitted(story, plain, inference, chosen, start), data))
+
+
+def _fitted(
+    story: Story,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    start: Mapping[str, torch.Tensor] | None,
+) -> Posterior:
+    """One fit, as a posterior."""
+    from crowdppl import registry
+    from crowdppl.inference.fitting import run
+    from crowdppl.posterior import Posterior
+
+    fitted, engine, result = run(story, data, inference, options, start)
+    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
+    return Posterior(fitted, name, engine, data, result, options.kept())
+
+
+def _doubted(posterior: Posterior) -> Posterior:
+    """Says aloud what speaks against a fit, as far as that is quickly found."""
+    for doubt in posterior.doubts():
+        warnings.warn(str(doubt), DoubtWarning, stacklevel=3)
+    return posterior
+
+
+def _calibrated(posterior: Posterior, data: Annotations) -> Posterior:
+    """Corrected probabilities; looked up by name, because corrections fit again."""
+    out: Posterior = import_module("crowdppl.calibration").calibrated({posterior.method: posterior}, data)
+    return out
 
 
 def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:

@@ -109,7 +109,7 @@ class Ascent:
     def mixture_gradient(self, names: list[str]) -> dict[str, Tensor]:
         """How one-hot sites enter the priors of conjugate sites (a community's own Dirichlet)."""
         values = {n: x.detach().requires_grad_() if n in names else x for n, x in self.prior_values().items()}
-        trace = self._prior_density().trace(self.fold.blocks[0], values)
+        trace = self._prior_density().priors(self.fold.blocks[0], values)
         total = self._conjugate_penalty(trace)
         if not total.requires_grad:
             return {}
@@ -128,7 +128,7 @@ class Ascent:
     def prior_trace(self) -> Trace:
         """The story's trace at the current state, for the priors of global sites; no pass over labels."""
         with torch.no_grad():
-            return self._prior_density().trace(self.fold.blocks[0], self.prior_values())
+            return self._prior_density().priors(self.fold.blocks[0], self.prior_values())
 
     def priors(self, trace: Trace) -> dict[str, Tensor]:
         """Natural parameters of the conjugate sites' priors, averaged over particles."""
@@ -173,7 +173,7 @@ class Ascent:
         local = [n for n in values if self.sites[n].local]
         for number, block in enumerate(self.fold.blocks if local else ()):
             cut = self.fold.cut({**self._updated(), **values}, block)
-            found = nodes(trace if number == 0 else density.trace(block, cut))
+            found = nodes(trace if number == 0 else density.priors(block, cut))
             for name in local:
                 total = total + per_chain(found[name]["fn"].log_prob(cut[name]), density.chains).mean()
         return total
@@ -183,7 +183,7 @@ class Ascent:
         gaussians = self.state.gaussians
         at = gaussians.unconstrained()
         values = gaussians.values(at)
-        trace = self._prior_density().trace(self.fold.blocks[0], {**self._updated(), **values})
+        trace = self._prior_density().priors(self.fold.blocks[0], {**self._updated(), **values})
         total = self._gaussian_terms(at, values, trace) + self._conjugate_penalty(trace)
         value = float(total.detach())
         if self.touching:

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyro
 import torch
-from pyro import poutine
 from pyro.ops.contract import contract_tensor_tree
 from pyro.poutine import Trace
-from pyro.poutine.enum_messenger import EnumMessenger
 from torch import Tensor
 
 from crowdppl.blocks import Block
@@ -26,6 +22,7 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.leaves import Leaf, find_leaves, scored
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.ring import SYMBOLS, DrawingRing, named
+from crowdppl.inference.tracing import traced
 from crowdppl.summing import Summing, summing
 
 Terms = OrderedDict[frozenset[str], list[Tensor]]
@@ -74,16 +71,18 @@ class Density:
 
     def trace(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
         """Runs the story at given values; labels are not touched, so that this costs no pass over data."""
-        given = {n: x.clamp(min=FLOOR).exp() if n in self.log_sites else x for n, x in values.items()}
-        model = poutine.condition(self.model, data=given)
-        first = -1 - self.plates - (self.chains is not None)
-        chains = nullcontext() if self.chains is None else pyro.plate("chains", self.chains, dim=-self.plates - 1)
+        return traced(self.model, block, self._given(values), self.plates, self.chains)
 
-        def story(data: Block) -> Any:
-            with chains:  # inside the enumeration: a discrete site is spread over chains before it is enumerated
-                return model(data)
+    def priors(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
+        """The trace up to the last site that is given a value, for what a story says of these sites alone.
 
-        return poutine.trace(EnumMessenger(first_available_dim=first)(story)).get_trace(block)
+        What a story does afterwards (tables of every annotator, answer and chain) often costs far more than what
+        came before.
+        """
+        return traced(self.model, block, self._given(values), self.plates, self.chains, enough=values)
+
+    def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {n: x.clamp(min=FLOOR).exp() if n in self.log_sites else x for n, x in values.items()}
 
     def __call__(
         self,

@@ -20,6 +20,7 @@ from crowdppl.story import Story, card_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
+    from crowdppl.inference.resuming import Earlier
 
 ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
 AUTO_SECONDS = 10.0
@@ -33,6 +34,7 @@ def run(
     options: Options,
     start: Mapping[str, Tensor] | None = None,
     evidence: Tensor | None = None,
+    earlier: Earlier | None = None,
 ) -> tuple[Story, str, FitResult]:
     """Fits a story.
 
@@ -43,6 +45,7 @@ def run(
         options: of the engine.
         start: values of sites (or truth shares) to start from.
         evidence: (N, K) log-potentials of the truth by position, from elsewhere than the labels and gold.
+        earlier: a fit of the same annotators and classes, which em and vb continue.
 
     Returns:
         The story with nothing left to be found in the data, the engine that ran, and the result.
@@ -58,7 +61,7 @@ def run(
     prepare = getattr(story, "prepare", None)
     story = story if prepare is None else prepare(data)
     with quiet(options.device):
-        problem = pose(story, data, options, start, evidence)
+        problem = replace(pose(story, data, options, start, evidence), earlier=earlier)
         engine, why = choose(problem, options) if inference == "auto" else (inference, "")
         refuse(story, engine)
         notes = [why] if why else []
@@ -180,6 +183,7 @@ def _gibbs(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
 
     draws, progress = gibbs.sample(problem, problem.options)
     out = _diagnostics(progress.objectives, False, progress.interrupted, notes)
+    out["relabelled"] = list(progress.relabelled)
     return _sampled(problem, order, draws, out, "gibbs")
 
 
@@ -200,7 +204,9 @@ def _sampled(
     problem: Problem, order: np.ndarray, draws: dict[str, Tensor], out: dict[str, Any], engine: str
 ) -> FitResult:
     from crowdppl.inference.assemble import from_draws, mixing
+    from crowdppl.inference.relabelling import permutations
 
+    out["permutations"] = permutations(problem, draws)
     out |= mixing(draws, frozenset(s.name for s in problem.of_kind("conjugate")))
     out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
     worst = max(out["rhat"].values(), default=float("nan"))

@@ -18,6 +18,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.relabelling import named_already, renamed, truth_shares, where
 from crowdppl.inference.sites import per_chain
 from crowdppl.summing import Summing
 
@@ -43,6 +44,7 @@ class Gibbs:
     theta: dict[str, Tensor] = field(init=False)
     onehot: dict[str, Tensor] = field(init=False)
     hyper: Hmc | None = field(init=False)
+    relabelled: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         problem = self.problem
@@ -60,20 +62,30 @@ class Gibbs:
     def _start(self) -> None:
         """Each chain from a posterior draw around its own perturbed votes (the first around the votes)."""
         stream = self.options.generator(5)
-        values = self.problem.typical(stream)
-        wide = {n: self._for_chains(n, x) for n, x in values.items()}
-        self.theta = {s.name: wide[s.name].clamp(min=1e-30).log() for s in self.problem.of_kind("conjugate")}
-        self.onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in self.problem.of_kind("onehot")}
+        self.theta, self.onehot, at = self._first(stream)
+        self.hyper = Hmc(at, self.options.chains) if at else None
+        self.theta = self._around(self._tilt(), stream)
+
+    def _first(self, stream: torch.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+        """Values before anything is learned: Dirichlets as log theta, one-hot sites, prior parameters."""
+        wide = {n: self._for_chains(n, x) for n, x in self.problem.typical(stream).items()}
+        theta = {s.name: wide[s.name].clamp(min=1e-30).log() for s in self.problem.of_kind("conjugate")}
+        onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in self.problem.of_kind("onehot")}
         at = {}
         for site in self.problem.of_kind("hyper"):
             u = site.transform.inv(wide[site.name])
             at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
-        self.hyper = Hmc(at, self.options.chains) if at else None
+        return theta, onehot, at
+
+    def _around(self, tilt: Mapping[str, Tensor], stream: torch.Generator) -> dict[str, Tensor]:
+        """A draw of the Dirichlets around truths that are tilted."""
         if not self.theta:
-            return
-        total = self.fold(self.values(), gradient=list(self.theta), tilt=self._tilt())
-        for name, prior in self._priors(total.trace).items():
-            self.theta[name] = DIRICHLET.draw((prior + total.gradient[name]).contiguous(), stream)
+            return {}
+        total = self.fold(self.values(), gradient=list(self.theta), tilt=tilt)
+        return {
+            name: DIRICHLET.draw((prior + total.gradient[name]).contiguous(), stream)
+            for name, prior in self._priors(total.trace).items()
+        }
 
     def _tilt(self) -> dict[str, Tensor]:
         """Log truth shares (K, C, N) to start from: the votes, moments, then perturbed votes."""
@@ -113,6 +125,31 @@ class Gibbs:
         for name, prior in self._priors(trace).items():
             self.theta[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
         return float(total.objective.mean())
+
+    def relabel(self, t: int) -> None:
+        """Chains whose classes stand for other classes than the votes do start anew, around their truth renamed.
+
+        For warm-up only: where nothing but the labels says which class is which, a permuted chain is as good as
+        any, so that it would stay, and means over chains would be of nothing.
+
+        Args:
+            t: the sweep that comes next.
+        """
+        truth = self.problem.truth
+        if truth is None or not self.theta or named_already(self.problem):
+            return
+        shares = truth_shares(self.problem, self.fold, self.values())
+        if shares is None:
+            return
+        moved, tilt = renamed(shares, self.problem.counts)
+        if not bool(moved.any()):
+            return
+        stream, theta = self.options.generator(9, t), self.theta
+        self.theta, _, at = self._first(stream)  # one-hot sites stay: they know no classes
+        if self.hyper is not None:
+            self.hyper.at = where(moved, at, self.hyper.at)
+        self.theta = where(moved, self._around({truth: tilt}, stream), theta)
+        self.relabelled |= set(torch.nonzero(moved)[:, 0].tolist())
 
     def _pass(self, names: list[str], t: int, which: int) -> Total:
         def how(offset: int) -> Summing:
@@ -166,8 +203,22 @@ def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
     return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)
 
 
-def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress]:
+@dataclass
+class Sampled(Progress):
+    """How a run went.
+
+    Attributes:
+        relabelled: chains that were relabelled to the votes during warm-up.
+    """
+
+    relabelled: tuple[int, ...] = ()
+
+
+def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampled]:
     """Runs warm-up and draws.
+
+    At a quarter and at the half of the warm-up, chains in another permutation of the classes than the votes are
+    relabelled to these; what is kept is then a run from another start.
 
     Returns:
         Draws by site, (C, D, ..., event) as the story's chains see them, Dirichlets as log theta; and progress.
@@ -176,11 +227,14 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
     size = sum(x.numel() for x in gibbs.values().values())
     thin = max(1, -(-size * options.draws // BUDGET))
     kept: dict[str, list[Tensor]] = {}
+    looks = {options.warmup // 4, options.warmup // 2} - {0}
 
     def step(t: int) -> float:
         adapting = t < options.warmup
         if t == options.warmup and gibbs.hyper is not None:
             gibbs.hyper.freeze()
+        if t in looks:
+            gibbs.relabel(t)
         value = gibbs.sweep(t, adapting=adapting)
         if not adapting and (t - options.warmup) % thin == 0:
             for name, x in gibbs.values().items():
@@ -191,4 +245,4 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
     if not kept:  # stopped during warm-up: what there is
         kept = {n: [x.detach()] for n, x in gibbs.values().items()}
     draws = {n: torch.stack(x, 1) for n, x in kept.items()}
-    return draws, progress
+    return draws, Sampled(**vars(progress), relabelled=tuple(sorted(gibbs.relabelled)))

@@ -21,6 +21,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.report import WIDTH
+from crowdppl.inference.resuming import Earlier
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -46,7 +47,9 @@ class Rows:
 
 
 def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
-    """The same engine and options on other labels of the same items, started from the old truth.
+    """The same engine and options on other labels of the same items, started where the old fit ended.
+
+    em and vb continue the old fit; other engines start from its truth.
 
     Args:
         posterior: the old fit.
@@ -55,19 +58,24 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -
             are then found anew; by default that of the old fit, with what was found.
     """
     options = options_of(posterior)
-    start = truth_start(posterior, data, options)
-    fitted, engine, result = run(story or posterior.story, data, posterior.inference, options, start)
+    start = warm_start(posterior, data, options)
+    earlier = Earlier(posterior.result.sites, data.order, options.device) if story is None else None
+    again, engine = story or posterior.story, posterior.inference
+    fitted, engine, result = run(again, data, engine, options, start, earlier=earlier)
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 
 
-def truth_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
-    """Where a refit starts: the old truth probabilities, kept away from 0."""
+def warm_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
+    """Where a refit starts: the old truth probabilities, kept away from 0, and the old prior parameters."""
     with quiet("cpu"):
-        name = pose(posterior.story, data, replace(options, device="cpu")).truth
-    if name is None:
-        return {}
-    p = np.clip(posterior.result.probabilities[data.order], 1e-3, None)
-    return {name: torch.from_numpy(p / p.sum(1, keepdims=True)).to(options.device)}
+        problem = pose(posterior.story, data, replace(options, device="cpu"))
+        found, hyper = problem.truth, {s.name: s.shape(problem.n_items) for s in problem.of_kind("hyper")}
+    old = {name: site.mean for name, site in posterior.result.sites.items() if name in hyper}
+    start = {name: torch.from_numpy(x) for name, x in old.items() if x.shape == hyper[name]}
+    if found is not None:
+        p = np.clip(posterior.result.probabilities[data.order], 1e-3, None)
+        start[found] = torch.from_numpy(p / p.sum(1, keepdims=True))
+    return {name: x.to(options.device) for name, x in start.items()}
 
 
 def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.ndarray:

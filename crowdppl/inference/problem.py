@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyro
 import torch
@@ -19,6 +19,9 @@ from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.story import Story, plates_of
+
+if TYPE_CHECKING:
+    from crowdppl.inference.resuming import Earlier
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
@@ -45,7 +48,8 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for stories that keep something of each item.
-        soft_start: truth shares (N, K) by position that the caller knows, or None.
+        given: values of sites, or truth shares (N, K) by position, to start from.
+        earlier: a fit of the same annotators and classes, which em and vb continue.
     """
 
     story: Story
@@ -54,6 +58,7 @@ class Problem:
     whole: Callable[[], Block]
     moments: Callable[[], Tensor] | None = None
     given: Mapping[str, Tensor] = field(default_factory=dict)
+    earlier: Earlier | None = None
 
     @property
     def model(self) -> Callable[[Any], Any]:

@@ -12,7 +12,6 @@ import torch
 from pyro import poutine
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
-from torch.distributions import constraints
 
 from crowdppl.blocks import Block
 from crowdppl.distributions import OneHot
@@ -29,7 +28,6 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
-from crowdppl.inference.simplex import plain_support
 from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 
@@ -175,8 +173,11 @@ def _as_prior(stored: Any, fn: Any) -> Any:
     if stored.family == "onehot":
         return OneHot(torch.from_numpy(stored.arrays["probability"]).clamp(min=1e-30).log())
     if stored.family == "normal":
-        if plain_support(fn.support) is constraints.simplex:
+        if stored.support == "simplex":
             return dist.Dirichlet(_moment_match(stored)).to_event(len(fn.event_shape) - 1)
+        if stored.support == "unit":
+            both = _moment_match(stored)
+            return dist.Beta(both[..., 0], both[..., 1]).to_event(len(fn.event_shape))
         loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
         named: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}  # both know their means
         if stored.support in named:
@@ -188,10 +189,11 @@ def _as_prior(stored: Any, fn: Any) -> Any:
 
 
 def _moment_match(stored: Any) -> Tensor:
-    """Dirichlet concentrations with the mean and the total variance of Gaussians behind a softmax."""
+    """Dirichlet concentrations with the mean and the total variance of Gaussians behind a softmax or a logistic."""
     stream = torch.Generator().manual_seed(0)
     loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
-    x = (loc + scale * torch.randn((1000, *loc.shape), generator=stream, dtype=loc.dtype)).softmax(-1)
+    x = loc + scale * torch.randn((1000, *loc.shape), generator=stream, dtype=loc.dtype)
+    x = x.softmax(-1) if stored.support == "simplex" else torch.stack([x.sigmoid(), (-x).sigmoid()], -1)
     mean, variance = x.mean(0), x.var(0)
     total = (mean * (1 - mean)).sum(-1, keepdim=True) / variance.sum(-1, keepdim=True).clamp(min=1e-12) - 1
     return mean * total.clamp(min=1.0)

@@ -20,7 +20,8 @@ class SiteResult:
         family: "dirichlet", "point", "normal", "onehot" or "draws".
         arrays: by family: {"concentration"}; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in
             the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
-        support: of a normal site, what its own space is: "real", "positive" or "simplex"; "" for anything else.
+        support: of a normal site, what its own space is: "real", "positive", "unit" (from 0 to 1) or
+            "simplex"; "" for anything else.
     """
 
     name: str
@@ -36,6 +37,8 @@ class SiteResult:
             return np.asarray(share / share.sum(-1, keepdims=True))
         if self.support == "positive":
             return np.asarray(np.exp(x))
+        if self.support == "unit":
+            return np.asarray(1 / (1 + np.exp(-x)))
         return x if self.support == "real" else None
 
     @property

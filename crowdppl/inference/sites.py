@@ -63,8 +63,13 @@ class Site:
 
     @property
     def space(self) -> str:
-        """Name of the support: "real", "positive" or "simplex"; "" for anything else."""
-        named = {"real": constraints.real, "positive": constraints.positive, "simplex": constraints.simplex}
+        """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
+        named = {
+            "real": constraints.real,
+            "positive": constraints.positive,
+            "unit": constraints.unit_interval,
+            "simplex": constraints.simplex,
+        }
         support = plain_support(self.support)
         return next((name for name, constraint in named.items() if constraint is support), "")
 

@@ -61,7 +61,10 @@ def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
 
 
 def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> Ascent:
-    """The engine at its start: typical values, one pass tilted towards the start's truth, first updates."""
+    """The engine at its start: typical values, one pass tilted towards the start's truth, first updates.
+
+    The first start continues an earlier fit where there is one.
+    """
     rule: Rule = Maximise() if engine == "em" else Average()
     if engine == "em":
         problem.refuse_hyper("em")
@@ -72,12 +75,15 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
         {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")},
         _gaussians(problem, options, values, normal, number),
     )
+    resumed = problem.earlier is not None and number == 0 and problem.earlier.fits(problem.sites)
+    if problem.earlier is not None and resumed:
+        state = problem.earlier.state(problem.sites, state.gaussians)
     conjugate = [s.name for s in problem.of_kind("conjugate")]
     chains = state.gaussians.chains if problem.of_kind("free") else None
     density = Density(problem.model, problem.plates, chains, frozenset(conjugate))
     fold = Fold(density, problem.blocks, problem.sites)
     ascent = Ascent(fold, rule, state)
-    if conjugate:
+    if conjugate and not resumed:
         _first_update(ascent, problem, conjugate, values, shares, engine)
     return ascent
 

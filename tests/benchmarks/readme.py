@@ -1,6 +1,7 @@
 """`python -m tests.benchmarks.readme`: writes the generated parts of README between their marks.
 
-The benchmarks come from the file that `make bench` wrote, the table of methods and engines from the engines.
+The benchmarks, and the advice which method to take, come from the file that `make bench` wrote, the table of
+methods and engines from the engines.
 Parts may be named (`python -m tests.benchmarks.readme zoo`); all are written by default.
 """
 
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tests.benchmarks import results, zoo
+from tests.benchmarks import advice, results, zoo
 
 README = results.ROOT / "README.md"
 
@@ -31,7 +32,12 @@ def benchmarks() -> str:
     return "\n".join(lines)
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"benchmarks": benchmarks, "zoo": zoo.table}
+def advised() -> str:
+    """Which method for which data, as the results have it."""
+    return advice.table(results.read()) if results.PATH.exists() else UNMEASURED
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"benchmarks": benchmarks, "zoo": zoo.table, "advice": advised}
 
 
 def begin(part: str) -> str:

@@ -17,6 +17,9 @@ SECTIONS = (
     "Import",
     "Accuracy on real annotations",
     "Probabilities on real annotations",
+    "Probabilities by auto",
+    "Probabilities by auto with known truths",
+    "Without the annotators found as spammers",
     "Which label to ask for next",
     "Coverage of label sets",
 )
@@ -64,6 +67,12 @@ def read(path: Path = PATH) -> str:
     if not found or last != f"{_checksum(text)} -->\n":
         raise ResultsError(f"{path.name} was edited by hand; `make bench` writes it anew")
     return text
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a text of results, by title in their order."""
+    _, *parts = f"\n{text}".split("\n## ")
+    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 
 
 def _checksum(text: str) -> str:

@@ -1,0 +1,149 @@
+"""Probabilities made honest: discounted and averaged as labels left out advise, mapped as known truths advise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from crowdppl.annotations import Annotations
+from crowdppl.comparison import stacking_weights
+from crowdppl.correction import RATES, Correction, discount
+from crowdppl.decoding import row_codes
+from crowdppl.inference.predictive import left_out, refit
+from crowdppl.maps import fit_map
+from crowdppl.posterior import Posterior
+from crowdppl.splitting import keep, label_folds
+
+FOLDS, GOLD_FOLDS = 5, 5
+FEWEST_GOLD = 10
+THIN = 2.0
+"""Labels an item below which labels left out have nothing to say."""
+DRAWS = 20
+LEAST_WEIGHT = 0.01
+"""Members that weigh less in the average are left out of it: they would have to be fitted again all the same."""
+
+
+def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Correction | None = None) -> Posterior:
+    """Corrects the probabilities of one method, or averages those of several.
+
+    A method that takes an item's labels for independent given its truth is surer than it should be, because on real
+    annotations they are not. Each member is discounted by the correlation under which it predicts labels left out
+    best (``discount``), and members are averaged under weights for which the average predicts them best (stacking,
+    as in ``compare``). With ten known truths or more, which also inform the fits, a map is fitted on top, to
+    probabilities of items whose truth the fit was not told (cross-fitting).
+
+    Args:
+        members: fits of the data without gold, by name; the first stands alone where labels are too few.
+        data: the annotations, with gold or without.
+        weighed: what ``weigh`` says of members and data, where that is known already; gold does not change it.
+
+    Returns:
+        The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
+    """
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    correction = weigh(members, plain) if weighed is None else weighed
+    used = {name: members[name] for name in correction.weights}
+    told = used if plain is data else {name: refit(member, data) for name, member in used.items()}
+    mixed = _mixture(told, correction, data)
+    if plain is not data:
+        correction, mixed = _map(used, correction, mixed, data)
+    main = told[max(correction.weights, key=lambda name: correction.weights[name])]
+    correction = replace(correction, raw=main.result.probabilities)
+    return replace(main, result=replace(main.result, probabilities=mixed), correction=correction)
+
+
+def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
+    """Discounts and weights of members, from labels left out.
+
+    Args:
+        members: fits of the data, by name; the first stands alone where labels are too few.
+        data: the annotations, without gold.
+    """
+    empty, first = np.empty((0, 0)), next(iter(members))
+    labels = labels_an_item(data)
+    if labels[labels > 0].mean() < THIN:
+        note = (
+            f"{labels[labels > 0].mean():.2f} labels an item are too few for labels left out to say how far labels "
+            f"of an item depend on each other, so that {first} stands as it is"
+        )
+        return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
+    logs = _scored(members, data)
+    best = {name: int(x.mean(1).argmax()) for name, x in logs.items()}
+    rows = np.stack([logs[name][best[name]] for name in members], 1)
+    found = stacking_weights(rows)
+    found = np.where(found < LEAST_WEIGHT, 0.0, found)
+    weights = {name: w for name, w in zip(members, (found / found.sum()).tolist(), strict=True) if w}
+    scores = {name: float(rows[:, n].mean()) for n, name in enumerate(members)}
+    if len(members) > 1:
+        scores["average"] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
+    rates = {name: (0.0, *RATES)[best[name]] for name in weights}
+    return Correction(empty, weights, rates, scores)
+
+
+def _scored(members: Mapping[str, Posterior], data: Annotations) -> dict[str, np.ndarray]:
+    """log p(label) of labels left out: as the member's story has it, then under each discount; (1 + rates, n)."""
+    fold = label_folds(data, FOLDS, next(iter(members.values())).options["seed"])
+    logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
+    for number in range(FOLDS):
+        out = fold == number
+        part = keep(data, ~out)
+        for name, member in members.items():
+            again = refit(member, part)
+            own = left_out(again, data, out, draws=DRAWS)[0]
+            logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
+    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}
+
+
+def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:
+    """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
+    item, cell = row_codes(full.blocks, full.order)
+    annotator, answer = np.divmod(cell[out], np.int32(full.n_answers))
+    table = posterior.result.table[annotator, :, answer]  # (n, K)
+    labels = labels_an_item(posterior.data)
+    p = [discount(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
+    return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
+
+
+def _mixture(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> np.ndarray:
+    """Discounted and averaged probabilities, (N, K)."""
+    labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
+    for name, weight in correction.weights.items():
+        out += weight * discount(members[name].result.probabilities, labels, correction.rates[name])
+    return np.asarray(out / out.sum(1, keepdims=True))
+
+
+def _map(
+    free: Mapping[str, Posterior], correction: Correction, mixed: np.ndarray, data: Annotations
+) -> tuple[Correction, np.ndarray]:
+    """A map fitted to known truths, each seen by fits that were not told it; truths that are known stay.
+
+    These fits start from those without any gold: one that started from a truth would remember it.
+    """
+    gold = data.gold
+    assert data.gold_codes is not None and gold is not None
+    known = np.flatnonzero(data.gold_codes >= 0)
+    if len(known) < FEWEST_GOLD:
+        note = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
+        return replace(correction, notes=(*correction.notes, note)), mixed
+    stream = np.random.default_rng(next(iter(free.values())).options["seed"])
+    fold = stream.permutation(len(known)) % GOLD_FOLDS
+    p = np.empty((len(known), data.n_classes))
+    for number in range(GOLD_FOLDS):
+        hidden = known[fold == number]
+        blind = data.with_gold(gold.drop(data.items[hidden]))
+        again = {name: refit(member, blind) for name, member in free.items()}
+        p[fold == number] = _mixture(again, correction, blind)[hidden]
+    found = fit_map(p, data.gold_codes[known])
+    mapped = found(mixed)
+    mapped[known] = mixed[known]
+    channel = np.tensordot(found.weights, found.channels, 1)
+    shift = tuple(found.shift.tolist())
+    return replace(correction, gold=len(known), scale=found.scale, shift=shift, channel=channel), mapped
+
+
+def labels_an_item(data: Annotations) -> np.ndarray:
+    """Number of labels of each item in codebook order, (N,); abstentions count."""
+    item, _ = row_codes(data.blocks, data.order)
+    return np.bincount(item, minlength=data.n_items)

@@ -1,0 +1,83 @@
+"""Confusion rows that annotators share strength for: by ability, by class and by the errors of the crowd."""
+
+from __future__ import annotations
+
+import math
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from crowdppl import plates
+from crowdppl.plates import Data
+
+ALIKE = 8.0
+"""Pseudo-counts with which a level scatters around the one above it: of abilities fixed, of the others a median."""
+
+
+def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
+    """Confusion rows in three levels: the crowd's, an annotator's ability, and the annotator's rows.
+
+    An annotator's row of a class that they saw seldom leans on how they did with other classes, and on which
+    errors the crowd makes there; how far is learned. Sites:
+
+        skill            ~ Beta(6, 2)                                    accuracy of the crowd
+        errors[k]        ~ Dirichlet(2)                                  (K, K), where the crowd errs; k left out
+        alike_classes, alike_errors ~ LogNormal(log alike, 1)
+        ability[a]       ~ Beta(alike * (skill, 1 - skill))                                    (A)
+        hit[a, k]        ~ Dirichlet(alike_classes * (ability[a], 1 - ability[a]))             (A, K, 2)
+        error[a, k]      ~ Dirichlet(alike_errors * errors[k] without k)                       (A, K, K - 1)
+
+    ``error`` and its parents exist for three classes and more. History adds to ``hit`` and ``error``. Call it
+    outside all plates.
+
+    How far abilities scatter is not learned: labels tell it badly, and mean field, which takes each ability for
+    surer than it is, makes all annotators equally able.
+
+    Args:
+        data: the story's argument.
+        alike: pseudo-counts of abilities around the crowd's, and medians of the other two concentrations.
+
+    Returns:
+        (..., A, K, K) log-probabilities [annotator, truth, label].
+    """
+    block = data.as_block()
+    k, history = block.n_classes, block.history
+    middle, tiny = torch.tensor(math.log(alike)), 1e-3  # a share drawn as 0 would be no concentration
+    skill = pyro.sample("skill", dist.Beta(torch.tensor(6.0), torch.tensor(2.0)))
+    classes = pyro.sample("alike_classes", dist.LogNormal(middle, 1.0))
+    if k > 2:
+        errors = pyro.sample("errors", dist.Dirichlet(torch.full((k, k), 2.0)).to_event(1))
+        shared = pyro.sample("alike_errors", dist.LogNormal(middle, 1.0))
+    with plates.annotators(data):
+        ability = pyro.sample("ability", dist.Beta(alike * skill + tiny, alike * (1 - skill) + tiny))
+        coin = classes[..., None, None] * torch.stack([ability, 1 - ability], -1)[..., None, :] + tiny
+        coin = coin.expand(*coin.shape[:-2], k, 2)
+        if history is not None:
+            right = history.diagonal(dim1=-2, dim2=-1)
+            coin = coin + torch.stack([right, history.sum(-1) - right], -1).to(coin)
+        hit = pyro.sample("hit", dist.Dirichlet(coin).to_event(1)).log()
+        if k == 2:
+            return _rows(hit, torch.zeros_like(hit[..., 1:]))
+        wrong = _without_diagonal(errors)
+        wrong = shared[..., None, None] * wrong / wrong.sum(-1, keepdim=True) + tiny
+        if history is not None:
+            wrong = wrong + _without_diagonal(history).to(wrong)
+        return _rows(hit, pyro.sample("error", dist.Dirichlet(wrong).to_event(1)).log())
+
+
+def _without_diagonal(x: Tensor) -> Tensor:
+    """(..., K, K) to (..., K, K - 1): the other classes of each row, in order."""
+    k = x.shape[-1]
+    other = torch.ones(k, k, device=x.device).fill_diagonal_(0).nonzero()[:, 1].reshape(k, k - 1)
+    return x.gather(-1, other.expand(*x.shape[:-1], k - 1))
+
+
+def _rows(hit: Tensor, error: Tensor) -> Tensor:
+    """Log rows (..., K, K) from those of being right or wrong (..., K, 2) and of errors (..., K, K - 1)."""
+    k = hit.shape[-2]
+    truth, label = torch.arange(k, device=hit.device)[:, None], torch.arange(k, device=hit.device)
+    place = (label - (label > truth).long()).clamp(max=k - 2)  # of a label among the errors of a row
+    wrong = hit[..., 1:] + error.gather(-1, place.expand(*error.shape[:-1], k))
+    return torch.where(truth == label, hit[..., :1], wrong)

@@ -1,0 +1,94 @@
+"""Hierarchical mixed membership: items may lie between classes, and annotators borrow strength from the crowd.
+
+    kinds             ~ Dirichlet(kind_mass)                       (S)
+    confusion[a, k]   in three levels: see crowdppl.crowd_confusion    (A, K, K)
+    kind[i]           ~ Categorical(kinds)                         (N)
+    truth[i]          ~ Categorical(atom[kind[i]])                 (N)
+    seen[i, a]        ~ Categorical(atom[kind[i]])                 one for each label
+    label[i, a]       ~ Categorical(confusion[a, seen[i, a]])
+
+Atoms, and the truth as one more look at the item, are those of mixed_membership.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+
+from crowdppl import (
+    Block,
+    Card,
+    Categorical,
+    annotate,
+    class_atoms,
+    crowd_confusion,
+    mean_field,
+    plates,
+    through_atoms,
+    truth,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class HierarchicalMixedMembership:
+    """Items between classes, seen by annotators of whom many gave few labels.
+
+    Args:
+        kind_mass: pseudo-counts of each atom.
+        alike: pseudo-counts with which annotators' abilities scatter around the crowd's, and medians of those with
+            which their classes scatter around their ability, and their errors around the crowd's.
+        blends: shares of the second class in blends of two; None takes five for up to five classes, else three.
+        diluted: whether there are atoms diluted by all classes.
+    """
+
+    kind_mass: float = 1.0
+    alike: float = 8.0
+    blends: tuple[float, ...] | None = None
+    diluted: bool = True
+
+    card: ClassVar[Card] = Card(
+        title="Hierarchical mixed membership",
+        reference="this library; after Erosheva, Fienberg & Lafferty (2004), Mixed-membership models of scientific "
+        "publications, PNAS 101, and Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
+        doi="10.1073/pnas.0307760101",
+        sites={
+            "kinds": "S",
+            "skill": "",
+            "alike_classes": "",
+            "alike_errors": "",
+            "errors": "K K",
+            "ability": "A",
+            "hit": "A K coin",
+            "error": "A K other",
+            "abstention": "A K W",
+            "kind": "N",
+            "truth": "N",
+        },
+        assumes="what makes an item's labels err together is that the item lies between classes, most often two; "
+        "annotators differ in ability, and resemble one another in which classes they confuse",
+        fails="with about one label an item, from which blends cannot be told; when all annotators share a bias; "
+        "where labels are independent given the truth its probabilities are too cautious",
+        cost="that of mixed_membership, and a search over A + K x K hyper-parameters without labels",
+        uses=("history",),
+    )
+
+    def model(self, data: Block) -> None:
+        """Draws shares of kinds, confusions, kinds, truths and labels."""
+        log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(torch.full((len(log_atoms),), self.kind_mass))).log()
+        table = through_atoms(
+            log_atoms, with_abstentions(data, crowd_confusion(data, self.alike))
+        )  # (..., A, S, L)
+        with plates.items(data):
+            kind = pyro.sample("kind", Categorical(log_kinds), infer={"enumerate": "parallel"})
+            truth(data, log_atoms[kind])
+            annotate(data, table, kind)
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

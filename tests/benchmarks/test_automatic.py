@@ -1,0 +1,189 @@
+"""Probabilities of the method "auto" on real annotations, without known truths and with some, beside the aims."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.annotations import Annotations
+from crowdppl.automatic import members as automatic_members
+from crowdppl.calibration import calibrated
+from crowdppl.inference import fit
+from crowdppl.metrics import evaluate
+from crowdppl.posterior import Posterior
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.test_accuracy import NINE, SCORES, SETS, read
+from tests.benchmarks.test_acquisition import data_folder
+
+pytestmark = pytest.mark.bench
+
+BLIND, TOLD = "Probabilities by auto", "Probabilities by auto with known truths"
+AUTO, OWN, IBCC, SMOOTHED = "auto", "auto, uncorrected", "variational IBCC", "vote shares + 1"
+GIVEN, SAME = "auto, truths given", "auto, none given"
+BASE = "bayesian_dawid_skene"
+"""The method that is variational IBCC by vb."""
+AIMS = {
+    BLIND: {"accuracy": 0.855, "log_score": 0.46, "brier": 0.23, "ece": 0.075},
+    TOLD: {"accuracy": 0.86, "log_score": 0.40, "brier": 0.21, "ece": 0.052},
+}
+"""Means over the nine sets: accuracy at least so high, the others at most."""
+LOST = 0.01
+"""Accuracy below variational IBCC from which on a set is named."""
+SPLITS = 20
+GOLD = 50
+"""Known truths that are given; a third of them where there are fewer than 150."""
+
+# Scores by method and set; of a set by name.
+Table = dict[str, dict[str, dict[str, float]]]
+
+
+def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folders = [data_folder(request, recorder, title) for title in (BLIND, TOLD)]
+    if folders[0] is None:
+        return
+    blind: Table = {method: {} for method in (AUTO, OWN, IBCC, SMOOTHED)}
+    told: Table = {GIVEN: {}, SAME: {}}
+    words, took, took_told = [], {}, {}
+    for name in NINE:
+        data, gold = read(folders[0], name)
+        free, members, took[name] = automatic(data)
+        words.append(f"- {SETS[name]}: {in_words(free)}")
+        for method, probabilities in rivals(data, free).items():
+            blind[method][name] = scored(probabilities, gold)
+        told[GIVEN][name], told[SAME][name], took_told[name] = over_splits(data, gold, free, members)
+        print(f"{name} {took[name]:.1f} s {blind[AUTO][name]} {took_told[name]:.1f} s {told[GIVEN][name]}")
+    parts = [ABOUT_BLIND, score_tables(blind, BLIND, took), named(blind), "What was done:", "\n".join(words)]
+    recorder.add(BLIND, "\n\n".join(parts))
+    recorder.add(TOLD, f"{ABOUT_TOLD}\n\n{score_tables(told, TOLD, took_told)}")
+
+
+ABOUT_BLIND = (
+    '`fit("auto", data)`, from labels alone, seed 0, beside `uncorrected()` of the same posterior, variational '
+    f"IBCC (`{BASE}` by vb) and vote shares with one vote added to each class. Log score in nats, ECE of 15 bins; "
+    "all but accuracy are better when lower. The aims are for the mean."
+)
+ABOUT_TOLD = (
+    f'`fit("auto", data, gold=some)` with {GOLD} random known truths (a third of those known where there are fewer '
+    "than 150), scored on the other items, never on those given, beside `auto` without any on the same items; "
+    f"mean of {SPLITS} random splits. Seconds: what known truths add to a fit."
+)
+
+
+def automatic(data: Annotations) -> tuple[Posterior, dict[str, Posterior], float]:
+    """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its seconds."""
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        members = automatic_members(data, {"seed": 0})
+        posterior = calibrated(members, data)
+    return posterior, members, time.perf_counter() - began
+
+
+def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
+    """Probabilities by method: those of "auto" and what they are compared with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        base = fit(BASE, data, inference="vb", seed=0)
+    votes = data.votes() + 1
+    shares = pd.DataFrame(votes / votes.sum(1, keepdims=True), index=data.items, columns=data.classes)
+    return {
+        AUTO: free.probabilities(),
+        OWN: free.uncorrected().probabilities(),
+        IBCC: base.probabilities(),
+        SMOOTHED: shares,
+    }
+
+
+def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
+    """The scores that the tables show."""
+    scores = evaluate(probabilities, gold)
+    return {key: scores[key] for key in SCORES}
+
+
+def over_splits(
+    data: Annotations, gold: pd.Series, free: Posterior, members: dict[str, Posterior]
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """Mean scores with known truths, those without on the same items, and mean seconds that gold adds.
+
+    Weights do not depend on gold, so that they are taken from the fit without.
+    """
+    assert free.correction is not None
+    with_some, without, took = [], [], []
+    for seed in range(SPLITS):
+        known, rest = split(gold, seed)
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            posterior = calibrated(members, data.with_gold(known), free.correction)
+        with_some.append(scored(posterior.probabilities(), rest))
+        without.append(scored(free.probabilities(), rest))
+        took.append(time.perf_counter() - began)
+    means = [{key: float(np.mean([run[key] for run in runs])) for key in SCORES} for runs in (with_some, without)]
+    return means[0], means[1], float(np.mean(took))
+
+
+def split(gold: pd.Series, seed: int) -> tuple[pd.Series, pd.Series]:
+    """Truths that are given, drawn at random, and the others."""
+    order = np.random.default_rng(seed).permutation(len(gold))
+    n = min(GOLD, len(gold) // 3)
+    return gold.iloc[order[:n]], gold.iloc[order[n:]]
+
+
+def in_words(posterior: Posterior) -> str:
+    """What the correction says of itself."""
+    correction = posterior.correction
+    assert correction is not None
+    return "; ".join([str(correction), *correction.notes])
+
+
+def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:
+    """A table for each score, methods x sets with the mean and the aim, then seconds by set."""
+    names = list(took)
+    parts = []
+    for key, shown in SCORES.items():
+        rows = []
+        for method, row in table.items():
+            values = [row[name][key] for name in names]
+            aim = verdict(title, key, float(np.mean(values))) if method in (AUTO, GIVEN) else "-"
+            rows.append([method, *(f"{x:.3f}" for x in (*values, np.mean(values))), aim])
+        parts.append(markdown((shown, *(SETS[name] for name in names), "mean", "aim"), rows))
+    took_row = ["auto", *(f"{x:.1f}" for x in (*took.values(), np.mean(list(took.values()))))]
+    parts.append(markdown(("seconds", *(SETS[name] for name in names), "mean"), [took_row]))
+    return "\n\n".join(parts)
+
+
+def verdict(title: str, key: str, mean: float) -> str:
+    """The aim, and whether the mean reaches it."""
+    aim = AIMS[title][key]
+    met = mean >= aim if key == "accuracy" else mean <= aim
+    return f"{'≥' if key == 'accuracy' else '≤'} {aim:g}, {'met' if met else 'missed'}"
+
+
+def named(table: Table) -> str:
+    """The sets on which "auto" does harm: to the log score of the method it shows, and to accuracy."""
+    worse = {
+        name: scores["log_score"] - table[OWN][name]["log_score"]
+        for name, scores in table[AUTO].items()
+        if scores["log_score"] > table[OWN][name]["log_score"]
+    }
+    lost = {
+        name: table[IBCC][name]["accuracy"] - scores["accuracy"]
+        for name, scores in table[AUTO].items()
+        if table[IBCC][name]["accuracy"] - scores["accuracy"] > LOST
+    }
+    lines = [
+        f"- Log score worse than uncorrected: {listed(worse)}.",
+        f"- Accuracy more than {LOST:g} below variational IBCC: {listed(lost)}.",
+    ]
+    return "\n".join(lines)
+
+
+def listed(sets: Mapping[str, float]) -> str:
+    """Sets, and by how much; or none."""
+    return ", ".join(f"{SETS[name]} (by {by:.3f})" for name, by in sets.items()) or "none"

@@ -1,0 +1,211 @@
+"""Permuted chains are found, whatever the sizes of classes, and relabelled in warm-up alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations as orders
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.inference.assemble import from_draws, mixing
+from crowdppl.inference.gibbs import Gibbs, sample
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.relabelling import likeness, named_already, permutation, permutations, renamed
+from tests.crowd import annotations, double, posed
+
+CHAINS = 4
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with double():
+        yield
+
+
+def labelled(n_classes: int, seed: int = 0, **options: Any) -> tuple[Annotations, np.ndarray]:
+    """150 items with 5 of 10 annotators each, accuracies from .6 to .9; and the truth."""
+    rng = np.random.default_rng(seed)
+    truth, skill = rng.integers(n_classes, size=150), rng.uniform(0.6, 0.9, 10)
+    labels = []
+    for i, k in enumerate(truth):
+        for a in rng.choice(10, 5, replace=False):
+            wrong = (k + 1 + rng.integers(n_classes - 1)) % n_classes
+            labels.append((i, int(a), int(k if rng.random() < skill[a] else wrong)))
+    return annotations(labels, n_classes, **options), truth
+
+
+def swapped(monkeypatch: pytest.MonkeyPatch, chains: tuple[int, ...] = (0, 2)) -> None:
+    """Lets some chains start from truths whose classes are rotated."""
+    start = Problem.start
+
+    def rotated(self: Problem, number: int) -> tuple[str, torch.Tensor | None]:
+        name, shares = start(self, number)
+        return name, shares.roll(1, -1) if number in chains and shares is not None else shares
+
+    monkeypatch.setattr(Problem, "start", rotated)
+
+
+def even(data: Annotations) -> Problem:
+    """Bayesian Dawid-Skene whose prior does not lean."""
+    story = crowdppl.method("bayesian_dawid_skene", diagonal=1 / data.n_classes)
+    return posed(story, data, chains=CHAINS, draws=150, warmup=60)
+
+
+def test_likeness_by_hand() -> None:
+    counts = torch.tensor([[3.0, 1.0], [0.0, 2.0], [0.0, 0.0]])  # shares (3/4, 1/4), (0, 1), none
+    marginal = torch.tensor([[[1.0, 0.0, 1.0]], [[0.0, 1.0, 0.0]]])  # (K, one chain, N)
+    expected = np.array([[0.75, 0.25], [0.0, 1.0]]) / np.sqrt(np.outer([1, 1], [0.75, 1.25]))
+    np.testing.assert_allclose(likeness(marginal, counts)[0], expected)
+    both = torch.cat([marginal, marginal.flip(0)], 1)
+    np.testing.assert_allclose(likeness(both, counts), [expected, expected[::-1]])
+
+
+def test_the_best_of_all_permutations_is_taken() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        alike = rng.random((4, 4))
+        best = max(orders(range(4)), key=lambda order: alike[range(4), order].sum())
+        gain = alike[range(4), best].sum() - alike.trace()
+        moved = sum(k != to for k, to in enumerate(best))
+        assert tuple(permutation(alike)) == (best if gain > 0.1 * moved else (0, 1, 2, 3))
+    assert permutation(np.array([[0.5, 0.59], [0.59, 0.5]])).tolist() == [0, 1]
+    assert permutation(np.array([[0.5, 0.61], [0.61, 0.5]])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.02])
+def test_sizes_of_classes_do_not_matter(share: float) -> None:
+    """Two classes of which one is large; votes are right in 7 of 10."""
+    rng = np.random.default_rng(1)
+    truth = (rng.random(1000) < share).astype(int)
+    votes = np.where(rng.random(1000) < 0.7, truth, 1 - truth)
+    counts, own = (torch.from_numpy(np.eye(2)[x]) for x in (votes, truth))
+    marginal = torch.stack([own, own.flip(1)]).permute(2, 0, 1)
+    assert [permutation(x).tolist() for x in likeness(marginal, counts)] == [[0, 1], [1, 0]]
+
+
+def test_an_emptied_class_is_not_matched_by_chance() -> None:
+    """Class 2 holds one item, which votes give to class 1; so large classes do not move for its sake."""
+    votes = np.array([0] * 50 + [1] * 50 + [2] * 3)
+    mine = np.array([0] * 50 + [1] * 49 + [2] + [0] * 3)
+    counts, own = (torch.from_numpy(np.eye(3)[x]) for x in (votes, mine))
+    (alike,) = likeness(own.t().unsqueeze(1), counts)
+    assert permutation(alike).tolist() == [0, 1, 2]
+    by_share = alike * np.sqrt(np.outer([53, 49, 1], [50, 50, 3])) / np.array([[53], [49], [1]])
+    assert by_share[2, 1] == 1  # by shares of its own items alone it would be class 1
+
+
+def test_renaming_undoes_a_permutation() -> None:
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=60)
+    shares = torch.from_numpy(0.1 + 0.7 * np.eye(3)[truth]).t()
+    order = [2, 0, 1]  # what is called 0 is class 2 of the votes
+    marginal = torch.stack([shares, shares[order]], 1)
+    moved, tilt = renamed(marginal, torch.from_numpy(4 * np.eye(3)[truth]))
+    assert moved.tolist() == [False, True]
+    torch.testing.assert_close(tilt.exp(), torch.stack([shares, shares], 1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_chains_agree_after_relabelling(n_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, truth = labelled(n_classes)
+    swapped(monkeypatch)
+    problem = even(data)
+    draws, progress = sample(problem, problem.options)
+    assert progress.relabelled == (0, 2)
+    assert permutations(problem, draws) == [list(range(n_classes))] * CHAINS
+    assert max(mixing(draws, frozenset(draws))["rhat"].values()) < 1.05
+    result = from_draws(problem, data.order, draws, {})
+    assert (result.probabilities.argmax(1) == truth).mean() > 0.85
+    again, _ = sample(problem, problem.options)
+    assert all(torch.equal(draws[name], again[name]) for name in draws)
+
+    monkeypatch.setattr(Gibbs, "relabel", lambda self, t: None)
+    apart, progress = sample(problem, problem.options)
+    assert progress.relabelled == ()
+    rotated = [(k - 1) % n_classes for k in range(n_classes)]
+    found = permutations(problem, apart)
+    assert (found[0], found[2]) == (rotated, rotated)
+    assert max(mixing(apart, frozenset(apart))["rhat"].values()) > 1.3
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("hierarchical_dawid_skene", {"right": 1.0, "wrong": 1.0}),
+        ("community", {"diagonal": 0.5}),
+        ("one_coin", {}),
+    ],
+)
+def test_other_stories_are_relabelled_with_all_they_know(
+    method: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, truth = labelled(2)
+    swapped(monkeypatch)
+    problem = posed(crowdppl.method(method, **settings), data, chains=CHAINS, draws=60, warmup=60)
+    draws, progress = sample(problem, problem.options)
+    assert progress.relabelled == (0, 2)
+    assert permutations(problem, draws) == [[0, 1]] * CHAINS
+    result = from_draws(problem, data.order, draws, {})
+    assert (result.probabilities.argmax(1) == truth).mean() > 0.85
+
+
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+def test_all_chains_swapped_by_the_user_end_at_the_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, truth = labelled(2)
+    other = torch.from_numpy(0.1 + 0.8 * np.eye(2)[1 - truth[data.order]])
+    options: dict[str, Any] = {"settings": {"diagonal": 0.5}, "chains": 2, "draws": 60, "warmup": 60}
+    accuracy = []
+    for _ in range(2):
+        found = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", start={"truth": other}, **options)
+        accuracy.append((found.result.probabilities.argmax(1) == truth).mean())
+        monkeypatch.setattr(Gibbs, "relabel", lambda self, t: None)
+    assert accuracy[0] > 0.85
+    assert accuracy[1] < 0.15
+
+
+def test_runs_that_need_no_relabelling_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, _ = labelled(3)
+    problem = posed(crowdppl.method("bayesian_dawid_skene"), data, chains=CHAINS, draws=5, warmup=12)
+    draws, progress = sample(problem, problem.options)
+    assert progress.relabelled == ()
+    monkeypatch.setattr(Gibbs, "relabel", lambda self, t: None)
+    plain, _ = sample(problem, problem.options)
+    assert all(torch.equal(draws[name], plain[name]) for name in draws)
+
+
+@pytest.mark.parametrize(("warmup", "expected"), [(60, [15, 30]), (3, [1]), (1, []), (0, [])])
+def test_only_warm_up_is_touched(warmup: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(Gibbs, "relabel", lambda self, t: looked.append(t))
+    problem = posed(crowdppl.method("one_coin"), labelled(2)[0], chains=2, draws=30, warmup=warmup)
+    sample(problem, problem.options)
+    assert looked == expected
+
+
+def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All annotators say the opposite of 100 known truths: the other items are what the votes are not."""
+    data, truth = labelled(2)
+    wrong = data.frame().assign(label=1 - data.frame()["label"])
+    known = Annotations.from_frame(wrong, classes=[0, 1], gold=dict(enumerate(truth[:100].tolist())))
+    problem = even(known)
+    assert named_already(problem)
+    draws, progress = sample(problem, problem.options)
+    assert progress.relabelled == ()
+    result = from_draws(problem, known.order, draws, {})
+    assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
+    assert not named_already(even(data))
+    counted = Annotations.from_frame(data.frame(), classes=[0, 1], history=np.ones((10, 2, 2)))
+    assert named_already(even(counted))
+
+
+def test_a_story_without_a_truth_of_classes_has_no_permutations() -> None:
+    data, _ = labelled(2)
+    problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
+    draws, _ = sample(problem, problem.options)
+    object.__setattr__(problem, "truth", None)  # as of a story whose truth is not enumerated
+    assert permutations(problem, draws) == []
