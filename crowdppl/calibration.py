@@ -12,6 +12,7 @@ from crowdppl.comparison import stacking_weights
 from crowdppl.correction import RATES, Correction, discount
 from crowdppl.decoding import row_codes
 from crowdppl.inference.predictive import left_out, refit
+from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep, label_folds
@@ -21,6 +22,10 @@ FEWEST_GOLD = 10
 THIN = 2.0
 """Labels an item below which labels left out have nothing to say."""
 DRAWS = 20
+UNKNOWN = (
+    "labels cannot tell a bias that annotators share from the truth, and no truth was given: where many of them "
+    "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
+)
 LEAST_WEIGHT = 0.01
 """Members that weigh less in the average are left out of it: they would have to be fitted again all the same."""
 
@@ -29,10 +34,10 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
     """Corrects the probabilities of one method, or averages those of several.
 
     A method that takes an item's labels for independent given its truth is surer than it should be, because on real
-    annotations they are not. Each member is discounted by the correlation under which it predicts labels left out
-    best (``discount``), and members are averaged under weights for which the average predicts them best (stacking,
-    as in ``compare``). With ten known truths or more, which also inform the fits, a map is fitted on top, to
-    probabilities of items whose truth the fit was not told (cross-fitting).
+    annotations they are not. Each member is discounted (``discount``) by the smallest correlation under which it
+    predicts labels left out within a standard error of the best, and members are averaged under weights for which
+    the average predicts them best (stacking, as in ``compare``). With ten known truths or more, which also inform
+    the fits, a map is fitted on top, to probabilities of items whose truth the fit was not told (cross-fitting).
 
     Args:
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
@@ -47,7 +52,9 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
     used = {name: members[name] for name in correction.weights}
     told = used if plain is data else {name: refit(member, data) for name, member in used.items()}
     mixed = _mixture(told, correction, data)
-    if plain is not data:
+    if plain is data:
+        correction = replace(correction, notes=(*correction.notes, UNKNOWN))
+    else:
         correction, mixed = _map(used, correction, mixed, data)
     main = told[max(correction.weights, key=lambda name: correction.weights[name])]
     correction = replace(correction, raw=main.result.probabilities)
@@ -69,8 +76,8 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
             f"of an item depend on each other, so that {first} stands as it is"
         )
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
-    logs = _scored(members, data)
-    best = {name: int(x.mean(1).argmax()) for name, x in logs.items()}
+    logs, owner = _scored(members, data)
+    best = {name: _least(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
     found = stacking_weights(rows)
     found = np.where(found < LEAST_WEIGHT, 0.0, found)
@@ -82,9 +89,24 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
     return Correction(empty, weights, rates, scores)
 
 
-def _scored(members: Mapping[str, Posterior], data: Annotations) -> dict[str, np.ndarray]:
-    """log p(label) of labels left out: as the member's story has it, then under each discount; (1 + rates, n)."""
+def _least(logs: np.ndarray, owner: np.ndarray) -> int:
+    """The first row (no discount, then the smallest ones) within a standard error of the best: (rows, n) and (n,).
+
+    Labels of an item count as one observation.
+    """
+    best = int(logs.mean(1).argmax())
+    behind = (logs[best] - row for row in logs[:best])
+    return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
+
+
+def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
+
+    Returns:
+        For each member (1 + rates, n), and (n,) codes of items.
+    """
     fold = label_folds(data, FOLDS, next(iter(members.values())).options["seed"])
+    item, _ = row_codes(data.blocks, data.order)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
     for number in range(FOLDS):
         out = fold == number
@@ -93,7 +115,10 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> dict[str, np
             again = refit(member, part)
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
-    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}
+    owner = np.concatenate([item[fold == number] for number in range(FOLDS)])
+    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, np.unique(owner, return_inverse=True)[
+        1
+    ]
 
 
 def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:
@@ -126,7 +151,7 @@ def _map(
     known = np.flatnonzero(data.gold_codes >= 0)
     if len(known) < FEWEST_GOLD:
         note = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
-        return replace(correction, notes=(*correction.notes, note)), mixed
+        return replace(correction, notes=(*correction.notes, note, UNKNOWN)), mixed
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
     fold = stream.permutation(len(known)) % GOLD_FOLDS
     p = np.empty((len(known), data.n_classes))

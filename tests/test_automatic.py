@@ -24,8 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning
 
 
 UNDECIDED = pytest.mark.xfail(
-    reason="labels left out cannot tell the two methods apart, and equal weights cost .020 and .030 nats",
-    strict=False,
+    reason="labels left out cannot tell the two methods apart, and equal weights cost .021 nats", strict=False
 )
 
 
@@ -58,7 +57,7 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "labels"),
-    [(2, 5), (4, 20), pytest.param(2, 20, marks=UNDECIDED), pytest.param(4, 5, marks=UNDECIDED)],
+    [(2, 5), (4, 5), (4, 20), pytest.param(2, 20, marks=UNDECIDED)],
 )
 def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: int) -> None:
     gaps = []
@@ -116,7 +115,7 @@ def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
 def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulation, posterior: Posterior) -> None:
     gold = blurred.truth.sample(60, random_state=1)
     found = crowdppl.fit("auto", blurred.data, gold=gold)
-    assert found.correction is not None and found.correction.gold == 60
+    assert found.correction is not None and found.correction.gold == 60 and not found.correction.notes
     p = found.probabilities()
     assert (p.loc[gold.index].to_numpy()[np.arange(60), p.columns.get_indexer(gold)] == 1).all()
     rest = blurred.truth.drop(gold.index)
@@ -135,7 +134,7 @@ def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
 def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
     found = crowdppl.fit("auto", blurred.data, gold=blurred.truth.iloc[:4])
     assert found.correction is not None and found.correction.gold == 0
-    assert "too few for a map" in found.correction.notes[-1]
+    assert "too few for a map" in found.correction.notes[0] and "share" in found.correction.notes[1]
 
 
 def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
@@ -198,8 +197,18 @@ def test_a_named_method_is_mapped_to_known_truths(blurred: Simulation) -> None:
 
 
 def test_where_classes_have_an_order_a_method_that_knows_it_joins() -> None:
-    made = crowdppl.simulate(
-        crowdppl.method("ordinal"), crowdppl.random_design(150, 12, 5, classes=4, seed=3, kind="ordinal"), seed=3
-    )
-    found = crowdppl.fit("auto", made.data)
-    assert found.correction is not None and "ordinal" in found.correction.scores
+    design = crowdppl.random_design(60, 8, 4, classes=3, seed=3, kind="ordinal")
+    made = crowdppl.simulate(crowdppl.method("ordinal"), design, seed=3)
+    assert "ordinal" in automatic.members(made.data, {"max_iterations": 3})
+    assert "ordinal" not in automatic.members(crowd(n_items=20), {"max_iterations": 3})
+
+
+def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(3, 400)) * 0.1
+    owner = np.repeat(np.arange(100), 4)
+    logs = np.array([-1.0, -0.9, -0.9])[:, None] + noise
+    logs[2] += 1e-4 + (logs[1].mean() - logs[2].mean())  # ahead by a hair
+    assert logs.mean(1).argmax() == 2 and calibration._least(logs, owner) == 1
+    logs[0] += 0.2
+    assert calibration._least(logs, owner) == 0

@@ -42,7 +42,7 @@ NINE = ("bluebirds", "rte", "dogs", "web", "face", "possent", "product", "music"
 """Sets over which probability scores are averaged."""
 ORDINAL = ("web",)
 SHARES = "vote shares"
-HEAVY = {"item_difficulty": 200_000, "mixed_membership": 600_000}
+HEAVY = {"item_difficulty": 200_000, "mixed_membership": 600_000, "hierarchical_mixed_membership": 400_000}
 """Labels x classes squared up to which costly methods are measured."""
 
 
@@ -127,8 +127,8 @@ def accuracy_table(table: dict[str, dict[str, Scored]]) -> str:
     text = (
         "Per cent of items with a known truth, exact duplicate rows dropped, ties split in expectation; every "
         "method with its default settings, by em or, where em refuses, by vb, seed 0, from labels alone. "
-        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty and "
-        "mixed_membership take minutes on many labels.\n\n"
+        "labelme and music: the items that annotators labelled. `-`: not measured, because item_difficulty and the "
+        "mixed memberships take minutes on many labels.\n\n"
     )
     return text + markdown(("method (engines)", *SETS.values()), rows)
 
