@@ -19,7 +19,7 @@ _PUBLIC = {
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
     "criticism": ("Check", "predictive_check"),
-    "datasets": ("anaesthetists",),
+    "datasets": ("anaesthetists", "digits"),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "doubts": ("Doubt",),
     "errors": (
@@ -41,16 +41,19 @@ _PUBLIC = {
     "guides": ("mean_field",),
     "heldout": ("HeldoutScore", "heldout_score"),
     "inference": ("fit",),
+    "known_kinds": ("annotator_kind", "annotator_kind_table", "draw_kinds"),
     "labels": ("Coin",),
     "leave_one_out": ("LeaveOneOut",),
     "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
     "membership": ("group_numbers",),
     "metrics": ("Evaluation", "evaluate"),
+    "networks": ("classify", "ready"),
     "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
     "reading": ("read_annotations", "read_gold"),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
+    "simulated_crowd": ("SimulatedCrowd", "simulate_annotators"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
     "summing": ("logsumexp",),
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from crowdppl.criticism import Check as Check
     from crowdppl.criticism import predictive_check as predictive_check
     from crowdppl.datasets import anaesthetists as anaesthetists
+    from crowdppl.datasets import digits as digits
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
@@ -95,6 +99,9 @@ if TYPE_CHECKING:
     from crowdppl.heldout import HeldoutScore as HeldoutScore
     from crowdppl.heldout import heldout_score as heldout_score
     from crowdppl.inference import fit as fit
+    from crowdppl.known_kinds import annotator_kind as annotator_kind
+    from crowdppl.known_kinds import annotator_kind_table as annotator_kind_table
+    from crowdppl.known_kinds import draw_kinds as draw_kinds
     from crowdppl.labels import Coin as Coin
     from crowdppl.leave_one_out import LeaveOneOut as LeaveOneOut
     from crowdppl.likelihood import annotate as annotate
@@ -105,6 +112,8 @@ if TYPE_CHECKING:
     from crowdppl.membership import group_numbers as group_numbers
     from crowdppl.metrics import Evaluation as Evaluation
     from crowdppl.metrics import evaluate as evaluate
+    from crowdppl.networks import classify as classify
+    from crowdppl.networks import ready as ready
     from crowdppl.posterior import Posterior as Posterior
     from crowdppl.posterior import load as load
     from crowdppl.priors import coin_prior as coin_prior
@@ -116,6 +125,8 @@ if TYPE_CHECKING:
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo
     from crowdppl.reliability import plot_reliability as plot_reliability
+    from crowdppl.simulated_crowd import SimulatedCrowd as SimulatedCrowd
+    from crowdppl.simulated_crowd import simulate_annotators as simulate_annotators
     from crowdppl.simulation import Simulation as Simulation
     from crowdppl.simulation import random_design as random_design
     from crowdppl.simulation import simulate as simulate

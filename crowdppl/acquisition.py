@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from hashlib import blake2b
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from crowdppl import choices
-from crowdppl.bags import Bags
 from crowdppl.codebook import as_index
-from crowdppl.decoding import row_codes
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.inference.results import SiteResult
 
 if TYPE_CHECKING:
-    from crowdppl.inference.problem import Problem
     from crowdppl.posterior import Posterior
 
-CHUNK = 4_000_000
-"""Numbers that one array over several items may hold."""
-DRAWS = 50
-"""Parameter draws over which the tables of single items are averaged."""
+ANSWERS = "crowdppl.inference.answers"
+"""Module that asks the story for tables of answers; looked up by name, so that results import no engine."""
 DECIMALS = 9
 """Gains that agree to so many decimals of a bit are a tie: rounding must not break one."""
 
@@ -77,7 +70,7 @@ def worth_asking(
     names = data.annotators if annotators is None else as_index(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
-    tables, entropy = AnswerTables(posterior, who), choices.entropy(p)
+    tables, entropy = import_module(ANSWERS).AnswerTables(posterior, who), choices.entropy(p)
     best, keys = np.empty((0, 4)), _keys(data.annotators.take(who), seed)
     for items in tables.chunks(np.argsort(-entropy, kind="stable")):
         least = best[-1, 2] if len(best) == n else 0.0
@@ -113,123 +106,6 @@ def weigh(probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _entropy(p: np.ndarray) -> np.ndarray:
     return np.asarray(choices.entropy(p.reshape(-1, p.shape[-1])).reshape(p.shape[:-1]))
-
-
-class AnswerTables:
-    """p(next answer | truth, annotator, the item's labels) under a fit.
-
-    Args:
-        posterior: the fit.
-        annotators: codes of those who may answer, (A,).
-    """
-
-    def __init__(self, posterior: Posterior, annotators: np.ndarray) -> None:
-        from crowdppl.inference import fitting, problem, refit  # engines are loaded when they are used
-
-        self.data, self.annotators = posterior.data, annotators
-        item, self._cell = row_codes(self.data.blocks, self.data.order)
-        self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
-        options = replace(refit.options_of(posterior), device="cpu", dtype=None)
-        with problem.quiet("cpu"):
-            self._problem = fitting.pose(posterior.story, self.data, options)
-            alone = _truth_alone(self._problem)
-            self._draws = {} if alone else _values(self._problem, posterior)
-        table = posterior.result.table[annotators].transpose(1, 0, 2)[None]
-        self._shared: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
-
-    def chunks(self, items: np.ndarray, width: int = 1) -> Iterator[np.ndarray]:
-        """Items in portions for which ``at`` stays small; smaller by ``width`` where more is made of it."""
-        each = len(self.annotators) * self.data.n_answers * width
-        if self._shared is None:
-            each *= 8 * (self.data.n_classes + self.data.n_labels // max(1, self.data.n_items))
-        step = max(1, CHUNK // max(1, each))
-        return (items[i : i + step] for i in range(0, len(items), step))
-
-    def at(self, items: np.ndarray) -> np.ndarray:
-        """The tables of some items, (n, K, A, L), or (1, K, A, L) where all share them; rows sum to one."""
-        if self._shared is not None:
-            return self._shared
-        joint = self._joint(items)
-        total = joint.sum(-1, keepdims=True)
-        even = np.full_like(joint, 1 / joint.shape[-1])  # of a truth that is impossible and weighs nothing
-        return np.asarray(np.divide(joint, total, out=even, where=total > 0))
-
-    def answered(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Who labelled which of some items: places among ``items`` and ``annotators``."""
-        place = np.full(self.data.n_annotators, -1)
-        place[self.annotators] = np.arange(len(self.annotators))
-        row, cell = self.labels(items)
-        column = np.asarray(place[cell // self.data.n_answers])
-        return row[column >= 0], column[column >= 0]
-
-    def labels(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Labels of some items: the place of each one's item among ``items``, and its cell."""
-        sizes = self._starts[items + 1] - self._starts[items]
-        row = np.repeat(np.arange(len(items)), sizes)
-        first = np.repeat(self._starts[items] - (np.cumsum(sizes) - sizes), sizes)
-        return row, np.asarray(self._cell[first + np.arange(len(row))])
-
-    def _joint(self, items: np.ndarray) -> np.ndarray:
-        """p(truth, next answer | the item's labels), (n, K, A, L), by trying every answer; a mean over draws."""
-        from crowdppl.inference.density import Density
-        from crowdppl.inference.problem import quiet
-
-        may, n_answers = np.ones((len(self.annotators), self.data.n_answers), bool), self.data.n_answers
-        if self.data.abstainers is not None:
-            may[~self.data.abstainers[self.annotators], self.data.n_classes :] = False
-        tried = (self.annotators[:, None] * n_answers + np.arange(n_answers))[may]
-        n, m, (row, cell) = len(items), len(tried), self.labels(items)
-        rows = np.concatenate([(row[:, None] * m + np.arange(m)).ravel(), np.arange(n * m)])
-        cells = np.concatenate([np.repeat(cell, m), np.tile(tried, n)])
-        first, out = self._problem.blocks[0], np.zeros((n, self.data.n_classes, may.size))
-        bags = Bags.of_pairs(rows, cells, n * m, first.bags.n_cells)
-        block = replace(first, bags=bags, gold=None, evidence=None, offset=0, scale=1.0, _views={})
-        logs = frozenset(site.name for site in self._problem.of_kind("conjugate"))
-        truth, n_draws = str(self._problem.truth), max(map(len, self._draws.values()), default=1)
-        with quiet("cpu"):
-            density = Density(self._problem.model, self._problem.plates, None, logs)
-            for draw in range(n_draws):
-                found = density(block, self._cut(draw, np.repeat(items, m)), marginals=(truth,))
-                log_p = found.per_item.double().numpy().reshape(n, 1, m)
-                joint = found.marginals[truth].double().numpy().reshape(-1, n, m).swapaxes(0, 1)
-                joint = joint * np.exp(log_p - log_p.max(-1, keepdims=True))
-                out[:, :, may.ravel()] += joint / joint.sum((1, 2), keepdims=True)
-        return np.asarray(out.reshape(n, -1, *may.shape))
-
-    def _cut(self, draw: int, items: np.ndarray) -> dict[str, torch.Tensor]:
-        """One draw of every site, those of items for the items of the rows."""
-        out, at = {}, torch.from_numpy(items)
-        for name, x in self._draws.items():
-            site = self._problem.sites[name]
-            value = x[draw].reshape(site.shape(self.data.n_items))
-            out[name] = value.index_select(site.batch_shape.index(-1), at) if site.local else value
-        return out
-
-
-def _truth_alone(problem: Problem) -> bool:
-    """Whether an item's truth is all that its labels share, found out by running the story."""
-    from pyro import poutine
-
-    from crowdppl.inference.nodes import nodes
-
-    if problem.truth is None:
-        raise MethodError(f"{type(problem.story).__name__} sums no truth out, so that labels teach nothing of it")
-    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
-    with torch.random.fork_rng():  # a prior draw, of which only the structure is used
-        found = nodes(poutine.trace(model).get_trace(problem.blocks[0].subset(np.arange(1), 1.0)))
-    summed = {name for name, x in found.items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]}
-    apart = any(getattr(x.get("fn"), "within", "item") != "item" for x in found.values())
-    return summed == {problem.truth} and not apart and not any(site.local for site in problem.sites.values())
-
-
-def _values(problem: Problem, posterior: Posterior) -> dict[str, torch.Tensor]:
-    """Where sites stand, (draws, ...), items in codebook order: draws of a sampler, else the means."""
-    from crowdppl.inference.draws import draws_of
-
-    stored, n_draws = posterior.result.sites, DRAWS
-    if not any(site.family == "draws" for site in stored.values()):
-        stored, n_draws = {n: SiteResult(n, s.dims, "point", {"value": s.mean}) for n, s in stored.items()}, 1
-    return draws_of(problem, stored, np.arange(posterior.data.n_items), n_draws, problem.options.generator(14))
 
 
 def _merged(best: np.ndarray, items: np.ndarray, gain: np.ndarray, key: np.ndarray, per_item: int) -> np.ndarray:

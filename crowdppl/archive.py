@@ -15,7 +15,8 @@ from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.packing import Arrays, pack, unpack
 from crowdppl.shelving import put_together, take_apart
-from crowdppl.story import Story, settings_of
+from crowdppl.story import Story
+from crowdppl.weights import described, restored, without_network
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -44,7 +45,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
     arrays: Arrays = {}
     contents = {
         "method": posterior.method,
-        "settings": settings_of(posterior.story),
+        "settings": without_network(posterior.story),
+        "network": described(posterior.story),
         "inference": posterior.inference,
         "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
         "data": take_apart(posterior.data),
@@ -83,6 +85,7 @@ def read(folder: Path, method: str | None, story: Story | None) -> dict[str, Any
                 f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); "
                 "register the method, or hand it over with story="
             ) from error
+    story = restored(story, contents.get("network"))
     result = contents["result"]
     sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ class Block:
         scale: items that each of the block's items stands for (1 unless the block is a minibatch).
         gold: int64 (n_items,), the known class of an item or -1; None without gold.
         evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
+        features: (n_items, ...) what a network may look at; None unless the story has a network.
+        seen: (n_items, K) log-probabilities of a network that is being learned; None where it is to be asked.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         observed: False for a design: who labels what, the labels still to be drawn.
@@ -41,6 +44,8 @@ class Block:
     scale: float = 1.0
     gold: Tensor | None = None
     evidence: Tensor | None = None
+    features: Tensor | None = None
+    seen: Tensor | None = None
     history: Tensor | None = None
     abstainers: Tensor | None = None
     observed: bool = True
@@ -159,10 +164,13 @@ class Block:
         first = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes)
         cells = self.bags.cells.cpu().numpy()[first + np.arange(len(row))]
         bags = Bags.of_pairs(row, cells, len(positions), self.bags.n_cells).to(self.device)
+        return replace(self, bags=bags, scale=scale, _views={}, **self.known_of(positions))
+
+    def known_of(self, positions: np.ndarray) -> dict[str, Any]:
+        """What is known of the items at ``positions`` besides labels: gold, evidence, features, seen."""
         at = torch.as_tensor(positions, device=self.device)
-        gold = None if self.gold is None else self.gold[at]
-        evidence = None if self.evidence is None else self.evidence[at]
-        return replace(self, bags=bags, scale=scale, gold=gold, evidence=evidence, _views={})
+        found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "seen")}
+        return {name: None if x is None else x[at] for name, x in found.items()}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
@@ -175,6 +183,8 @@ class Block:
             bags=self.bags.to(device),
             gold=move(self.gold),
             evidence=move(self.evidence),
+            features=move(self.features),
+            seen=move(self.seen),
             history=move(self.history),
             abstainers=move(self.abstainers),
             dtype=dtype,

@@ -1,13 +1,18 @@
-"""Real annotations that come with the library."""
+"""Data that come with the library, real and simulated."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.annotations import Annotations
-from crowdppl.errors import RepeatsWarning
+from crowdppl.errors import DataError, RepeatsWarning
+from crowdppl.opinions import streams
+from crowdppl.simulated_crowd import Density, SimulatedCrowd, simulate_annotators
 
 READINGS = """
 1111111 3334334 1122122 2223121 2223222 2223322 1122111 3333433 2222223
@@ -19,6 +24,15 @@ READINGS = """
 """One word a patient: observer 1 three times, then observers 2 to 5."""
 
 OBSERVERS = ("1", "1", "1", "2", "3", "4", "5")
+
+DIGITS_CROWD = {
+    "expert": 1,
+    "hammer": 3,
+    "similar_class_confuser": 2,
+    "pairwise_flipper": 2,
+    "class_wise_spammer": 1,
+    "spammer": 1,
+}
 
 
 def anaesthetists() -> Annotations:
@@ -37,3 +51,48 @@ def anaesthetists() -> Annotations:
         return Annotations.from_arrays(
             np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1)
         )
+
+
+def digits(
+    annotators: Sequence[Any] | Mapping[Any, int] | None = None,
+    *,
+    labels_per_item: int | None = 3,
+    density: Density | None = None,
+    test: int = 500,
+    seed: int = 0,
+) -> SimulatedCrowd:
+    """Handwritten digits, real images of which simulated annotators of named kinds label a part.
+
+    Items are 1797 images, 0 to 1796; features are 64 pixels from 0 to 16, row by row of 8; classes are 0 to 9,
+    about 180 images each. ``crowd.data`` holds all of them, ``crowd.truth`` their classes, and nobody is asked
+    about the images in ``crowd.test``, which are there to score classifiers.
+
+    Args:
+        annotators: kinds, as for ``crowdppl.simulate_annotators``; by default ten of six kinds.
+        labels_per_item: how many annotators are asked about an image; None for all, or to give a density.
+        density: probability that an annotator is asked about an image.
+        test: number of images, drawn at random, that nobody is asked about.
+        seed: of the draws.
+
+    Raises:
+        DataError: when the test images are not fewer than all, or the design is impossible.
+        MethodError: for a kind that there is not.
+
+    Source: scikit-learn's copy of the test part of "Optical Recognition of Handwritten Digits", E. Alpaydin and
+    C. Kaynak (1998), UCI Machine Learning Repository, doi 10.24432/C50P49, licence CC BY 4.0.
+    """
+    from sklearn.datasets import load_digits  # slow to import
+
+    images = load_digits(as_frame=True)
+    truth: pd.Series[Any] = images.target
+    if not isinstance(test, int) or not 0 <= test < len(truth):
+        raise DataError(f"test={test!r} of {len(truth)} images must be a whole number from 0 that leaves some over")
+    return simulate_annotators(
+        truth,
+        DIGITS_CROWD if annotators is None else annotators,
+        labels_per_item=labels_per_item,
+        density=density,
+        features=images.data,
+        test=streams(seed)("test").choice(len(truth), test, replace=False),
+        seed=seed,
+    )

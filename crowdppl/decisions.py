@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from crowdppl import choices
 from crowdppl.abilities import labels_given
-from crowdppl.acquisition import AnswerTables, weigh
+from crowdppl.acquisition import ANSWERS, weigh
 from crowdppl.codebook import Codebook, as_index, plain
 from crowdppl.errors import DataError, MethodError
 
@@ -91,7 +92,7 @@ def _cost_of_asking(posterior: Posterior, table: np.ndarray, now: np.ndarray, pr
     out = np.full(len(p), np.inf)
     at = np.flatnonzero(price + p @ table.min(1) < now)
     who = np.flatnonzero(given)
-    answers = AnswerTables(posterior, who)
+    answers = import_module(ANSWERS).AnswerTables(posterior, who)
     for items in answers.chunks(at, width=table.shape[1]):
         joint = answers.at(items)[..., None] * table[:, None, None, :]  # (n or 1, K, A, L, decisions)
         after = weigh(p[items], joint).min(-1).sum(-1)  # (n, A)

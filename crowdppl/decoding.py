@@ -54,8 +54,11 @@ def join(blocks: Sequence[Block]) -> Block:
     row = np.repeat(np.arange(sum(b.n_items for b in blocks)), np.concatenate([row_sizes(b) for b in blocks]))
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
     bags = Bags.of_pairs(row, cell, sum(b.n_items for b in blocks), first.bags.n_cells).to(first.device)
-    gold = None if first.gold is None else torch.cat([b.gold for b in blocks if b.gold is not None])
-    return replace(first, bags=bags, gold=gold, _views={})
+    known: dict[str, Any] = {}
+    for name in ("gold", "evidence", "features", "seen"):
+        parts = [getattr(b, name) for b in blocks]
+        known[name] = None if parts[0] is None else torch.cat(parts)
+    return replace(first, bags=bags, _views={}, **known)
 
 
 def answer_again(

@@ -210,6 +210,7 @@ class Posterior:
     worth_asking = acquisition.worth_asking
     leave_one_out = leave_one_out.leave_one_out
     predict = refitting.predict
+    classify = refitting.classify
     draw_labels = refitting.draw_labels
     update = refitting.update
     without = refitting.without

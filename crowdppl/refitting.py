@@ -23,6 +23,8 @@ ENGINES = "crowdppl.inference.refit"
 """Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
 
 
+NETWORKS = "crowdppl.networks"
+"""Module that asks networks; looked up, so that results need no torch."""
 REFITS = "crowdppl.inference.predictive"
 """Module that fits again to some of the labels; looked up likewise."""
 
@@ -63,6 +65,22 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
         )
     new = alike(posterior.data, new_data)
     return pd.DataFrame(_engines(posterior).predict(posterior, new), index=new.items, columns=new.classes)
+
+
+def classify(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
+    """What the network of a fit makes of new items that nobody labelled.
+
+    Args:
+        features: one row an item, as those of the fit: a DataFrame by item id, or an array (N, ...).
+
+    Returns:
+        Probabilities, DataFrame of items x classes.
+
+    Raises:
+        MethodError: when the method has no network.
+        DataError: when features are of another shape than those of the fit, or not finite.
+    """
+    return cast(pd.DataFrame, import_module(NETWORKS).class_shares(posterior, features))
 
 
 def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:

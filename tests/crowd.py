@@ -14,8 +14,8 @@ import pyro
 import torch
 
 from crowdppl.annotations import Annotations
-from crowdppl.inference.fitting import pose
 from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem
 
 

@@ -19,7 +19,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent
-from crowdppl.inference.fitting import refuse
+from crowdppl.inference.choosing import refuse
 from crowdppl.inference.minibatch import warm_up
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.variational import Climbed, climb, prepare
@@ -33,6 +33,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
 }
 ABOVE_ONE: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
+    "bayes_dgc": {"mass": 6.0, "diagonal": 0.5},
     "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},
     "ebcc": {"mass": 6.0, "diagonal": 0.5},
     "mixed_membership": {"mass": 6.0, "diagonal": 0.5, "kind_mass": 2.0},
@@ -43,7 +44,7 @@ ABOVE_ONE: dict[str, dict[str, Any]] = {
 NEVER = {
     # prior parameters are inferred
     "em": {"hierarchical_dawid_skene", "hierarchical_mixed_membership", "item_difficulty"},
-    "vb": {"dawid_skene"},  # a point by definition
+    "vb": {"dawid_skene", "raykar"},  # points by definition
 }
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
 ZOO = crowdppl.registry.names()

@@ -1,13 +1,17 @@
-"""The built-in data are those of the paper: maximum likelihood finds its numbers."""
+"""Built-in data: those of the paper, where maximum likelihood finds its numbers, and digits as they are."""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
-from crowdppl.datasets import anaesthetists
+import crowdppl
+from crowdppl import DataError, DoubtWarning, MethodError
+from crowdppl.datasets import anaesthetists, digits
 
 
 def test_the_table_as_published() -> None:
@@ -38,3 +42,58 @@ def test_maximum_likelihood_is_that_of_the_paper() -> None:
         truth = np.exp(joint - total[:, None])
     assert prevalence == pytest.approx([0.40, 0.42, 0.11, 0.07], abs=0.005)
     assert total.sum() == pytest.approx(-190.731, abs=0.0005)
+
+
+def test_digits_are_the_images_with_labels_on_a_part() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        crowd = digits()
+    data, images = crowd.data, load_digits()
+    assert (data.n_items, data.n_annotators, data.n_classes, data.n_labels) == (1797, 10, 10, 3 * 1297)
+    assert (data.items.tolist(), data.classes.tolist()) == (list(range(1797)), list(range(10)))
+    assert data.gold is None
+    assert isinstance(data.features, pd.DataFrame)
+    assert np.array_equal(data.features.to_numpy(), images.data)
+    assert np.array_equal(crowd.truth.to_numpy(), images.target)
+    given = data.frame().groupby("item").size().reindex(data.items, fill_value=0)
+    assert len(crowd.test) == 500
+    assert (given[crowd.test] == 0).all()
+    assert (given.drop(crowd.test) == 3).all()
+    assert crowd.truth[crowd.test].value_counts().min() > 25  # every class can be tested
+
+
+def test_the_seed_of_digits_decides() -> None:
+    one, again, other = digits(seed=1), digits({"hammer": 3}, seed=1), digits(seed=2)
+    assert one.test.equals(again.test)
+    assert not one.test.equals(other.test)
+    pd.testing.assert_frame_equal(one.data.frame(), digits(seed=1).data.frame())
+
+
+def test_a_fit_tells_the_annotators_of_digits_apart() -> None:
+    crowd = digits()
+    with pytest.warns(DoubtWarning, match="'spammer-1'"):
+        posterior = crowdppl.fit("one_coin", crowd.data, inference="em")
+    found = posterior.annotators()["accuracy"]
+    assert (found.idxmax(), found.idxmin()) == ("expert-1", "spammer-1")
+    labelled = crowd.truth.drop(crowd.test)
+    right = (posterior.labels().loc[labelled.index, "label"] == labelled).mean()
+    votes = pd.DataFrame(crowd.data.votes(), crowd.data.items, crowd.data.classes).loc[labelled.index]
+    assert right > (votes.idxmax(axis=1) == labelled).mean() + 0.05
+
+
+def test_digits_of_machines_that_label_a_tenth_each() -> None:
+    crowd = digits({"machine": 6}, labels_per_item=None, density=0.1, test=0)
+    assert len(crowd.test) == 0
+    share = crowd.data.frame().annotator.value_counts() / 1797
+    assert share.to_numpy() == pytest.approx(np.full(6, 0.09), abs=0.03)
+    assert crowd.annotators.accuracy.between(0.4, 0.97).all()
+
+
+def test_digits_that_cannot_be() -> None:
+    for test in (-1, 1797, 0.5):
+        with pytest.raises(DataError, match=f"test={test} of 1797 images must be a whole number"):
+            digits(test=test)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="labels_per_item=3, and 1297 of 1297 items"):
+        digits(["hammer"])
+    with pytest.raises(MethodError, match="no kind of annotator 'robot'"):
+        digits(["robot"])

@@ -24,8 +24,8 @@ from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference import gibbs
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.fitting import pose
 from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import quiet
 from crowdppl.inference.report import MOST_DRAWS, Draws, thinned
 from crowdppl.inference.results import FitResult, SiteResult

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from pyro.poutine import Trace
@@ -17,6 +18,9 @@ from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.rules import Rule
 from crowdppl.inference.sites import Site, per_chain
+
+if TYPE_CHECKING:
+    from crowdppl.inference.learning import Learner
 
 CLIMB_STEPS = 5
 
@@ -46,12 +50,14 @@ class Ascent:
         rule: em's or vb's treatment of conjugate sites.
         state: where to start.
         fixed: values of sites that are not to move.
+        learner: the network's part of the fit, where the story has one.
     """
 
     fold: Fold
     rule: Rule
     state: State
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
+    learner: Learner | None = None
     _climb: Climb | None = None
 
     @property
@@ -78,7 +84,8 @@ class Ascent:
 
     def evaluate(self) -> tuple[float, Total, dict[str, Tensor]]:
         """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
-        total = self.fold(self.values(), gradient=list(self.state.parameters))
+        wanted = () if self.learner is None else (self.learner.truth,)
+        total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
         priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
         return float(total.objective.mean()) + penalty, total, priors
 
@@ -95,6 +102,8 @@ class Ascent:
             if self._climb is None:
                 self._climb = Climb(self.state.gaussians.leaves, CLIMB_STEPS)
             self._climb(self._gaussian_objective)
+        if self.learner is not None:
+            self.learner.learn(total.marginals[self.learner.truth])
         return objective
 
     def _update_onehot(self) -> None:

@@ -19,9 +19,9 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.families import DIRICHLET
-from crowdppl.inference.fitting import pose
 from crowdppl.inference.fold import Fold, Total
 from crowdppl.inference.nodes import nodes
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.results import SiteResult

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from crowdppl.errors import MethodError
 from crowdppl.inference import gibbs, nuts
-from crowdppl.inference.fitting import pose, refuse
+from crowdppl.inference.choosing import refuse
 from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.variational import prepare
 from crowdppl.story import Story

@@ -9,22 +9,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.choosing import check_history, choose, refuse
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import LARGE, Problem, quiet
+from crowdppl.inference.posing import pose
+from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.results import FitResult
-from crowdppl.story import Story, card_of
+from crowdppl.story import Story
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.inference.resuming import Earlier
 
 ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
-AUTO_SECONDS = 10.0
-"""Gibbs is chosen when it is exact and should take about this long at most."""
 
 
 def run(
@@ -71,77 +70,6 @@ def run(
     for note in result.diagnostics["warnings"]:
         warnings.warn(note, ConvergenceWarning, stacklevel=3)
     return story, engine, result
-
-
-def pose(
-    story: Story,
-    data: Annotations,
-    options: Options,
-    start: Mapping[str, Tensor] | None = None,
-    evidence: Tensor | None = None,
-) -> Problem:
-    """Puts story and data before an engine: fresh blocks on the device, in the right precision."""
-    dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
-    blocks = data.on(options.device, dtype)
-    known = None if evidence is None else evidence.to(options.device, dtype)
-    if known is not None:
-        blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items], _views={}) for b in blocks]
-
-    def whole() -> Any:
-        if len(blocks) == 1:
-            return blocks[0]
-        return replace(data.as_block().to(options.device, dtype), evidence=known, _views={})
-
-    def moments() -> Tensor:
-        from crowdppl.inference.spectral import spectral_truth  # only restarts need it
-
-        return spectral_truth(blocks)
-
-    return Problem(story, blocks, options, whole, moments, dict(start or {}))
-
-
-def check_history(story: Story, data: Annotations) -> None:
-    """Refuses annotators' history for a method without a prior on confusion or accuracy.
-
-    Raises:
-        MethodError: naming methods' remedy.
-    """
-    card = card_of(story)
-    if data.history is not None and card is not None and "history" not in card.uses:
-        raise MethodError(
-            f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
-            "whose card lists it (crowdppl.zoo() shows which)"
-        )
-
-
-def refuse(story: Story, engine: str) -> None:
-    """Refuses an engine that the method's card rules out.
-
-    Raises:
-        MethodError: with the card's reason.
-    """
-    card = card_of(story)
-    if card is not None and engine in card.refused:
-        raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")
-
-
-def choose(problem: Problem, options: Options) -> tuple[str, str]:
-    """gibbs where it is exact and cheap, else vb, else em: by a formula in labels, K and chains.
-
-    Returns:
-        The engine and a sentence that says why.
-    """
-    card = card_of(problem.story)
-    refused = set(card.refused) if card is not None else set()
-    k = problem.blocks[0].n_classes
-    sweeps = options.warmup + options.draws
-    seconds = sweeps * (2e-3 + 5e-9 * problem.n_labels * k * options.chains)
-    exact = not problem.of_kind("free") and "gibbs" not in refused
-    if exact and seconds <= AUTO_SECONDS:
-        return "gibbs", ""
-    if "vb" not in refused:
-        return "vb", ""
-    return ("em" if "em" not in refused else "svi"), ""
 
 
 def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, notes: list[str]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.fitting import pose, run
+from crowdppl.inference.fitting import run
 from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.report import WIDTH
@@ -129,7 +130,20 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     first = problem.blocks[0]
     bags = Bags.of_pairs(rows.row, rows.cell, len(rows.item), first.bags.n_cells)
     gold = None if data.gold_codes is None else torch.from_numpy(data.gold_codes[rows.item].astype(np.int64))
-    return replace(first, bags=bags, gold=gold, evidence=None, offset=0, scale=1.0, _views={})
+    seen = seen_of(problem, data, rows.item)
+    return replace(
+        first, bags=bags, gold=gold, evidence=None, features=None, seen=seen, offset=0, scale=1.0, _views={}
+    )
+
+
+def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> Tensor | None:
+    """What a network makes of some items, (len(item), K), by their codes; None without one."""
+    if problem.blocks[0].seen is None:
+        return None
+    position = np.empty(data.n_items, np.int64)
+    position[data.order] = np.arange(data.n_items)
+    every = torch.cat([block.seen for block in problem.blocks if block.seen is not None])
+    return every[torch.from_numpy(position[item])]
 
 
 def left_out(

@@ -19,12 +19,13 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.fitting import pose, run
+from crowdppl.inference.fitting import run
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average

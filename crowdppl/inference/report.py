@@ -124,6 +124,8 @@ def _probe_block(block: Block) -> Block:
         bags=bags,
         gold=None,
         evidence=None,
+        features=None,
+        seen=None,
         abstainers=None,
         offset=0,
         scale=1.0,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import DIRICHLET
@@ -19,7 +21,12 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.rules import Average, Maximise, Rule, refuse_below_one
+from crowdppl.networks import network_of
 from crowdppl.story import Story
+from crowdppl.training import training_of
+
+if TYPE_CHECKING:
+    from crowdppl.inference.learning import Learner
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,11 @@ def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
     Raises:
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """
-    runs = []
+    runs, learner = [], _learner(problem, options)
     for number in range(options.restarts):
         name, shares = problem.start(number)
         ascent = prepare(problem, options, engine, shares, number)
+        ascent.learner = learner
         runs.append(_run(problem, options, ascent, name, engine))
         if runs[-1].progress.interrupted:
             break
@@ -121,6 +129,8 @@ def _gaussians(
 
 
 def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str) -> Climbed:
+    if ascent.learner is not None:
+        return _learned(ascent, options, name, engine)
     if options.batch_size is not None and options.batch_size < problem.n_items:
         from crowdppl.inference.minibatch import warm_up
 
@@ -135,6 +145,35 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
     )
     objective = progress.objectives[-1] if progress.objectives else -np.inf
     return Climbed(name, ascent, progress, objective)
+
+
+def _learner(problem: Problem, options: Options) -> Learner | None:
+    """The network's part, where the story has a network; made first, because it tells the blocks what is seen.
+
+    Raises:
+        MethodError: for options that have no meaning where a network learns.
+    """
+    if network_of(problem.story) is None:
+        return None
+    from crowdppl.inference.learning import Learner
+
+    for option in ("batch_size", "max_iterations", "tolerance"):
+        if getattr(options, option) is not None:
+            raise MethodError(
+                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
+            )
+    if options.restarts > 1:
+        raise MethodError("restarts=1 is all there is where a network learns; fit with several seeds instead")
+    return Learner(problem, training_of(getattr(problem.story, "training", {})))
+
+
+def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbed:
+    """As many iterations as the network's training has epochs."""
+    assert ascent.learner is not None
+    steps = ascent.learner.training.epochs
+    progress = iterate(lambda t: ascent.step(), options, steps=steps, name=f"{engine} and network from {name}")
+    progress.converged = not progress.interrupted
+    return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
 
 
 def first_state(story: Story, block: Block) -> State:

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.acquisition import AnswerTables, information
+from crowdppl.acquisition import information
 from crowdppl.annotations import Annotations
 from crowdppl.choices import entropy
 from crowdppl.inference import fit
+from crowdppl.inference.answers import AnswerTables
 from crowdppl.label_sets import label_sets
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior

@@ -1,0 +1,133 @@
+"""The network's part of a fit: it learns the truth's probabilities, and says what it makes of every item."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.errors import NumericalError
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.starts import soft_truth
+from crowdppl.networks import Network, log_shares, network_of
+from crowdppl.training import Training
+
+STREAM = 13
+"""Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+
+
+class Learner:
+    """Trains a story's network on soft labels, an epoch at a time, and tells the blocks what it makes of items.
+
+    Args:
+        problem: story, data and options; its blocks are kept up to date.
+        training: settings.
+
+    Attributes:
+        truth: the site whose probabilities are learned.
+        epochs: how many there have been.
+    """
+
+    def __init__(self, problem: Problem, training: Training) -> None:
+        network, truth = network_of(problem.story), problem.truth
+        assert network is not None and truth is not None
+        self.problem, self.training, self.options = problem, training, problem.options
+        self.network, self.truth, self.epochs = network, truth, 0
+        if isinstance(network, Network):
+            network.begin(problem.options.seed)
+        self.features = torch.cat([_features(block) for block in problem.blocks])
+        told = torch.cat([_told(block) for block in problem.blocks])
+        self.rows = torch.nonzero(told).squeeze(-1)
+        self.votes = soft_truth(problem.counts)
+        rate, decay = training.learning_rate, training.weight_decay
+        self.optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
+        self._tell()
+
+    def learn(self, marginal: Tensor) -> None:
+        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
+        p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
+        self.epoch(self.votes if self.epochs < self.training.warm_up else p)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Every block gets what the network makes of its items: the same for all classes while it warms up."""
+        found = log_shares(self.network, self.features)
+        if self.epochs < self.training.warm_up:
+            found = torch.full_like(found, -math.log(found.shape[1]))
+        blocks = self.problem.blocks
+        assert isinstance(blocks, list)
+        for n, block in enumerate(blocks):
+            mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
+            blocks[n] = replace(block, seen=mine, _views={})
+
+    def epoch(self, targets: Tensor) -> float:
+        """One pass over the items that have labels or a known truth.
+
+        Args:
+            targets: probabilities (N, K) of the truth, by position.
+
+        Returns:
+            Mean loss.
+
+        Raises:
+            NumericalError: when a loss is not finite.
+        """
+        stream = self.options.generator(STREAM, self.epochs)
+        rate = 0.5 * (1 + math.cos(math.pi * self.epochs / self.training.epochs))
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.training.learning_rate * rate
+        targets = targets.float()
+        order = self.rows[torch.randperm(len(self.rows), generator=stream, device=stream.device)]
+        total = 0.0
+        self.network.train()
+        with torch.random.fork_rng():  # dropout reads the global stream
+            torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=stream.device)))
+            for number, rows in enumerate(order.split(self.training.batch_size)):
+                total += self._step(rows, targets, number) * len(rows)
+        self.epochs += 1
+        return total / max(1, len(order))
+
+    def _step(self, rows: Tensor, targets: Tensor, number: int) -> float:
+        x, t = self.features[rows], targets[rows]
+        if self.training.mixup > 0:
+            share = float(torch.distributions.Beta(self.training.mixup, self.training.mixup).sample())
+            other = torch.randperm(len(rows), device=rows.device)
+            share = max(share, 1 - share)
+            x, t = share * x + (1 - share) * x[other], share * t + (1 - share) * t[other]
+        log_p = self.network(x).log_softmax(-1)
+        loss = -(t * log_p).sum(-1).mean() + _wanted(log_p.exp(), self.training)
+        if not bool(torch.isfinite(loss)):
+            raise NumericalError(
+                f"the network's loss is {loss.item()} in epoch {self.epochs + 1}, step {number + 1}; lower "
+                f"learning_rate ({self.training.learning_rate:g}), or look at the features' scale"
+            )
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+
+def _wanted(p: Tensor, training: Training) -> Tensor:
+    """Terms on a batch's predictions (B, K) as a whole: equal shares of the classes, and volume."""
+    out = p.new_zeros(())
+    if training.balance > 0:
+        mean = p.mean(0)
+        out = out + training.balance * (mean * mean.clamp(min=1e-12).log()).sum()
+    if training.volume > 0:
+        gram = p.t() @ p + 1e-6 * torch.eye(p.shape[1], device=p.device)
+        out = out - training.volume * torch.logdet(gram)
+    return out
+
+
+def _features(block: Block) -> Tensor:
+    assert block.features is not None, "a fit with a network gives its blocks features"
+    return block.features
+
+
+def _told(block: Block) -> Tensor:
+    """Items of which something is known, bool (n_items,)."""
+    sizes = torch.bincount(block.item, minlength=block.n_items) > 0
+    return sizes if block.gold is None else sizes | (block.gold >= 0)

@@ -1,0 +1,193 @@
+"""Networks that look at features: what a story asks of them, and the one that is taken by default."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.plates import Data
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+HIDDEN, DROPOUT = 128, 0.5
+ROWS = 4096
+"""Items that a network looks at at once where nothing is learned."""
+
+
+class Standardise(nn.Module):
+    """Brings features to mean 0 and standard deviation 1, after a square root where none is negative.
+
+    Counts and activations that are never negative have long tails, which the root shortens. A feature that is the
+    same for all items becomes 0.
+
+    Args:
+        features: (N, D), of all items.
+    """
+
+    root: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, features: Tensor) -> None:
+        super().__init__()
+        x = features.double()
+        root = bool((x >= 0).all())
+        x = x.sqrt() if root else x
+        spread = x.std(0, unbiased=False)
+        self.register_buffer("root", torch.tensor(root))
+        self.register_buffer("mean", x.mean(0).float())
+        self.register_buffer("scale", torch.where(spread > 1e-8, 1 / spread.clamp(min=1e-8), 0.0).float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) to (..., D)."""
+        x = x.clamp(min=0).sqrt() if bool(self.root) else x
+        return (x - self.mean) * self.scale
+
+
+class Network(nn.Module):
+    """A network on standardised features: what learns, what it is fed, and how many classes it tells apart.
+
+    Args:
+        body: maps a batch of features to K logits.
+        features: (N, ...) of all items; only tables (N, D) are standardised.
+        fresh: whether the first weights are still to be drawn.
+    """
+
+    def __init__(self, body: nn.Module, features: Tensor, fresh: bool = False) -> None:
+        super().__init__()
+        self.body = body
+        self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
+        self.fresh = fresh
+
+    def begin(self, seed: int) -> None:
+        """Draws the first weights, unless they were given or are learned already."""
+        if not self.fresh:
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for part in self.body.modules():
+                if isinstance(part, nn.Linear):
+                    part.reset_parameters()
+        self.fresh = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, K) of a batch (B, ...)."""
+        out: Tensor = self.body(self.first(x))
+        return out
+
+
+def perceptron(n_features: int, n_classes: int, hidden: int = HIDDEN, dropout: float = DROPOUT) -> nn.Module:
+    """One hidden layer of rectified units, with dropout: (B, n_features) to logits (B, n_classes)."""
+    layers = (nn.Linear(n_features, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes))
+    return nn.Sequential(*layers)
+
+
+def feature_tensor(data: Annotations) -> Tensor | None:
+    """Features in codebook order, float32 (N, ...); None where the data have none."""
+    if data.features is None:
+        return None
+    values = data.features if isinstance(data.features, np.ndarray) else data.features.to_numpy()
+    return torch.from_numpy(np.array(values, np.float32))
+
+
+def ready(network: nn.Module | None, data: Annotations) -> nn.Module | None:
+    """The network with which a fit begins: a copy, so that what one fit learns stays there.
+
+    Args:
+        network: maps features to K logits; None takes ``perceptron``; one that is ready already is copied.
+        data: the annotations.
+
+    Returns:
+        A ``Network``; None where data have no features and no network was asked for.
+
+    Raises:
+        DataError: when a network is given and data have no features.
+        MethodError: when the network refuses the features, or does not return K finite logits an item.
+    """
+    features = feature_tensor(data)
+    if features is None:
+        if network is not None:
+            raise DataError("the method has a network, but the data have no features; give features=")
+        return None
+    if isinstance(network, Network):
+        out: nn.Module = deepcopy(network)
+    elif network is not None:
+        out = Network(deepcopy(network), features)
+    else:
+        with torch.random.fork_rng():
+            out = Network(perceptron(features[0].numel(), data.n_classes), features, fresh=True)
+    _check(out, features[:2], data.n_classes)
+    return out
+
+
+def _check(network: nn.Module, some: Tensor, n_classes: int) -> None:
+    try:
+        found = log_shares(network, some)
+    except Exception as error:
+        raise MethodError(f"the network cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
+    if found.shape != (len(some), n_classes):
+        raise MethodError(
+            f"the network returns {tuple(found.shape)} for {len(some)} items; it must return one logit for each of "
+            f"{n_classes} classes"
+        )
+    if not bool(torch.isfinite(found).all()):
+        raise MethodError("the network's logits are not finite on the first items; look at its weights")
+
+
+def log_shares(network: nn.Module, features: Tensor) -> Tensor:
+    """Log-probabilities (N, K) of the classes, as the network stands; nothing is dropped out."""
+    learning = network.training
+    network.eval()
+    with torch.no_grad():
+        rows = [network(part).log_softmax(-1) for part in features.split(ROWS)]
+    network.train(learning)
+    return torch.cat(rows)
+
+
+def classify(data: Data, network: nn.Module | None) -> Tensor:
+    """What a network makes of each item: log-probabilities (N, K) of the classes.
+
+    A story adds them to the log-probabilities of the truth. Engines ask the network; where there is none, or
+    nothing to look at, all classes are as likely.
+
+    Args:
+        data: the story's argument.
+        network: the story's network.
+    """
+    block = data.as_block()
+    if network is not None and block.seen is not None:
+        return block.seen.to(torch.get_default_dtype())
+    return torch.full((block.n_items, block.n_classes), -math.log(block.n_classes))
+
+
+def class_shares(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
+    """``Posterior.classify``."""
+    network = network_of(posterior.story)
+    if network is None:
+        raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
+    index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))
+    values = features.to_numpy() if isinstance(features, pd.DataFrame) else np.asarray(features)
+    known = feature_tensor(posterior.data)
+    wanted = () if known is None else tuple(known.shape[1:])
+    if values.shape[1:] != wanted or values.dtype.kind not in "iufb":
+        raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
+    if not np.isfinite(values).all():
+        row = index[int(np.argmax(~np.isfinite(values.reshape(len(values), -1)).all(1)))]
+        raise DataError(f"a feature of item {row!r} is not finite; fill it in")
+    found = log_shares(network, torch.from_numpy(np.array(values, np.float32))).exp().double().numpy()
+    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
+
+
+def network_of(story: Any) -> nn.Module | None:
+    """The network of a story; None where it has none."""
+    found = getattr(story, "network", None)
+    return found if isinstance(found, nn.Module) else None

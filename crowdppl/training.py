@@ -1,0 +1,61 @@
+"""How a network learns from the truth's probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from crowdppl.errors import MethodError
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of the network's part of a fit.
+
+    Attributes:
+        epochs: passes over the items; before each, the truth's probabilities and the annotators are brought up to
+            date.
+        learning_rate: of AdamW at the start; it falls to 0 along a cosine.
+        weight_decay: of AdamW.
+        batch_size: items a step.
+        warm_up: epochs in which the network learns vote shares, before it has a say.
+        mixup: parameter of the Beta distribution from which blends of two items are drawn (Zhang et al. 2018,
+            "mixup: beyond empirical risk minimization"); 0 blends none.
+        balance: weight of a term that pushes the mean prediction of a batch to equal shares of the classes; 0 for
+            classes that may be unequal.
+        volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
+            crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
+    """
+
+    epochs: int = 30
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    batch_size: int = 64
+    warm_up: int = 3
+    mixup: float = 0.0
+    balance: float = 0.0
+    volume: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise MethodError(f"training: {name}={getattr(self, name)} must be at least 1")
+        for name in ("weight_decay", "warm_up", "mixup", "balance", "volume"):
+            if getattr(self, name) < 0:
+                raise MethodError(f"training: {name}={getattr(self, name)} must not be negative")
+        if not self.learning_rate > 0:
+            raise MethodError(f"training: learning_rate={self.learning_rate} must be positive")
+
+
+def training_of(settings: Mapping[str, Any]) -> Training:
+    """Checks settings by name.
+
+    Raises:
+        MethodError: for a setting that there is not, or a value out of range.
+    """
+    known = [field.name for field in fields(Training)]
+    for name in settings:
+        if name not in known:
+            raise MethodError(f"training has no setting {name!r}; choose from {', '.join(known)}")
+    return Training(**settings)

@@ -1,0 +1,276 @@
+"""Networks beside labels: what they see, how they learn, and that labels alone give what they gave before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
+from crowdppl.inference.learning import _wanted
+from crowdppl.metrics import evaluate
+from crowdppl.networks import Network, Standardise, feature_tensor, log_shares
+from crowdppl.posterior import Posterior
+from crowdppl.training import Training, training_of
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+CLOUDS = 2.5 * np.eye(3, 4)
+
+
+def clouds(n: int = 360, labelled: int = 240, each: int = 2, seed: int = 0) -> tuple[Annotations, pd.Series]:
+    """Three Gaussian clouds; two of three items have labels, of annotators who are right in 6 of 10 cases."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, n)
+    features = pd.DataFrame(CLOUDS[truth] + rng.normal(size=(n, 4)), index=[f"i{i:03d}" for i in range(n)])
+    item = np.repeat(np.arange(labelled), each)
+    annotator = rng.integers(0, 12, len(item))
+    right = rng.random(len(item)) < 0.6
+    label = np.where(right, truth[item], (truth[item] + rng.integers(1, 3, len(item))) % 3)
+    frame = pd.DataFrame({"item": features.index[item], "annotator": annotator, "label": label})
+    data = Annotations.from_frame(frame.drop_duplicates(["item", "annotator"]), classes=range(3), features=features)
+    return data, pd.Series(truth, features.index)
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[Annotations, pd.Series]:
+    return clouds()
+
+
+@pytest.fixture(scope="module")
+def posterior(both: tuple[Annotations, pd.Series]) -> Posterior:
+    return crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("raykar", "em")])
+def test_features_help_labels_and_reach_items_without_any(
+    both: tuple[Annotations, pd.Series], name: str, engine: str
+) -> None:
+    data, truth = both
+    found = crowdppl.fit(name, data, inference=engine, seed=0).probabilities()
+    labelled = data.items[data.votes().sum(1) > 0]
+    alone = crowdppl.fit("bayesian_dawid_skene", data, inference="vb").probabilities()
+    assert evaluate(found.loc[labelled], truth).accuracy > evaluate(alone.loc[labelled], truth).accuracy + 0.1
+    assert evaluate(found.drop(labelled), truth).accuracy > 0.8
+
+
+def test_without_features_it_is_bayesian_dawid_skene() -> None:
+    data = crowd(80, 6, 3, 4, seed=2)
+    one = crowdppl.fit("bayes_dgc", data, inference="vb", tolerance=1e-13)
+    two = crowdppl.fit(
+        "bayesian_dawid_skene", data, inference="vb", settings={"prevalence": "uniform"}, tolerance=1e-13
+    )
+    np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-5)
+
+
+def test_the_published_prior_is_five_on_the_diagonal_and_two_beside_it() -> None:
+    data = crowd(30, 4, 3, 3)
+    settings = {"mass": 9.0, "diagonal": 5 / 9, "prevalence": "uniform"}
+    same = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", settings=settings, tolerance=1e-13)
+    found = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"prior": "published"}, tolerance=1e-13)
+    np.testing.assert_allclose(found.probabilities(), same.probabilities(), atol=1e-5)
+
+
+def test_its_fixed_point_satisfies_its_equations(both: tuple[Annotations, pd.Series], posterior: Posterior) -> None:
+    """With the network frozen, concentrations are the prior and the expected counts of the truth they imply."""
+    data, _ = both
+    network = posterior.story.network  # type: ignore[attr-defined]
+    frozen = crowdppl.method("bayes_dgc", network=network)
+    again = crowdppl.fit(Frozen(frozen), data, inference="vb", tolerance=1e-13)
+    c = again.result.sites["confusion"].arrays["concentration"]
+    log_c = torch.digamma(torch.tensor(c)) - torch.digamma(torch.tensor(c.sum(-1, keepdims=True)))
+    rows = data.frame()
+    item, who = data.items.get_indexer(rows["item"]), data.annotators.get_indexer(rows["annotator"])
+    label = data.classes.get_indexer(rows["label"])
+    features = feature_tensor(data)
+    assert features is not None
+    score = log_shares(network, features).double().numpy().copy()
+    np.add.at(score, item, log_c.numpy()[who, :, label])
+    share = np.exp(score - score.max(1, keepdims=True))
+    share /= share.sum(1, keepdims=True)
+    counts = np.broadcast_to(crowdppl.leaning_rows(3).numpy(), c.shape).copy()
+    np.add.at(counts.transpose(0, 2, 1), (who, label), share[item])
+    np.testing.assert_allclose(c, counts, atol=1e-4)
+    np.testing.assert_allclose(again.probabilities(), share, atol=1e-5)
+    steps = np.diff(again.diagnostics()["objectives"])
+    assert (steps > -1e-9).all()
+
+
+class Frozen:
+    """A story whose network has a say and does not learn: what it makes of the items is a constant."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.card = inner.card
+
+    def model(self, data: Any) -> None:
+        block = data.as_block()
+        looked = block if block.seen is not None else self._seeing(block)
+        self.inner.model(looked)
+
+    def prepare(self, data: Annotations) -> Frozen:
+        features = feature_tensor(data)
+        assert features is not None
+        seen = log_shares(self.inner.network, features)[torch.from_numpy(data.order.astype(np.int64))]
+        out = Frozen(self.inner)
+        out.by_position = seen
+        return out
+
+    by_position: torch.Tensor
+
+    def _seeing(self, block: Any) -> Any:
+        from dataclasses import replace
+
+        first = self.by_position[block.offset : block.offset + block.n_items]
+        if len(first) != block.n_items:  # a probe of other items: nothing is seen of them
+            return block
+        return replace(block, seen=first.to(block.dtype), _views={})
+
+
+def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
+    both: tuple[Annotations, pd.Series],
+) -> None:
+    mine = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    before = {name: x.clone() for name, x in mine.state_dict().items()}
+    story = crowdppl.method("bayes_dgc", network=mine, training={"epochs": 60, "learning_rate": 1e-2})
+    found = crowdppl.fit(story, both[0], inference="vb", seed=0)
+    assert all(torch.equal(x, before[name]) for name, x in mine.state_dict().items())
+    learned = found.story.network.body.state_dict()  # type: ignore[attr-defined]
+    assert not torch.equal(learned["0.weight"], before["0.weight"])
+    assert evaluate(found, both[1]).accuracy > 0.75
+
+
+def test_the_same_seed_gives_the_same_network_and_another_another(
+    both: tuple[Annotations, pd.Series], posterior: Posterior
+) -> None:
+    again = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1)
+    np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
+    other = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=2)
+    assert not np.array_equal(other.probabilities(), posterior.probabilities())
+
+
+def test_new_items_are_classified_and_predicted(
+    both: tuple[Annotations, pd.Series], posterior: Posterior, tmp_path: Path
+) -> None:
+    data, truth = clouds(seed=7)
+    assert isinstance(data.features, pd.DataFrame)
+    shares = posterior.classify(data.features)
+    assert evaluate(shares, truth).accuracy > 0.8
+    np.testing.assert_allclose(posterior.classify(data.features.to_numpy()), shares)
+    labelled = data.items[data.votes().sum(1) > 0]
+    combined = posterior.predict(data)
+    np.testing.assert_allclose(combined.drop(labelled), shares.drop(labelled), atol=1e-6)
+    blind = crowdppl.fit("bayesian_dawid_skene", both[0], inference="vb").predict(data)
+    assert evaluate(combined.loc[labelled], truth).log_score < evaluate(blind.loc[labelled], truth).log_score
+    posterior.save(tmp_path)
+    loaded = crowdppl.load(tmp_path)
+    np.testing.assert_allclose(loaded.classify(data.features), shares, atol=1e-12)
+    np.testing.assert_allclose(loaded.predict(data), combined, atol=1e-12)
+
+
+def test_a_network_of_ones_own_is_loaded_into_the_story_that_is_handed_over(
+    both: tuple[Annotations, pd.Series], tmp_path: Path
+) -> None:
+    def body() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+    found = crowdppl.fit(
+        crowdppl.method("bayes_dgc", network=body(), training={"epochs": 4}), both[0], inference="vb"
+    )
+    found.save(tmp_path)
+    with pytest.raises(ResultError, match="story="):
+        crowdppl.load(tmp_path)
+    loaded = crowdppl.load(tmp_path, story=crowdppl.method("bayes_dgc", network=body()))
+    features = both[0].features
+    assert isinstance(features, pd.DataFrame)
+    np.testing.assert_allclose(loaded.classify(features), found.classify(features), atol=1e-12)
+    with pytest.raises(ResultError, match="not the one that was saved"):
+        crowdppl.load(tmp_path, story=crowdppl.method("bayes_dgc", network=nn.Linear(4, 3)))
+
+
+def test_gold_is_learned_too_and_labels_left_out_are_scored(both: tuple[Annotations, pd.Series]) -> None:
+    data, truth = both
+    unlabelled = data.items[data.votes().sum(1) == 0]
+    gold = truth[unlabelled[:60]]
+    found = crowdppl.fit("bayes_dgc", data, inference="vb", gold=gold, seed=0)
+    assert (found.probabilities().loc[gold.index].to_numpy()[np.arange(60), gold] == 1).all()
+    rest = unlabelled[60:]
+    plain = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0)
+    with_gold, without = (evaluate(p.probabilities().loc[rest], truth).log_score for p in (found, plain))
+    assert with_gold < without
+    quick = {"training": {"epochs": 6}}
+    scored = crowdppl.heldout_score("bayes_dgc", data, folds=2, inference="vb", settings=quick)
+    blind = crowdppl.heldout_score("bayesian_dawid_skene", data, folds=2, inference="vb")
+    assert scored.per_label > blind.per_label
+    assert len(found.worth_asking(5)) == 5
+
+
+def test_what_cannot_be_is_refused(both: tuple[Annotations, pd.Series], posterior: Posterior) -> None:
+    data, _ = both
+    bare = crowd(20)
+    fit = crowdppl.fit
+    with pytest.raises(DataError, match="no features"):
+        fit(crowdppl.method("bayes_dgc", network=nn.Linear(4, 3)), bare, inference="vb")
+    with pytest.raises(MethodError, match=r"returns \(2, 5\) for 2 items"):
+        fit(crowdppl.method("bayes_dgc", network=nn.Linear(4, 5)), data, inference="vb")
+    with pytest.raises(MethodError, match="cannot read features"):
+        fit(crowdppl.method("bayes_dgc", network=nn.Linear(9, 3)), data, inference="vb")
+    for engine in ("gibbs", "nuts", "svi"):
+        with pytest.raises(MethodError, match="has a network"):
+            fit("bayes_dgc", data, inference=engine)
+    with pytest.raises(MethodError, match="restarts=1"):
+        fit("bayes_dgc", data, inference="vb", restarts=2)
+    with pytest.raises(MethodError, match="batch_size has no meaning"):
+        fit("bayes_dgc", data, inference="vb", batch_size=20)
+    with pytest.raises(MethodError, match="no setting 'epoch'"):
+        fit("bayes_dgc", data, inference="vb", settings={"training": {"epoch": 3}})
+    with pytest.raises(MethodError, match="no network"):
+        fit("one_coin", data, inference="em").classify(np.zeros((2, 4)))
+    with pytest.raises(DataError, match="one row an item of"):
+        posterior.classify(np.zeros((2, 3)))
+    with pytest.raises(DataError, match="not finite"):
+        posterior.classify(np.array([[0.0, 1, 2, np.nan]]))
+
+
+def test_a_network_that_explodes_says_where(both: tuple[Annotations, pd.Series]) -> None:
+    with pytest.raises(NumericalError, match="lower learning_rate"):
+        crowdppl.fit(
+            "bayes_dgc", both[0], inference="vb", settings={"training": {"learning_rate": 1e30, "epochs": 3}}
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": 0}, {"mixup": -1.0}, {"learning_rate": 0.0}, {"batch_size": 0}, {"volume": -0.1}]
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(MethodError, match=next(iter(wrong))):
+        training_of(wrong)
+
+
+def test_features_are_standardised_after_a_root_where_none_is_negative() -> None:
+    x = torch.tensor([[0.0, 1.0, 3.0], [4.0, 1.0, 3.0], [16.0, 1.0, 3.0]])
+    found = Standardise(x)(x)
+    np.testing.assert_allclose(found[:, 0], (np.array([0, 2, 4]) - 2) / np.sqrt(8 / 3), atol=1e-6)
+    assert (found[:, 1:] == 0).all()  # the same for all items
+    below = torch.tensor([[-1.0], [1.0]])
+    np.testing.assert_allclose(Standardise(below)(below), [[-1], [1]])
+    assert Network(nn.Identity(), torch.zeros(2, 3, 4, 4))(x) is x  # images are left as they are
+
+
+def test_balance_and_volume_are_those_of_a_hand_computed_case() -> None:
+    p = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64)
+    balance = 0.6 * np.log(0.6) + 0.4 * np.log(0.4)
+    gram = p.numpy().T @ p.numpy()
+    assert gram[0, 0] == pytest.approx(0.8) and gram[0, 1] == pytest.approx(0.4)
+    volume = np.log(0.8 * 0.4 - 0.16)
+    assert float(_wanted(p, Training(balance=2.0))) == pytest.approx(2 * balance)
+    assert float(_wanted(p, Training(volume=0.5))) == pytest.approx(-0.5 * volume, abs=1e-5)
+    assert float(_wanted(p, Training())) == 0
