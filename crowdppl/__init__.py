@@ -53,6 +53,7 @@ _PUBLIC = {
     "reading": ("read_annotations", "read_gold"),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
+    "risk_plot": ("plot_risk_coverage",),
     "simulated_crowd": ("SimulatedCrowd", "simulate_annotators"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo
     from crowdppl.reliability import plot_reliability as plot_reliability
+    from crowdppl.risk_plot import plot_risk_coverage as plot_risk_coverage
     from crowdppl.simulated_crowd import SimulatedCrowd as SimulatedCrowd
     from crowdppl.simulated_crowd import simulate_annotators as simulate_annotators
     from crowdppl.simulation import Simulation as Simulation

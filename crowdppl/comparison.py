@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
+from crowdppl.comparison_plot import plot_comparison
 from crowdppl.errors import MethodError
 from crowdppl.heldout import HeldoutScore, heldout_score
 from crowdppl.leave_one_out import standard_error
@@ -35,6 +36,8 @@ class Comparison:
 
     scores: Mapping[str, HeldoutScore]
     table: pd.DataFrame
+
+    plot = plot_comparison
 
     @property
     def best(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,12 @@ from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
 from crowdppl.plates import Data
+from crowdppl.training import training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.posterior import Posterior
 
-HIDDEN, DROPOUT = 128, 0.5
 ROWS = 4096
 """Items that a network looks at at once where nothing is learned."""
 
@@ -85,7 +86,7 @@ class Network(nn.Module):
         return out
 
 
-def perceptron(n_features: int, n_classes: int, hidden: int = HIDDEN, dropout: float = DROPOUT) -> nn.Module:
+def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
     """One hidden layer of rectified units, with dropout: (B, n_features) to logits (B, n_classes)."""
     layers = (nn.Linear(n_features, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes))
     return nn.Sequential(*layers)
@@ -99,12 +100,15 @@ def feature_tensor(data: Annotations) -> Tensor | None:
     return torch.from_numpy(np.array(values, np.float32))
 
 
-def ready(network: nn.Module | None, data: Annotations) -> nn.Module | None:
+def ready(
+    network: nn.Module | None, data: Annotations, training: Mapping[str, Any] | None = None
+) -> nn.Module | None:
     """The network with which a fit begins: a copy, so that what one fit learns stays there.
 
     Args:
         network: maps features to K logits; None takes ``perceptron``; one that is ready already is copied.
         data: the annotations.
+        training: settings of ``Training`` by name, of which hidden and dropout belong to the default network.
 
     Returns:
         A ``Network``; None where data have no features and no network was asked for.
@@ -113,7 +117,7 @@ def ready(network: nn.Module | None, data: Annotations) -> nn.Module | None:
         DataError: when a network is given and data have no features.
         MethodError: when the network refuses the features, or does not return K finite logits an item.
     """
-    features = feature_tensor(data)
+    features, given = feature_tensor(data), training_of(training or {})
     if features is None:
         if network is not None:
             raise DataError("the method has a network, but the data have no features; give features=")
@@ -124,7 +128,8 @@ def ready(network: nn.Module | None, data: Annotations) -> nn.Module | None:
         out = Network(deepcopy(network), features)
     else:
         with torch.random.fork_rng():
-            out = Network(perceptron(features[0].numel(), data.n_classes), features, fresh=True)
+            body = perceptron(features[0].numel(), data.n_classes, given.hidden, given.dropout)
+            out = Network(body, features, fresh=True)
     _check(out, features[:2], data.n_classes)
     return out
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl import intervals
+from crowdppl.abilities import labels_given
+from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new, short
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.results import FitResult
+from crowdppl.intervals import Estimate
 from crowdppl.panels import draw_matrix, grid, name_outer_only
+from crowdppl.suspicion import information
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,78 +23,87 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 25
 """Confusion matrices in one grid; more would be stamps."""
-MOST_ROWS = 60
-"""Annotators or points that are shown one by one."""
 NAMED = 5
 """Least sure items that are named in a picture of few items."""
-NAMED_CHAINS = 8
-"""Chains that a legend tells apart; of more, only their number is said."""
-LIGHT, DARK = "0.8", "0.15"
-STYLES = ("-", "--", "-.", ":")
 
 
-def plot_confusion(posterior: Posterior, annotator: Any = None, *, ax: Any = None) -> Any:
+def plot_confusion(
+    posterior: Posterior, annotator: Any = None, *, ax: Any = None, level: float | None = None
+) -> Any:
     """Draws confusion matrices: rows are the truth, columns the label, darker is more probable.
 
     Args:
         posterior: what a fit returned.
         annotator: one id; a list of ids; None for all, or for those 25 who gave most labels.
         ax: matplotlib axes to draw on, as many as annotators; made if absent.
+        level: draws intervals of this probability too: each cell then holds a scale, 0 at its left end and 1 at
+            its right, with the interval as a thick line and the mean as a stroke.
 
     Returns:
         The axes for one annotator, an array of axes for several.
 
     Raises:
         DataError: for an unknown annotator, or when the axes are too few.
+        MethodError: when intervals are asked of an engine that gives points, or of a level that is none.
     """
     codes = _annotators(posterior, annotator)
+    found = None if level is None else _intervals(posterior, level)
     one = len(codes) == 1 and not isinstance(annotator, list | tuple)
-    axes = grid(len(codes), posterior.data.n_classes) if ax is None else np.atleast_1d(ax).ravel()
+    axes = grid(len(codes), list(posterior.data.answers)) if ax is None else np.atleast_1d(ax).ravel()
     if len(axes) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
     for panel, code in zip(axes, codes, strict=False):
-        draw_matrix(panel, posterior, int(code))
+        draw_matrix(panel, posterior, int(code), None if found is None else found.at(code))
+        if level is not None:
+            panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
     if ax is None:
         name_outer_only(axes)
     return axes[0] if one else axes[: len(codes)]
 
 
-def plot_annotators(posterior: Posterior, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
-    """Draws the accuracy of each annotator with its interval, the best on top.
+def plot_annotators(
+    posterior: Posterior, *, ax: Axes | None = None, level: float = 0.95, show: str = "information"
+) -> Axes:
+    """Draws what each annotator's labels are worth, with intervals, the most informative on top.
+
+    The information of a label is its mutual information with the truth, in bits: 0 for a spammer, and at most
+    the entropy of the prevalence (dotted line). An annotator who always names a frequent class is accurate and
+    tells nothing, so that the order may differ from that of the accuracies. Where there are draws, the information
+    is averaged over them; what ``suspicious_annotators`` lists is that of the mean confusion, which is smaller.
 
     Args:
         posterior: what a fit returned; without intervals where the engine gives points.
-        ax: axes to draw on.
+        ax: axes to draw on; made if absent.
         level: probability of the intervals.
+        show: "information", or "accuracy" in the same order.
+
+    Raises:
+        MethodError: when something else is to be shown, or the level is none.
     """
-    table = posterior.annotators(level).sort_values("accuracy", kind="stable")
-    shown = len(table) <= MOST_ROWS
-    axes = _own(ax, 6.4, 1.2 + (0.24 * len(table) if shown else 6.0))
-    place = np.arange(len(table))
-    if table["accuracy_low"].notna().any():
-        axes.hlines(place, table["accuracy_low"], table["accuracy_high"], color="0.6", linewidth=1.5)
-    axes.plot(table["accuracy"], place, "o", color=DARK, markersize=4 if shown else 2)
-    chance = 1 / posterior.data.n_classes
-    axes.axvline(chance, color="0.4", linestyle=":", linewidth=1)
-    axes.annotate(
-        "chance",
-        (chance, 1),
-        (2, -2),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        va="top",
-        fontsize="small",
-        color="0.35",
-    )
-    if shown:
-        axes.set_yticks(place, [str(name) for name in table.index])
-        axes.set_ylabel("annotator")
+    if show not in ("information", "accuracy"):
+        raise MethodError(f"show={show!r} is neither 'information' nor 'accuracy'")
+    intervals.check_level(level)
+    result, names = posterior.result, posterior.data.annotators
+    told = _information(result, level)
+    order = np.argsort(told.mean, kind="stable")
+    shown = (told if show == "information" else intervals.accuracy(result, level)).at(order)
+    few, drawn = len(order) <= MOST_ROWS, bool(np.isfinite(shown.low).any())
+    axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.24 * len(order)) if few else 7.2)
+    place = np.arange(len(order))
+    if drawn:
+        axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
+    axes.plot(shown.mean, place, "o", color=DARK, markersize=4 if few else 2)
+    axes.set_yticks(place if few else [], [short(names[n]) for n in order] if few else [])
+    axes.set_ylabel(f"{'annotator' if few else f'{len(order):,} annotators'},\nmost informative on top")
+    axes.set_ylim(-0.7, len(order) - 0.3)
+    most = float(entropy(result.prevalence[None])[0])
+    if show == "accuracy":
+        _mark(axes, 1 / posterior.data.n_classes, "chance", 1.0)
     else:
-        axes.set_yticks([])
-        axes.set_ylabel(f"{len(table)} annotators, most accurate on top")
-    axes.set_ylim(-0.7, len(table) - 0.3)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel(f"accuracy (line: {level:.0%} interval)" if table["accuracy_low"].notna().any() else "accuracy")
+        end = max(most, float(np.nanmax(shown.high if drawn else shown.mean)))
+        _mark(axes, most, "entropy of the truth", 1.02 * end)
+    title = "accuracy" if show == "accuracy" else "information of a label (bits)"
+    axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
     return axes
 
 
@@ -99,7 +112,7 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
 
     Args:
         posterior: what a fit returned.
-        ax: axes to draw on.
+        ax: axes to draw on; made if absent.
         show: "entropy" of the truth in bits, or "probability" of the label.
 
     Raises:
@@ -114,7 +127,7 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
         values, most, title = p.max(1), 1.0, "probability of the label"
     order = np.argsort(values if show == "entropy" else -values, kind="stable")
     values = values[order]
-    axes = _own(ax)
+    axes = axes_or_new(ax)
     place = np.arange(1, len(values) + 1)
     bottom = 0.0 if show == "entropy" else 1 / p.shape[1]
     axes.fill_between(place, bottom, values, step="mid", color=LIGHT, linewidth=0)
@@ -122,43 +135,15 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
     if len(values) <= MOST_ROWS:
         axes.plot(place, values, "o", color=DARK, markersize=3)
         for n in range(len(values) - min(NAMED, len(values)), len(values)):
-            name = str(posterior.data.items[int(order[n])])
+            name = short(posterior.data.items[int(order[n])])
             axes.annotate(
                 name, (place[n], values[n]), (-3, 3), textcoords="offset points", ha="right", fontsize="small"
             )
     axes.set_xlim(0.5, len(values) + 0.5)
     axes.set_ylim(bottom, most + 0.04 * (most - bottom))
+    axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("item, the surest first")
     axes.set_ylabel(title)
-    return axes
-
-
-def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draws how the fit went: a line a chain for samplers, the objective for other engines.
-
-    Args:
-        posterior: what a fit returned.
-        site: whose draws to show, by default "prevalence" or else the first site's; of its entries the one
-            on which the chains agree least.
-        ax: axes to draw on.
-
-    Raises:
-        MethodError: when the site has no draws, or the fit kept nothing to show.
-    """
-    sites = {s.name: s for s in posterior.result.sites.values() if s.family == "draws"}
-    if site is not None and site not in sites:
-        raise MethodError(f"there are no draws of {site!r}; sites with draws: {', '.join(sites) or 'none'}")
-    if sites:
-        chosen = sites[site or ("prevalence" if "prevalence" in sites else next(iter(sites)))]
-        return _chains(_own(ax), chosen, _names(posterior))
-    objectives = posterior.result.diagnostics.get("objectives")
-    if objectives is None or len(objectives) == 0:
-        raise MethodError(f"the fit by {posterior.inference} kept neither draws nor objectives to show")
-    axes, place = _own(ax), np.arange(1, len(objectives) + 1)
-    marker = "o" if len(place) <= MOST_ROWS else ""
-    axes.plot(place, objectives, color=DARK, linewidth=1.2, marker=marker, markersize=3)
-    axes.set_xlabel("iteration")
-    axes.set_ylabel("objective")
     return axes
 
 
@@ -166,7 +151,7 @@ def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:
     """Codes of the annotators asked for, or of those who gave most labels, in codebook order."""
     known = posterior.data.annotators
     if wanted is None:
-        most = np.argsort(-posterior.annotators()["labels"].to_numpy(), kind="stable")
+        most = np.argsort(-labels_given(posterior.data), kind="stable")
         return np.sort(most[:MOST_PANELS])
     asked = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     codes = posterior.data.annotator_book.codes(asked)
@@ -176,43 +161,29 @@ def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _chains(axes: Axes, site: SiteResult, names: Mapping[str, Sequence[Any]]) -> Axes:
-    """Draws of the entry on which chains agree least: largest variance between them, relative to within."""
-    draws = site.arrays["draws"]
-    flat = draws.reshape(*draws.shape[:2], -1)
-    between, within = flat.mean(1).var(0), flat.var(1).mean(0)
-    entry = int(np.argmax(between / np.maximum(within, np.finfo(np.float64).tiny)))
-    steps = np.arange(1, draws.shape[1] + 1)
-    axes.plot(steps, flat[..., entry].T, color=LIGHT, linewidth=0.5)
-    for chain, values in enumerate(flat[..., entry]):
-        shade = str(round(0.5 * chain / max(1, len(flat) - 1), 2))
-        style = STYLES[chain % len(STYLES)]
-        mean = np.cumsum(values) / steps
-        axes.plot(steps, mean, style, color=shade, linewidth=1.6, label=f"chain {chain + 1}")
-    at = np.unravel_index(entry, draws.shape[2:])
-    places = zip(site.dims, at, strict=True)
-    where = ", ".join(f"{dim} {names[dim][int(n)] if dim in names else n}" for dim, n in places)
-    axes.set_xlabel("draw (thick: mean of a chain so far)")
-    axes.set_ylabel(f"{site.name}\n({where})" if where else site.name)
-    if len(draws) <= NAMED_CHAINS:
-        axes.legend(loc="upper right", fontsize="small", ncols=2)
-    else:
-        axes.set_title(f"{len(draws)} chains", fontsize="medium")
-    return axes
+def _intervals(posterior: Posterior, level: float) -> Estimate:
+    """Intervals of all confusions, which an engine of points does not have."""
+    intervals.check_level(level)
+    if posterior.result.table_draws is None:
+        raise MethodError(
+            f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
+        )
+    return intervals.confusion(posterior.result, level)
 
 
-def _names(posterior: Posterior) -> dict[str, Sequence[Any]]:
-    """What places along known dimensions are called."""
-    data = posterior.data
-    classes, answers = list(data.classes), list(data.answers)
-    known = {"class": classes, "truth": classes, "label": answers, "answer": answers}
-    return {"item": list(data.items), "annotator": list(data.annotators), **known}
+def _information(result: FitResult, level: float) -> Estimate:
+    """Mutual information of truth and label in bits, (A,), averaged over draws where there are draws."""
+    tables, shares = result.table_draws, result.prevalence_draws
+    if tables is None or shares is None:
+        return intervals.from_point(information(result.table, result.prevalence))
+    draws = [information(table, share) for table, share in zip(tables, shares, strict=True)]
+    return intervals.from_draws(np.stack(draws), level)
 
 
-def _own(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
-    """The given axes, or new ones."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt  # slow to import
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+def _mark(axes: Axes, at: float, text: str, end: float) -> None:
+    """A dotted line from the foot to the top, named above; the axis runs from 0 to an end."""
+    axes.axvline(at, color=MIDDLE, linestyle=":", linewidth=1)
+    axes.set_xlim(0, end)
+    place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    side = "right" if at > end / 2 else "center"
+    axes.annotate(text, (at, 1), (0, 3), ha=side, va="bottom", fontsize="small", color="0.35", **place)

@@ -12,16 +12,20 @@ import pandas as pd
 from crowdppl import (
     abilities,
     acquisition,
+    agreement_network,
     archive,
+    chain_plots,
     choices,
     decisions,
     doubts,
     intervals,
+    item_map,
     label_sets,
     leave_one_out,
     plots,
     refitting,
     reliability,
+    risk_plot,
 )
 from crowdppl.annotations import Annotations
 from crowdppl.arviz_export import to_arviz
@@ -219,8 +223,12 @@ class Posterior:
     plot_confusion = plots.plot_confusion
     plot_annotators = plots.plot_annotators
     plot_items = plots.plot_items
-    plot_trace = plots.plot_trace
+    plot_trace = chain_plots.plot_trace
+    plot_ranks = chain_plots.plot_ranks
+    plot_item_map = item_map.plot_item_map
+    plot_agreement_network = agreement_network.plot_agreement_network
     plot_reliability = reliability.plot_reliability
+    plot_risk_coverage = risk_plot.plot_risk_coverage
 
 
 def load(path: str | Path, *, method: str | None = None, story: Story | None = None) -> Posterior:

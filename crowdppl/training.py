@@ -26,6 +26,7 @@ class Training:
             classes that may be unequal.
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
+        hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
     """
 
     epochs: int = 30
@@ -36,14 +37,18 @@ class Training:
     mixup: float = 0.0
     balance: float = 0.0
     volume: float = 0.0
+    hidden: int = 128
+    dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "hidden"):
             if getattr(self, name) < 1:
                 raise MethodError(f"training: {name}={getattr(self, name)} must be at least 1")
         for name in ("weight_decay", "warm_up", "mixup", "balance", "volume"):
             if getattr(self, name) < 0:
                 raise MethodError(f"training: {name}={getattr(self, name)} must not be negative")
+        if not 0 <= self.dropout < 1:
+            raise MethodError(f"training: dropout={self.dropout} must be at least 0 and below 1")
         if not self.learning_rate > 0:
             raise MethodError(f"training: learning_rate={self.learning_rate} must be positive")
 

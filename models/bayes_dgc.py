@@ -1,7 +1,7 @@
 """BayesDGC: Bayesian Dawid-Skene, and a network that looks at the items as a second expert on the truth.
 
     prevalence        = 1 / K, or ~ Dirichlet(prevalence_mass)     (K)
-    confusion[a, k]   ~ Dirichlet(mass * row(k))                   (A, K, K)
+    confusion[a, k]   ~ Dirichlet(mass * row(k)), or around a crowd's that is learned    (A, K, K)
     truth[i]          ~ prevalence * network(features[i])          (N), a product of experts, not renormalised
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
+import torch
 from torch import nn
 
 from crowdppl import (
@@ -47,6 +48,10 @@ class BayesDgc:
             which counts it twice.
         prevalence_mass: pseudo-counts of each class (1.1 in the paper).
         prior: "house", by mass and diagonal, or "published": 5 on the right answer, 2 on each other.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 takes the prior
+            above.
+        temper: power of the labels' likelihood: below 1, labels of an item count less than if they were independent
+            given its truth.
         mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
             (by default half way between certainty and chance).
     """
@@ -56,13 +61,15 @@ class BayesDgc:
     prevalence: Literal["learned", "uniform"] = "uniform"
     prevalence_mass: float = 100.0
     prior: Literal["house", "published"] = "house"
+    pooled: float = 0.0
+    temper: float = 1.0
     mass: float = 4.0
     diagonal: float | None = None
 
     card: ClassVar[Card] = Card(
         title="Bayes DGC",
         reference="Li, Huang & Chen (2021), Crowdsourced classification with a deep generative and Bayesian model",
-        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
         assumes="annotators err each alone given the truth, and the truth can be seen in the features",
         fails="when annotators err where features look alike: the network then learns their errors",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
@@ -71,19 +78,23 @@ class BayesDgc:
 
     def prepare(self, data: Annotations) -> BayesDgc:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data))
+        return replace(self, network=ready(self.network, data, self.training))
 
     def model(self, data: Block) -> None:
         """Draws prevalence, confusions, truths and labels."""
         log_p = prevalence(data, self.prevalence, self.prevalence_mass)
+        k, rows = data.n_classes, None
+        if self.prior == "published":
+            rows = leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
+        elif self.pooled > 0:
+            crowd = pyro.sample("crowd", dist.Dirichlet(1 + torch.eye(k)).to_event(1))
+            rows = self.pooled * crowd + 1e-3  # a share drawn as 0 would be no concentration
+        prior = confusion_prior(data, self.mass, self.diagonal)
+        if rows is not None:
+            prior = prior - leaning_rows(k, self.mass, self.diagonal).to(prior) + rows
         with plates.annotators(data):
-            prior = confusion_prior(data, self.mass, self.diagonal)
-            if self.prior == "published":
-                k = data.n_classes
-                mass = 5.0 + 2.0 * (k - 1)
-                prior = prior - leaning_rows(k, self.mass, self.diagonal) + leaning_rows(k, mass, 5.0 / mass)
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = with_abstentions(data, confusion.log())
+        table = self.temper * with_abstentions(data, confusion.log())
         with plates.items(data):
             annotate(data, table, truth(data, log_p + classify(data, self.network)))
 

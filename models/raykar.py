@@ -60,7 +60,7 @@ class Raykar:
 
     def prepare(self, data: Annotations) -> Raykar:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data))
+        return replace(self, network=ready(self.network, data, self.training))
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""

@@ -14,11 +14,10 @@ import pandas as pd
 import pytest
 import torch
 
-from crowdppl import acquisition
 from crowdppl.acquisition import information, worth_asking
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.inference import answers, fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior, load
 from tests.brute import Tiny, joint
@@ -176,7 +175,7 @@ def test_where_labels_share_the_truth_alone_one_table_serves_all_items(
 ) -> None:
     posterior = fit(method, crowd(30, 5, 3, 2, seed=1), inference="em", tolerance=1e-12)
     quick = every_pair(posterior)
-    monkeypatch.setattr(acquisition, "_truth_alone", lambda problem: False)
+    monkeypatch.setattr(answers, "_truth_alone", lambda problem: False)
     slow = every_pair(posterior).reindex(quick.index)
     np.testing.assert_allclose(slow["information"], quick["information"], atol=1e-7)
     assert quick["information"].max() > 0.02
@@ -228,7 +227,7 @@ def test_items_of_equal_entropy_differ_in_what_can_be_learned() -> None:
 @pytest.mark.parametrize("chunk", [1, 60, 10**6])
 @pytest.mark.parametrize("per_item", [1, 3])
 def test_the_best_are_the_best_of_all_pairs(chunk: int, per_item: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acquisition, "CHUNK", chunk)
+    monkeypatch.setattr(answers, "CHUNK", chunk)
     rng = np.random.default_rng(3)
     p, tables = rng.dirichlet(np.full(3, 0.4), 80), rng.dirichlet(np.full(3, 0.7), (6, 3))
     labels = [(i, int(rng.integers(6)), int(rng.integers(3))) for i in range(80)]

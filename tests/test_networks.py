@@ -248,7 +248,16 @@ def test_a_network_that_explodes_says_where(both: tuple[Annotations, pd.Series])
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epochs": 0}, {"mixup": -1.0}, {"learning_rate": 0.0}, {"batch_size": 0}, {"volume": -0.1}]
+    "wrong",
+    [
+        {"dropout": 1.0},
+        {"hidden": 0},
+        {"epochs": 0},
+        {"mixup": -1.0},
+        {"learning_rate": 0.0},
+        {"batch_size": 0},
+        {"volume": -0.1},
+    ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(MethodError, match=next(iter(wrong))):

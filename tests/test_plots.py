@@ -3,59 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from crowdppl.annotations import Annotations
-from crowdppl.card import Card
+from crowdppl.canvas import short
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.plots import plot_annotators
 from crowdppl.posterior import Posterior
+from crowdppl.suspicion import information
+from tests.handmade import coloured, posterior, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
-
-class Handmade:
-    card: ClassVar[Card] = Card("Handmade", "nobody")
-
-    def model(self, data: Any) -> None: ...
-
-
-def posterior(n_annotators: int = 3, n_classes: int = 2, drawn: bool = True, **diagnostics: Any) -> Posterior:
-    """A made-up result; annotators "a0", "a1", ... label 20 items."""
-    stream = np.random.default_rng(0)
-    names = [f"a{n}" for n in range(n_annotators)]
-    items, annotators = np.repeat(np.arange(20), n_annotators), np.tile(names, 20)
-    classes = [f"class {k}" for k in range(n_classes)]
-    labels = stream.choice(classes, len(items))
-    data = Annotations.from_arrays(items, annotators, labels, classes=classes)
-    tables = stream.dirichlet(np.ones(n_classes), (100, n_annotators, n_classes))
-    shares = stream.dirichlet(np.ones(n_classes), 100)
-    chains = stream.normal(size=(4, 25, n_annotators))
-    chains[1, :, 2 % n_annotators] += 5  # the entry on which the chains agree least
-    sites = {
-        "ability": SiteResult("ability", ("annotator",), "draws", {"draws": chains}),
-        "prevalence": SiteResult("prevalence", ("class",), "draws", {"draws": shares.reshape(4, 25, -1)}),
-    }
-    found = FitResult(
-        sites=sites if drawn else {},
-        probabilities=stream.dirichlet(np.ones(n_classes), 20),
-        probability_sd=None,
-        table=tables.mean(0),
-        table_draws=tables if drawn else None,
-        prevalence=shares.mean(0),
-        prevalence_draws=shares if drawn else None,
-        diagnostics=diagnostics,
-    )
-    return Posterior(Handmade(), "handmade", "gibbs" if drawn else "em", data, found)
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +30,12 @@ def _closed() -> Iterator[None]:
     plt.close("all")
 
 
-def texts(axes: Axes) -> list[str]:
-    return [text.get_text() for text in axes.texts]
+def renamed(held: Posterior, names: list[str]) -> Posterior:
+    """The same with annotators of other names."""
+    frame = held.data.frame()
+    annotator = frame["annotator"].astype(str).map(dict(zip(held.data.annotators, names, strict=True)))
+    options = {"annotators": names, "classes": list(held.data.classes)}
+    return replace(held, data=Annotations.from_arrays(frame["item"], annotator, frame["label"], **options))
 
 
 def test_every_plot_draws_on_the_axes_that_it_is_given() -> None:
@@ -89,6 +59,7 @@ def test_one_confusion_matrix() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("label", "truth", "annotator a2")
     assert [text.get_text() for text in ax.get_yticklabels()] == ["class 0", "class 1"]
     assert texts(ax) == [f"{share:.2f}".removeprefix("0") for share in held.result.table[2].ravel()]
+    assert len(ax.lines) == 0
 
 
 def test_confusion_matrices_of_some_or_all() -> None:
@@ -102,34 +73,96 @@ def test_confusion_matrices_of_some_or_all() -> None:
     own = Figure().subplots(1, 6)
     assert list(held.plot_confusion(ax=own)) == list(own[:5])
     assert len(posterior(30).plot_confusion()) == 25
-    assert texts(posterior(1, 20).plot_confusion("a0")) == []
 
 
-def test_an_unknown_annotator_or_too_few_axes_are_refused() -> None:
+def test_a_large_matrix_has_no_shares_written_in_but_names_that_fit() -> None:
+    ax = posterior(1, 20).plot_confusion("a0")
+    assert texts(ax) == []
+    assert ax.get_xlabel() == "label (shade: white 0, black probability 1)"
+    assert [text.get_text() for text in ax.get_yticklabels()] == [f"class {k}" for k in range(0, 20, 2)]
+    np.testing.assert_array_equal(ax.get_xticks(), range(0, 20, 2))
+
+
+@pytest.mark.parametrize("n_classes", [2, 12])
+def test_intervals_lie_on_a_scale_from_0_to_1_in_each_cell(n_classes: int) -> None:
+    held = posterior(n_classes=n_classes)
+    ax = held.plot_confusion("a1", level=0.8)
+    table = held.confusion_intervals(0.8).loc["a1"]
+    scales, found, means = ax.lines[::3], ax.lines[1::3], ax.lines[2::3]
+    column = np.tile(np.arange(n_classes), n_classes)
+    np.testing.assert_allclose([line.get_xdata() for line in scales], np.stack([column - 0.4, column + 0.4], 1))
+    ends = (np.array([line.get_xdata() for line in found]) - column[:, None] + 0.4) / 0.8
+    np.testing.assert_allclose(ends, table[["low", "high"]], atol=1e-6)
+    middle = (np.array([line.get_xdata()[0] for line in means]) - column + 0.4) / 0.8
+    np.testing.assert_allclose(middle, table["mean"], atol=1e-6)
+    rows = [round(float(line.get_ydata()[0])) for line in found]
+    np.testing.assert_array_equal(rows, np.repeat(np.arange(n_classes), n_classes))
+    assert ax.get_xlabel().endswith("(thick line: 80% interval)")
+
+
+def test_what_a_confusion_is_not_drawn_for() -> None:
     with pytest.raises(DataError, match="'nobody'.*'a0'"):
         posterior().plot_confusion("nobody")
     with pytest.raises(DataError, match="3 annotators need as many axes, 1"):
         posterior().plot_confusion(ax=Figure().subplots())
+    with pytest.raises(MethodError, match="em found a point"):
+        posterior(drawn=False).plot_confusion(level=0.95)
+    with pytest.raises(MethodError, match="level=2"):
+        posterior().plot_confusion(level=2)
 
 
-def test_annotators_are_ordered_with_their_intervals() -> None:
-    held = posterior()
-    table = held.annotators(level=0.8).sort_values("accuracy")
+def test_annotators_are_ordered_by_information_with_their_intervals() -> None:
+    held = posterior(n_classes=3)
+    result = held.result
+    pairs = zip(result.table_draws, result.prevalence_draws, strict=True)
+    told = pd.DataFrame([information(table, share) for table, share in pairs], columns=held.data.annotators)
+    order = told.mean().sort_values().index
     ax = held.plot_annotators(level=0.8)
-    assert [text.get_text() for text in ax.get_yticklabels()] == list(table.index)
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(order)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), told.mean()[order])
+    ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(ends, told.quantile([0.1, 0.9]).T.loc[order])
+    assert ax.get_xlabel() == "information of a label (bits), line: 80% interval"
+    assert ax.lines[1].get_xdata()[0] == pytest.approx(entropy(result.prevalence[None])[0])
+
+
+def test_accuracies_stand_in_the_order_of_information() -> None:
+    held = posterior()
+    ax = held.plot_annotators(level=0.8, show="accuracy")
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [text.get_text() for text in held.plot_annotators().get_yticklabels()]
+    table = held.annotators(level=0.8).loc[names]
     np.testing.assert_allclose(ax.lines[0].get_xdata(), table["accuracy"])
     ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
     np.testing.assert_allclose(ends, table[["accuracy_low", "accuracy_high"]])
-    assert "80%" in ax.get_xlabel()
+    assert (texts(ax), ax.lines[1].get_xdata()[0]) == (["chance"], 0.5)
+    with pytest.raises(MethodError, match="'size'"):
+        held.plot_annotators(show="size")
+    with pytest.raises(MethodError, match="level=0"):
+        posterior(drawn=False).plot_annotators(level=0)
 
 
 def test_a_point_has_no_intervals_and_a_crowd_no_names() -> None:
-    ax = posterior(drawn=False).plot_annotators()
+    held = posterior(drawn=False)
+    ax = held.plot_annotators()
     assert len(ax.collections) == 0
-    assert ax.get_xlabel() == "accuracy"
+    assert ax.get_xlabel() == "information of a label (bits)"
+    told = information(held.result.table, held.result.prevalence)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), np.sort(told))
+    assert held.plot_annotators(show="accuracy").get_xlabel() == "accuracy"
     many = posterior(70).plot_annotators()
     assert many.get_yticklabels() == []
     assert "70 annotators" in many.get_ylabel()
+
+
+def test_long_names_keep_both_ends() -> None:
+    long = [f"https://crowd.example.org/worker/{n}" for n in range(3)]
+    assert (short(long[2]), len(short(long[2]))) == ("https://crow…rg/worker/2", 24)
+    assert short("x" * 24) == "x" * 24 and short(7) == "7"
+    held = renamed(posterior(), long)
+    shown = {text.get_text() for text in plot_annotators(held).get_yticklabels()}
+    assert shown == {short(name) for name in long}
+    assert held.plot_confusion(long[0]).get_title() == "annotator\nhttps://crow…rg/worker/0"
 
 
 def test_items_from_the_surest_to_the_least_sure() -> None:
@@ -144,29 +177,8 @@ def test_items_from_the_surest_to_the_least_sure() -> None:
         held.plot_items(show="size")
 
 
-def test_a_trace_shows_the_entry_on_which_chains_agree_least() -> None:
-    held = posterior()
-    ax = held.plot_trace("ability")
-    assert ax.get_ylabel() == "ability\n(annotator a2)"
-    draws = held.result.sites["ability"].arrays["draws"][..., 2]
-    np.testing.assert_allclose([line.get_ydata() for line in ax.lines[:4]], draws)
-    np.testing.assert_allclose([line.get_ydata()[-1] for line in ax.lines[4:]], draws.mean(1))
-    assert held.plot_trace().get_ylabel().startswith("prevalence")
-
-
-def test_without_draws_the_trace_is_the_objective() -> None:
-    ax = posterior(drawn=False, objectives=[-9.0, -5.0, -4.5]).plot_trace()
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [-9, -5, -4.5])
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("iteration", "objective")
-    with pytest.raises(MethodError, match="kept neither"):
-        posterior(drawn=False).plot_trace()
-    with pytest.raises(MethodError, match="no draws of 'nothing'; sites with draws: ability, prevalence"):
-        posterior().plot_trace("nothing")
-
-
 def test_everything_is_grey() -> None:
     held = posterior()
-    for ax in (held.plot_annotators(), held.plot_items(), held.plot_trace()):
-        for color in (line.get_color() for line in ax.lines):
-            red, green, blue = to_rgb(color)
-            assert red == green == blue
+    for ax in (held.plot_annotators(), held.plot_items(), held.plot_confusion("a0", level=0.9)):
+        assert coloured(ax) == []
+    assert coloured(plt.figure().subplots().plot([0, 1], color="C0")[0].axes), "the check can fail"

@@ -60,7 +60,8 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -
     """
     options = options_of(posterior)
     start = warm_start(posterior, data, options)
-    earlier = Earlier(posterior.result.sites, data.order, options.device) if story is None else None
+    anew = story is not None and hasattr(story, "prepare")  # what is found anew need not fit the old sites
+    earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
     again, engine = story or posterior.story, posterior.inference
     fitted, engine, result = run(again, data, engine, options, start, earlier=earlier)
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)

@@ -1,0 +1,33 @@
+"""What pictures share: new axes where none are given, greys that survive a printer, names that fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LIGHT, MIDDLE, DARK = "0.8", "0.5", "0.15"
+"""Greys that stay apart on paper."""
+MOST_ROWS = 60
+"""Annotators or points that are shown one by one."""
+LONGEST = 24
+"""Characters of a name that are written."""
+
+
+def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
+    """The given axes, or new ones of a size in inches."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt  # slow to import
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def short(name: Any, most: int = LONGEST) -> str:
+    """A name as it is written into a picture: of a long one both ends, for ids often differ at the last letters."""
+    text = str(name)
+    if len(text) <= most:
+        return text
+    tail = most // 2 - 1
+    return f"{text[: most - 1 - tail]}…{text[-tail:]}"

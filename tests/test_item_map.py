@@ -1,0 +1,108 @@
+"""The item map: disagreement by hand, which items are drawn where, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from crowdppl.errors import DataError
+from crowdppl.item_map import AREA, STEPS, SUREST, disagreement, plot_item_map
+from crowdppl.posterior import Posterior
+from tests.crowd import annotations
+from tests.handmade import coloured, posterior
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def held(votes: list[tuple[int, ...]], probabilities: list[list[float]]) -> Posterior:
+    """Items with these labels, by annotators 0, 1, ..., and these probabilities."""
+    labels = [(i, a, label) for i, row in enumerate(votes) for a, label in enumerate(row)]
+    p = np.array(probabilities)
+    found = posterior(n_classes=p.shape[1])
+    data = annotations(labels, p.shape[1])
+    return replace(found, data=data, result=replace(found.result, probabilities=p))
+
+
+def marks(axes: Axes) -> list[list[tuple[float, float, float]]]:
+    """Place and number of items of each mark, by kind."""
+    kinds = []
+    for part in axes.collections:
+        sizes = (part.get_sizes() / AREA) ** 2
+        kinds.append([(x, y, n) for (x, y), n in zip(np.asarray(part.get_offsets()), sizes, strict=True)])
+    return kinds
+
+
+def test_disagreement_is_the_share_of_pairs_that_differ() -> None:
+    votes = np.array([[4, 0, 0], [3, 1, 0], [2, 2, 0], [1, 1, 1], [2, 0, 0]])
+    np.testing.assert_allclose(disagreement(votes), [0, 3 / 6, 4 / 6, 1, 0])
+
+
+def test_items_lie_at_their_disagreement_and_probability() -> None:
+    votes = [(0, 0, 0), (0, 0, 0), (0, 0, 1), (1, 1, 0), (1,)]
+    p = [[0.95, 0.05], [0.95, 0.05], [0.7, 0.3], [0.8, 0.2], [0.5, 0.5]]
+    ax = plot_item_map(held(votes, p))
+    agreed, overruled = marks(ax)
+    doubt = np.log10([0.05, 0.3])
+    assert [n for *_, n in agreed] == pytest.approx([2, 1]), "two items share a mark"
+    np.testing.assert_allclose([x for x, *_ in agreed], [0, 2 / 3], atol=1e-9)
+    # Places are rounded to a lattice of STEPS along the axis.
+    unit = np.log10(0.5 / (1 - SUREST)) / STEPS
+    np.testing.assert_allclose(np.log10(1 - np.array([y for _, y, _ in agreed])), doubt, atol=unit / 2 + 1e-9)
+    ((x, y, n),) = overruled
+    assert n == pytest.approx(1) and x == pytest.approx(2 / 3 * (1 + 0.5 / STEPS))
+    assert np.log10(1 - y) == pytest.approx(np.log10(0.2), abs=unit / 2 + 1e-9)
+    assert ax.get_title() == "4 items, 1 with fewer than two labels not shown"
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["most annotators' label (3)", "another label (1)", "1 item"]
+    assert (
+        ax.get_xlabel().startswith("disagreement: share of pairs") and ax.get_ylabel() == "probability of the label"
+    )
+
+
+def test_items_surer_than_the_axis_are_drawn_at_its_end() -> None:
+    ax = plot_item_map(held([(0, 0), (0, 0)], [[1.0, 0.0], [0.9999, 0.0001]]))
+    ((x, y, n),), overruled = marks(ax)
+    assert (x, y, n) == pytest.approx((0, SUREST, 2)) and overruled == []
+    assert ax.get_yticklabels()[-1].get_text() == "≥ .999"
+    low, high = ax.get_ylim()
+    assert low < 0.5 < SUREST < high < 1
+    # Even in the logarithm of the probability of another class.
+    heights = ax.transData.transform([(0, 0.9), (0, 0.99), (0, 0.999)])[:, 1]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 50])
+def test_the_axis_begins_below_the_least_probability_that_a_label_can_have(n_classes: int) -> None:
+    even = [1 / n_classes] * n_classes
+    ax = plot_item_map(held([(0, 1)], [even]))
+    ((_, y, _),) = marks(ax)[0]
+    assert y == pytest.approx(1 / n_classes) and ax.get_ylim()[0] < y
+    ticks = ax.get_yticks()
+    assert len(ticks) >= 7 and ticks[0] >= 1 / n_classes - 1e-9
+    heights = ax.transAxes.inverted().transform(ax.transData.transform([(0, tick) for tick in ticks]))[:, 1]
+    assert heights[0] >= 0 and heights[-1] <= 1 and np.diff(heights).min() > 0.035
+
+
+def test_nobody_disagrees_where_no_item_has_two_labels() -> None:
+    with pytest.raises(DataError, match="none of 2 items has two labels"):
+        plot_item_map(held([(0,), (1,)], [[0.9, 0.1], [0.2, 0.8]]))
+
+
+def test_it_draws_on_the_axes_that_it_is_given_in_greys() -> None:
+    ax = Figure().subplots()
+    assert plot_item_map(posterior(n_classes=3), ax=ax) is ax
+    assert plt.get_fignums() == []
+    assert sum(n for kind in marks(ax) for *_, n in kind) == pytest.approx(20)
+    assert coloured(ax) == []
