@@ -35,13 +35,19 @@ VOCABULARY = {
 }
 # What a user holds after a fit. It may read results, and refits through a callable that fit gave it.
 HOLDERS = {
+    "agreement_network",
     "archive",
     "bootstrap",
+    "canvas",
+    "chain_plots",
+    "item_map",
     "leave_one_out",
     "metrics",
+    "panels",
     "plots",
     "posterior",
     "reliability",
+    "risk_plot",
     "scores",
     "simulation",
 }
