@@ -61,7 +61,7 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
 )
 def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: int) -> None:
     gaps = []
-    for seed in range(3):
+    for seed in range(5):
         one = made("bayesian_dawid_skene", 600, labels, k, seed, mass=10.0, diagonal=0.65, prevalence_mass=10.0)
         story = crowdppl.method("bayesian_dawid_skene", mass=10.0, diagonal=0.65, prevalence_mass=10.0)
         exact = crowdppl.fit(story, one.data, inference="gibbs", chains=8, draws=200, warmup=100)
