@@ -115,10 +115,8 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[s
             again = refit(member, part)
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
-    owner = np.concatenate([item[fold == number] for number in range(FOLDS)])
-    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, np.unique(owner, return_inverse=True)[
-        1
-    ]
+    _, owner = np.unique(np.concatenate([item[fold == number] for number in range(FOLDS)]), return_inverse=True)
+    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
 
 
 def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:

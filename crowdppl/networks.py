@@ -60,25 +60,26 @@ class Network(nn.Module):
     Args:
         body: maps a batch of features to K logits.
         features: (N, ...) of all items; only tables (N, D) are standardised.
-        fresh: whether the first weights are still to be drawn.
+        default: whether the body was not given, so that its first weights are drawn.
     """
 
-    def __init__(self, body: nn.Module, features: Tensor, fresh: bool = False) -> None:
+    def __init__(self, body: nn.Module, features: Tensor, default: bool = False) -> None:
         super().__init__()
         self.body = body
         self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
-        self.fresh = fresh
+        self.default = default
+        self.given = None if default else deepcopy(body.state_dict())
 
     def begin(self, seed: int) -> None:
-        """Draws the first weights, unless they were given or are learned already."""
-        if not self.fresh:
+        """First weights, drawn or as given: what a fit learned of labels that are now left out is forgotten."""
+        if self.given is not None:
+            self.body.load_state_dict(self.given)
             return
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             for part in self.body.modules():
                 if isinstance(part, nn.Linear):
                     part.reset_parameters()
-        self.fresh = False
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, K) of a batch (B, ...)."""
@@ -129,7 +130,7 @@ def ready(
     else:
         with torch.random.fork_rng():
             body = perceptron(features[0].numel(), data.n_classes, given.hidden, given.dropout)
-            out = Network(body, features, fresh=True)
+            out = Network(body, features, default=True)
     _check(out, features[:2], data.n_classes)
     return out
 
@@ -137,7 +138,7 @@ def ready(
 def _check(network: nn.Module, some: Tensor, n_classes: int) -> None:
     try:
         found = log_shares(network, some)
-    except Exception as error:
+    except Exception as error:  # a user's network may raise anything
         raise MethodError(f"the network cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
     if found.shape != (len(some), n_classes):
         raise MethodError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.canvas import axes_or_new
 from crowdppl.errors import MethodError
 from crowdppl.metrics import matched
 from crowdppl.scores import BINS, calibration_error, reliability_bins
@@ -47,7 +48,7 @@ def plot_reliability(
     if bins < 1:
         raise MethodError(f"bins={bins} leave nothing to draw; 15 are usual")
     p, truth, _, _ = matched(posterior, gold)
-    axes = _own(ax)
+    axes = axes_or_new(ax, 6.0, 4.8)
     _draw(axes, reliability_bins(p, truth, bins), 1 / p.shape[1])
     axes.set_title(
         f"{len(p):,} items, calibration error {calibration_error(p, truth, bins):.3f}", fontsize="medium"
@@ -80,12 +81,3 @@ def _draw(axes: Axes, table: pd.DataFrame, least: float) -> None:
     axes.set_ylabel("share of labels that are right")
     # Below the axes, for points may lie anywhere on them.
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
-
-
-def _own(ax: Axes | None) -> Axes:
-    """The given axes, or new ones."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt  # slow to import
-
-    return plt.subplots(figsize=(6.0, 4.8), layout="constrained")[1]

@@ -27,7 +27,7 @@ def described(story: Story) -> dict[str, Any] | None:
     if network is None:
         return None
     arrays = {name: x.detach().cpu().numpy() for name, x in network.state_dict().items()}
-    return {"sizes": _sizes(network), "standardised": isinstance(network, Network), "arrays": arrays}
+    return {"sizes": _sizes(network), "arrays": arrays}
 
 
 def restored(story: Story, found: Mapping[str, Any] | None) -> Story:
@@ -49,7 +49,8 @@ def restored(story: Story, found: Mapping[str, Any] | None) -> Story:
             "over with one of the same architecture: crowdppl.load(path, story=...)"
         )
     state = {name: torch.from_numpy(np.asarray(x)) for name, x in found["arrays"].items()}
-    network = Network(body if body is not None else perceptron(**found["sizes"]), _like(state))
+    default = body is None
+    network = Network(perceptron(**found["sizes"]) if body is None else body, _like(state), default)
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
@@ -66,19 +67,9 @@ def _like(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def _sizes(network: nn.Module) -> dict[str, Any] | None:
-    """Arguments of ``perceptron`` that build the body again; None for another network."""
-    body = network.body if isinstance(network, Network) else None
-    if not isinstance(body, nn.Sequential) or [type(part) for part in body] != [
-        nn.Linear,
-        nn.ReLU,
-        nn.Dropout,
-        nn.Linear,
-    ]:
-        return None
-    first, _, dropout, last = body
-    return {
-        "n_features": int(first.in_features),  # type: ignore[arg-type]
-        "n_classes": int(last.out_features),  # type: ignore[arg-type]
-        "hidden": int(first.out_features),  # type: ignore[arg-type]
-        "dropout": float(dropout.p),  # type: ignore[arg-type]
-    }
+    """Arguments of ``perceptron`` that build the body again; None for a network of the user's own."""
+    match list(network.body.children()) if isinstance(network, Network) and network.default else []:
+        case [nn.Linear() as first, nn.ReLU(), nn.Dropout() as dropout, nn.Linear() as last]:
+            sizes = {"n_features": first.in_features, "n_classes": last.out_features, "hidden": first.out_features}
+            return {**sizes, "dropout": dropout.p}
+    return None

@@ -24,6 +24,7 @@ from crowdppl import (
     Annotations,
     Block,
     Card,
+    MethodError,
     annotate,
     classify,
     confusion_prior,
@@ -75,6 +76,10 @@ class BayesDgc:
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         uses=("features", "history"),
     )
+
+    def __post_init__(self) -> None:
+        if self.prior == "published" and self.pooled:
+            raise MethodError(f"prior='published' and pooled={self.pooled} are two priors; leave one out")
 
     def prepare(self, data: Annotations) -> BayesDgc:
         """A copy with a network for these features."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,25 @@ def test_a_network_of_ones_own_is_loaded_into_the_story_that_is_handed_over(
         crowdppl.load(tmp_path, story=crowdppl.method("bayes_dgc", network=nn.Linear(4, 3)))
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_refit_forgets_what_the_network_learned_of_labels_left_out(
+    both: tuple[Annotations, pd.Series], own: bool
+) -> None:
+    """The truth of items is where the old fit was; the network begins where a first fit begins."""
+    network = nn.Linear(4, 3) if own else None
+    fitted = crowdppl.fit(crowdppl.method("bayes_dgc", network=network), both[0], inference="vb", seed=3)
+    trained: Network = fitted.story.network  # type: ignore[attr-defined]
+    copy = deepcopy(trained)
+    copy.begin(3)
+    again = deepcopy(copy)
+    again.begin(3)
+    for name, x in copy.body.state_dict().items():
+        assert torch.equal(x, again.body.state_dict()[name])
+        assert not torch.equal(x, trained.body.state_dict()[name])
+        if network is not None:
+            assert torch.equal(x, network.state_dict()[name])
+
+
 def test_gold_is_learned_too_and_labels_left_out_are_scored(both: tuple[Annotations, pd.Series]) -> None:
     data, truth = both
     unlabelled = data.items[data.votes().sum(1) == 0]
@@ -230,8 +250,12 @@ def test_what_cannot_be_is_refused(both: tuple[Annotations, pd.Series], posterio
         fit("bayes_dgc", data, inference="vb", restarts=2)
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         fit("bayes_dgc", data, inference="vb", batch_size=20)
+    with pytest.raises(MethodError, match="two priors"):
+        crowdppl.method("bayes_dgc", prior="published", pooled=20.0)
     with pytest.raises(MethodError, match="no setting 'epoch'"):
         fit("bayes_dgc", data, inference="vb", settings={"training": {"epoch": 3}})
+    with pytest.raises(MethodError, match="fit them together"):
+        posterior.update(data)
     with pytest.raises(MethodError, match="no network"):
         fit("one_coin", data, inference="em").classify(np.zeros((2, 4)))
     with pytest.raises(DataError, match="one row an item of"):

@@ -29,6 +29,7 @@ from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
+from crowdppl.networks import network_of
 from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 
@@ -132,8 +133,12 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     its old evidence along. The result speaks of the items of ``data``.
 
     Raises:
-        MethodError: when a site of the story has no posterior that can serve as a prior.
+        MethodError: when a site of the story has no posterior that can serve as a prior, or a network learns.
     """
+    if network_of(posterior.story) is not None:
+        raise MethodError(
+            f"{posterior.method} has a network, which learns from all labels at once; fit them together"
+        )
     chosen = replace(options_of(posterior), **options)
     evidence = torch.from_numpy(_old_evidence(posterior, data))
     _, engine, result = run(_Continued(posterior), data, "vb", chosen, evidence=evidence)
