@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl.canvas import axes_or_new
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -25,7 +27,7 @@ def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
         ax: axes to draw on; made if absent.
     """
     table = check.table.iloc[::-1]
-    axes = _own(ax, len(table))
+    axes = axes_or_new(ax, 7.6, 1.2 + 0.5 * len(table))
     sd = np.where(table["sd"] > 0, table["sd"], 1)
     place = np.arange(len(table))
     stream = np.random.default_rng(0)  # heights only
@@ -47,12 +49,3 @@ def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
     axes.set_title(f"{check.method}: data among {len(check.replicates)} replicates, p = {check.p_value:.2g}")
     axes.title.set_fontsize("medium")
     return axes
-
-
-def _own(ax: Axes | None, rows: int) -> Axes:
-    """The given axes, or new ones."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt  # slow to import
-
-    return plt.subplots(figsize=(7.6, 1.2 + 0.5 * rows), layout="constrained")[1]
