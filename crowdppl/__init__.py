@@ -44,21 +44,31 @@ _PUBLIC = {
     "known_kinds": ("annotator_kind", "annotator_kind_table", "draw_kinds"),
     "labels": ("Coin",),
     "leave_one_out": ("LeaveOneOut",),
-    "likelihood": ("annotate", "coin_table", "prevalence", "truth", "with_abstentions"),
+    "likelihood": (
+        "annotate",
+        "coin_table",
+        "penalty",
+        "prevalence",
+        "truth",
+        "truth_and_labels",
+        "with_abstentions",
+    ),
     "membership": ("group_numbers",),
     "metrics": ("Evaluation", "evaluate"),
-    "networks": ("classify", "ready"),
+    "networks": ("ready",),
     "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
     "reading": ("read_annotations", "read_gold"),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
     "risk_plot": ("plot_risk_coverage",),
+    "sight": ("classify", "look"),
     "simulated_crowd": ("SimulatedCrowd", "simulate_annotators"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
     "summing": ("logsumexp",),
     "suspicion": ("covariance_spammers", "suspicious_annotators"),
+    "training": ("log_volume",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
@@ -107,13 +117,14 @@ if TYPE_CHECKING:
     from crowdppl.leave_one_out import LeaveOneOut as LeaveOneOut
     from crowdppl.likelihood import annotate as annotate
     from crowdppl.likelihood import coin_table as coin_table
+    from crowdppl.likelihood import penalty as penalty
     from crowdppl.likelihood import prevalence as prevalence
     from crowdppl.likelihood import truth as truth
+    from crowdppl.likelihood import truth_and_labels as truth_and_labels
     from crowdppl.likelihood import with_abstentions as with_abstentions
     from crowdppl.membership import group_numbers as group_numbers
     from crowdppl.metrics import Evaluation as Evaluation
     from crowdppl.metrics import evaluate as evaluate
-    from crowdppl.networks import classify as classify
     from crowdppl.networks import ready as ready
     from crowdppl.posterior import Posterior as Posterior
     from crowdppl.posterior import load as load
@@ -127,6 +138,8 @@ if TYPE_CHECKING:
     from crowdppl.registry import zoo as zoo
     from crowdppl.reliability import plot_reliability as plot_reliability
     from crowdppl.risk_plot import plot_risk_coverage as plot_risk_coverage
+    from crowdppl.sight import classify as classify
+    from crowdppl.sight import look as look
     from crowdppl.simulated_crowd import SimulatedCrowd as SimulatedCrowd
     from crowdppl.simulated_crowd import simulate_annotators as simulate_annotators
     from crowdppl.simulation import Simulation as Simulation
@@ -136,6 +149,7 @@ if TYPE_CHECKING:
     from crowdppl.summing import logsumexp as logsumexp
     from crowdppl.suspicion import covariance_spammers as covariance_spammers
     from crowdppl.suspicion import suspicious_annotators as suspicious_annotators
+    from crowdppl.training import log_volume as log_volume
 
 
 def __getattr__(name: str) -> Any:

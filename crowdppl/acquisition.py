@@ -63,6 +63,14 @@ def worth_asking(
     Raises:
         MethodError: when n or per_item is below 1, or no truth is summed out.
         DataError: when an annotator is not one of the fit.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.worth_asking(3, exclude_answered=False).round(2)
+           item annotator  information  entropy
+        0     3         1         0.40     0.62
+        1    38         1         0.40     0.62
+        2    12         1         0.24     0.41
     """
     if n < 1 or per_item < 1:
         raise MethodError(f"n={n}, per_item={per_item}: ask for at least one label, and one an item")

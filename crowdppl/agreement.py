@@ -78,6 +78,15 @@ def agreement_table(
     Raises:
         DataError: when there are no labels, or no item was labelled by two annotators.
         MethodError: for unknown weights, weights of classes without order, or a level or bootstrap that is none.
+
+    Examples:
+        >>> table = crowdppl.agreement_table(crowdppl.anaesthetists(), bootstrap=200, seed=0)
+        >>> table.loc[["percent_agreement", "fleiss_kappa", "gwet_ac1"], ["value", "low", "high"]].round(2)
+                           value   low  high
+        coefficient
+        percent_agreement   0.70  0.63  0.79
+        fleiss_kappa        0.55  0.44  0.65
+        gwet_ac1            0.62  0.52  0.73
     """
     weights = _settle(data, weights)
     check_level(level)
@@ -110,6 +119,14 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
 
     Raises:
         DataError, MethodError: as ``agreement_table``.
+
+    Examples:
+        >>> crowdppl.agreement_pairs(crowdppl.anaesthetists()).round(2).head(3)
+                         items  agreement  kappa
+        annotator other
+        1         2         45       0.64   0.48
+                  3         45       0.75   0.61
+                  4         45       0.79   0.68
     """
     near = nearness(data.n_classes, _settle(data, weights))
     ballots = _ballots(data)

@@ -54,6 +54,11 @@ def plot_agreement_network(
     Raises:
         MethodError: when the level is not between 0 and 1.
         DataError: when no item has two labels, or the groups are not one whole number for each annotator.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.plot_agreement_network().get_title()
+        '5 annotators, 0 of 10 pairs linked'
     """
     if not 0 < level < 1:
         raise MethodError(f"level={level} must lie between 0 and 1; .05 is usual")

@@ -20,6 +20,7 @@ from crowdppl.codebook import Codebook
 from crowdppl.decoding import answer_again, count_votes, join, row_codes, summarise
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.extras import gold_codes
+from crowdppl.networks import placed_features
 from crowdppl.options import Options
 from crowdppl.rows import Rows, rows_of_frame
 from crowdppl.wide import rows_of_dicts, rows_of_matrix, rows_of_wide
@@ -29,8 +30,8 @@ from crowdppl.wide import rows_of_dicts, rows_of_matrix, rows_of_wide
 class Annotations:
     """Labels that annotators gave to items, coded, checked and held as blocks of items.
 
-    ``read_annotations`` and the constructors below make them; all take the options of
-    ``crowdppl.options.Options`` (classes, gold, features, history, ...), refuse with a ``DataError``, and warn
+    ``read_annotations`` and the constructors below make them; all take the options of ``crowdppl.options.Options``
+    (classes, gold, features, history, ...), refuse with a ``DataError`` that gives value, row and remedy, and warn
     through the classes of ``crowdppl.errors``. A story of plain Pyro may be given them as its data.
 
     Attributes:
@@ -43,6 +44,13 @@ class Annotations:
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         warnings: what was warned of.
+
+    Examples:
+        >>> dicts = crowdppl.Annotations.from_dicts({"ann": {"x": 1, "y": 2}, "bob": {"x": 1, "y": 2}})
+        >>> frame = crowdppl.Annotations.from_frame(dicts.frame())
+        >>> arrays = crowdppl.Annotations.from_arrays(["x", "x", "y", "y"], ["ann", "bob"] * 2, [1, 1, 2, 2])
+        >>> crowdppl.Annotations.from_matrix([[1, 1], [2, 2]], items=["x", "y"], annotators=["ann", "bob"])
+        Annotations(2 items, 2 annotators, 2 classes, 4 labels)
     """
 
     item_book: Codebook
@@ -74,10 +82,6 @@ class Annotations:
             frame: the table; further columns of a long one travel with its rows.
             item, annotator, label: columns, where they are not recognised by name.
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised.
-            options: see ``crowdppl.options.Options``.
-
-        Raises:
-            DataError: with the value, the row and the remedy.
         """
         given = {"item": item, "annotator": annotator, "label": label}
         if wide:
@@ -91,12 +95,10 @@ class Annotations:
 
     @classmethod
     def from_matrix(cls, matrix: Any, missing: float | None = None, **options: Unpack[Options]) -> Annotations:
-        """Reads an array or tensor (N, A) of labels.
+        """Reads an array or tensor (N, A) of labels; ``items`` and ``annotators`` are ids of rows and columns.
 
         Args:
-            matrix: row an item, column an annotator.
             missing: what means that there is no label; by default NaN among floats, -1 among whole numbers.
-            options: see ``crowdppl.options.Options``; ``items`` and ``annotators`` are ids of rows and columns.
         """
         rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"))
         return cls.of_rows(rows, options)
@@ -211,11 +213,7 @@ class Annotations:
         return replace(self, blocks=blocks, columns=columns)
 
     def with_gold(self, gold: Any) -> Annotations:
-        """The same annotations with other known truths: a series or mapping by item id, or None.
-
-        Raises:
-            DataError: for an unknown item or class.
-        """
+        """The same with other known truths, a series or mapping by item id, or None; DataError if not of these."""
         codes = gold_codes(gold, self.item_book, self.alphabet)
         return replace(
             self, gold_codes=codes, blocks=[with_known(block, self.order, codes) for block in self.blocks]
@@ -227,7 +225,7 @@ class Annotations:
 
     @cached_property
     def _whole(self) -> Block:
-        return join(self.blocks)
+        return replace(join(self.blocks), features=placed_features(self))
 
     def __getattr__(self, name: str) -> Any:
         # What a story asks of its data is answered by one block of all items.

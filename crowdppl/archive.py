@@ -16,7 +16,7 @@ from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.packing import Arrays, pack, unpack
 from crowdppl.shelving import put_together, take_apart
 from crowdppl.story import Story
-from crowdppl.weights import described, restored, without_network
+from crowdppl.weights import described, restored, without_networks
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -39,14 +39,20 @@ def save(posterior: Posterior, path: str | Path) -> None:
 
     Raises:
         ResultError: when a setting is of a type that cannot be saved.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.save("result")
+        >>> crowdppl.load("result")
+        <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
     from safetensors.numpy import save_file
 
     arrays: Arrays = {}
     contents = {
         "method": posterior.method,
-        "settings": without_network(posterior.story),
-        "network": described(posterior.story),
+        "settings": without_networks(posterior.story),
+        "networks": described(posterior.story),
         "inference": posterior.inference,
         "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
         "data": take_apart(posterior.data),
@@ -85,14 +91,15 @@ def read(folder: Path, method: str | None, story: Story | None) -> dict[str, Any
                 f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); "
                 "register the method, or hand it over with story="
             ) from error
-    story = restored(story, contents.get("network"))
+    data = put_together(contents["data"])
+    story = restored(story, contents["networks"], data)
     result = contents["result"]
     sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
     return {
         "story": story,
         "method": saved,
         "inference": contents["inference"],
-        "data": put_together(contents["data"]),
+        "data": data,
         "result": FitResult(sites=sites, **result),
         "options": contents["options"],
         "correction": None if contents["correction"] is None else Correction(**contents["correction"]),

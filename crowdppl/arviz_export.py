@@ -34,6 +34,11 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
 
     Raises:
         MethodError: when the engine gives points only.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.to_arviz(draws=100)["posterior"]["ability"].dims
+        ('chain', 'draw', 'annotator', '2')
     """
     import arviz as az  # slow to import
 

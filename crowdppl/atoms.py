@@ -24,6 +24,12 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
 
     Returns:
         (S, K) log-shares of the classes, S = 11, 40, 71, 111 for 2 to 5 classes; -80 stands for none.
+
+    Examples:
+        >>> crowdppl.class_atoms(2, blends=(0.5,))
+        tensor([[  0.0000, -80.0000],
+                [-80.0000,   0.0000],
+                [ -0.6931,  -0.6931]])
     """
     same = torch.eye(n_classes)
     if blends is None:
@@ -46,6 +52,14 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
 
     Returns:
         (..., A, S, L). Atoms of two classes, which most are, cost two terms.
+
+    Examples:
+        >>> import torch
+        >>> skilled = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()  # [class seen, answer] of one annotator
+        >>> crowdppl.through_atoms(crowdppl.class_atoms(2, blends=(0.5,)), skilled[None]).exp()
+        tensor([[[0.9000, 0.1000],
+                 [0.2000, 0.8000],
+                 [0.5500, 0.4500]]])
     """
     few, parts = (log_atoms > EMPTY).sum(-1) <= 2, []
     for some, width in ((few, 2), (~few, log_atoms.shape[-1])):

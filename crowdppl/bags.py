@@ -160,6 +160,14 @@ def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:
     return out
 
 
+def gather(x: Tensor, bags: Bags, event_dim: int = 0) -> Tensor:
+    """Looks up one cell for each row, (..., cells, *event) -> (..., rows, *event), with a bag as its backward."""
+    place = x.dim() - 1 - event_dim
+    lead, event = x.shape[:place], x.shape[place + 1 :]
+    table = x.movedim(place, 0).reshape(x.shape[place], -1)
+    return bag(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))
+
+
 class _RowSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.bags import Bags, bag, sorted_pairs
+from crowdppl.bags import Bags, gather, sorted_pairs
 
 BLOCK_LABELS = 500_000
 """Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
@@ -29,7 +30,7 @@ class Block:
         gold: int64 (n_items,), the known class of an item or -1; None without gold.
         evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
         features: (n_items, ...) what a network may look at; None unless the story has a network.
-        seen: (n_items, K) log-probabilities of a network that is being learned; None where it is to be asked.
+        seen: by network of the story, what it returns, (n_items, ...); None where a story asks its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         observed: False for a design: who labels what, the labels still to be drawn.
@@ -45,7 +46,7 @@ class Block:
     gold: Tensor | None = None
     evidence: Tensor | None = None
     features: Tensor | None = None
-    seen: Tensor | None = None
+    seen: Mapping[str, Tensor] | None = None
     history: Tensor | None = None
     abstainers: Tensor | None = None
     observed: bool = True
@@ -61,6 +62,11 @@ class Block:
     def n_labels(self) -> int:
         """Labels in this block."""
         return self.bags.n_entries
+
+    @property
+    def learning(self) -> bool:
+        """Whether a story asks its networks itself, so that they learn by gradients."""
+        return self.features is not None and self.seen is None
 
     @property
     def device(self) -> torch.device:
@@ -134,11 +140,11 @@ class Block:
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
-        return _gather(x, self.by_annotator, event_dim)
+        return gather(x, self.by_annotator, event_dim)
 
     def of_item(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an item's value for each label: (..., n_items, *event) -> (..., S, *event)."""
-        return _gather(x, self.by_item, event_dim)
+        return gather(x, self.by_item, event_dim)
 
     def grouped(self, groups: tuple[int, ...]) -> Bags:
         """Bags whose row ``group * n_items + item`` holds one group's labels of an item.
@@ -169,8 +175,9 @@ class Block:
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
         """What is known of the items at ``positions`` besides labels: gold, evidence, features, seen."""
         at = torch.as_tensor(positions, device=self.device)
-        found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "seen")}
-        return {name: None if x is None else x[at] for name, x in found.items()}
+        found = {name: getattr(self, name) for name in ("gold", "evidence", "features")}
+        known: dict[str, Any] = {name: None if x is None else x[at] for name, x in found.items()}
+        return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
@@ -184,7 +191,7 @@ class Block:
             gold=move(self.gold),
             evidence=move(self.evidence),
             features=move(self.features),
-            seen=move(self.seen),
+            seen=None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()},
             history=move(self.history),
             abstainers=move(self.abstainers),
             dtype=dtype,
@@ -236,10 +243,3 @@ def build_blocks(
         bags = Bags.of_matrix(whole[first:last])
         blocks.append(Block(bags, n_annotators, n_classes, n_answers, first, observed=answer is not None))
     return order, blocks
-
-
-def _gather(x: Tensor, bags: Bags, event_dim: int) -> Tensor:
-    place = x.dim() - 1 - event_dim
-    lead, event = x.shape[:place], x.shape[place + 1 :]
-    table = x.movedim(place, 0).reshape(x.shape[place], -1)
-    return bag(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))

@@ -31,6 +31,10 @@ class Card:
 
     Raises:
         MethodError: when title or reference are empty, the truth has no shape, or the DOI is not a bare one.
+
+    Examples:
+        >>> crowdppl.method("mace").card.reference
+        'Hovy et al. (2013), Learning whom to trust with MACE, NAACL-HLT'
     """
 
     title: str

@@ -36,6 +36,11 @@ def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None
 
     Raises:
         MethodError: when the site has no draws, or the fit kept nothing to show.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
+        >>> posterior.plot_trace().get_ylabel()
+        'objective (nats)'
     """
     chosen = _site(posterior, site)
     if chosen is not None:
@@ -70,6 +75,12 @@ def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None
 
     Raises:
         MethodError: when there are no draws, a single chain, draws that are all equal, or no such number of bins.
+
+    Examples:
+        >>> data = crowdppl.anaesthetists()
+        >>> posterior = crowdppl.fit("one_coin", data, inference="gibbs", draws=50, warmup=50, seed=0)
+        >>> posterior.plot_ranks("ability").get_xlabel()
+        'rank among the 1,600 draws of all chains'
     """
     chosen = _site(posterior, site)
     if chosen is None:

@@ -71,6 +71,15 @@ def compare(
 
     Raises:
         MethodError: for no method at all, a name given twice, or an engine or settings of a method not compared.
+
+    Examples:
+        >>> data = crowdppl.anaesthetists()
+        >>> found = crowdppl.compare(["majority_vote", "one_coin"], data, folds=3, inference="em", seed=0)
+        >>> found.table[["log_p", "se", "difference", "weight"]].round(2)
+                       log_p    se  difference  weight
+        method
+        majority_vote  -0.69  0.08        0.00    0.76
+        one_coin       -0.70  0.09       -0.01    0.24
     """
     named = _named(models)
     _check(named, inference, settings)

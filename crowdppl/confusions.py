@@ -41,6 +41,13 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
 
     Returns:
         (..., A, K, K) log-probabilities [annotator, truth, label].
+
+    Examples:
+        >>> import pyro
+        >>> with pyro.poutine.seed(rng_seed=0):
+        ...     log_p = crowdppl.crowd_confusion(crowdppl.anaesthetists())
+        >>> log_p.shape
+        torch.Size([5, 4, 4])
     """
     block = data.as_block()
     k, history = block.n_classes, block.history

@@ -99,6 +99,17 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
     Raises:
         MethodError: for fewer than 20 draws.
         DataError: when no item has two labels.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> check = crowdppl.predictive_check(posterior, draws=100, seed=0)
+        >>> check.table.loc[["unanimous", "pair_agreement"], ["observed", "low", "high"]].round(2)
+                        observed   low  high
+        statistic
+        unanimous           0.36  0.11  0.45
+        pair_agreement      0.73  0.61  0.79
+        >>> check.p_value <= 0.05
+        False
     """
     if draws < FEWEST_DRAWS:
         raise MethodError(f"draws={draws} say little of a tail; give at least {FEWEST_DRAWS}, better 200")

@@ -43,6 +43,10 @@ def anaesthetists() -> Annotations:
 
     Source: Dawid and Skene (1979), Maximum likelihood estimation of observer error-rates using the EM algorithm,
     Applied Statistics 28, Table 1, doi 10.2307/2346806.
+
+    Examples:
+        >>> crowdppl.anaesthetists()
+        Annotations(45 items, 5 annotators, 4 classes, 315 labels)
     """
     labels = np.array([list(word) for word in READINGS.split()], dtype=np.int64)
     patients = np.arange(1, len(labels) + 1)
@@ -80,6 +84,13 @@ def digits(
 
     Source: scikit-learn's copy of the test part of "Optical Recognition of Handwritten Digits", E. Alpaydin and
     C. Kaynak (1998), UCI Machine Learning Repository, doi 10.24432/C50P49, licence CC BY 4.0.
+
+    Examples:
+        >>> crowd = crowdppl.digits({"hammer": 3, "spammer": 1}, labels_per_item=2, seed=0)
+        >>> crowd.data
+        Annotations(1797 items, 4 annotators, 10 classes, 2594 labels)
+        >>> crowd.annotators["accuracy"].round(2).to_dict()
+        {'hammer-1': 0.75, 'hammer-2': 0.75, 'hammer-3': 0.75, 'spammer-1': 0.1}
     """
     from sklearn.datasets import load_digits  # slow to import
 

@@ -56,6 +56,14 @@ def decide(
     Raises:
         DataError: when costs are not finite, do not name every class once, or name a decision twice.
         MethodError: when the price is negative or not finite.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.decide(ask_again=0.01).loc[[36, 37], ["decision", "expected_cost", "runner_up"]].round(3)
+             decision  expected_cost runner_up
+        item
+        36          3          0.033         4
+        37          2          0.000         1
     """
     data, p = posterior.data, posterior.result.probabilities
     table, names = _costs(cost, data)

@@ -55,9 +55,11 @@ def join(blocks: Sequence[Block]) -> Block:
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
     bags = Bags.of_pairs(row, cell, sum(b.n_items for b in blocks), first.bags.n_cells).to(first.device)
     known: dict[str, Any] = {}
-    for name in ("gold", "evidence", "features", "seen"):
+    for name in ("gold", "evidence", "features"):
         parts = [getattr(b, name) for b in blocks]
         known[name] = None if parts[0] is None else torch.cat(parts)
+    seen = [block.seen for block in blocks if block.seen is not None]
+    known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
     return replace(first, bags=bags, _views={}, **known)
 
 

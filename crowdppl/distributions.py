@@ -21,6 +21,11 @@ class Categorical(TorchDistribution):
     Args:
         log_p: (..., K), normalised or not; a known class may be marked by minus infinity elsewhere.
         batch_shape: the batch shape; that of ``log_p`` by default. Expansion is lazy.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.Categorical(torch.tensor([[0.0, -1.0]])).log_prob(torch.tensor([1]))
+        tensor([-1.])
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -70,6 +75,11 @@ class OneHot(TorchDistribution):
     Args:
         log_p: (..., K) log-weights.
         batch_shape: the batch shape; that of ``log_p`` by default.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.OneHot(torch.tensor([0.0, -1.0])).log_prob(torch.tensor([0.5, 0.5]))  # linear
+        tensor(-0.5000)
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -106,6 +116,13 @@ class ChosenDirichlet(TorchDistribution):
         concentration: (*batch, M, *rows, K), one Dirichlet for each of the M alternatives and each row.
         event_dim: number of dimensions right of the alternatives: 2 for the rows of a matrix.
         batch_shape: the batch shape; that of the arguments by default.
+
+    Examples:
+        >>> import torch
+        >>> two = torch.tensor([[[9.0, 1.0]], [[1.0, 1.0]]])  # two alternatives, each a matrix of one row
+        >>> flat = crowdppl.ChosenDirichlet(torch.tensor([0.0, 1.0]), two, event_dim=2)
+        >>> flat.log_prob(torch.tensor([[0.3, 0.7]]))
+        tensor(0.)
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}

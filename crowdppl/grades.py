@@ -26,6 +26,11 @@ def log_bands(edge: Tensor, tail: Tail = "normal") -> Tensor:
 
     Raises:
         MethodError: for another tail.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.log_bands(torch.tensor([-1.0, 1.0])).exp()
+        tensor([0.1587, 0.6827, 0.1587])
     """
     lower, upper = edge[..., :-1], edge[..., 1:]
     # Reflected into the lower tail, where a difference of probabilities does not cancel.

@@ -61,16 +61,13 @@ class Fitted:
 def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
     """Finds annotators who make the same mistakes on the same items, without any known truth.
 
-    1. Dawid-Skene is fitted by maximum likelihood. What it leaves of a label, the residual onehot(label) -
-       confusion[annotator, truth], is uncorrelated between annotators who are independent given the truth. The
-       squared residual correlations of all pairs add up to a chi-square (Satterthwaite's mean and variance); with
-       a p-value above ``alpha`` every annotator stays alone.
-    2. Average linkage on the residual correlations grows a tree. One height cuts it, which gives the number of
-       groups: where the log-likelihood that groups gain over independent members, at Dawid-Skene's posterior of
-       the truth, less K (K - 1) / 2 log(N) for each opinion table (the BIC), adds up highest.
-    3. A large group can pass its opinion off as the truth, and then its members look independent. So a second
-       tree grows on residuals from each annotator's own label frequencies and is cut by the same rule. Of the two
-       and no groups at all, the highest BIC of a full fit wins.
+    1. Dawid-Skene is fitted by maximum likelihood. What it leaves, residuals onehot(label) - confusion[annotator,
+       truth], is uncorrelated between annotators who are independent given the truth. All pairs' correlations,
+       squared, add up to a chi-square (Satterthwaite's moments); with a p-value above ``alpha`` all stay alone.
+    2. A tree of average linkage on the correlations is cut at the height where groups gain most log-likelihood over
+       independent members, at Dawid-Skene's truth, less K (K - 1) / 2 log(N) for each opinion table (the BIC).
+    3. A large group can pass its opinion off as the truth and look independent. So a second tree, cut alike, grows
+       on residuals from annotators' own label frequencies. Of both and no groups, the best BIC of a full fit wins.
 
     Source: groups from cross-covariances, then Dawid-Skene with groups: Traganitis & Giannakis, in the ICASSP 2025
     tutorial of Ibrahim, Traganitis, Fu & Giannakis; BIC: Schwarz (1978), Annals of Statistics 6, 461. The test,
@@ -82,11 +79,14 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
         max_labels: of more labels than this, those of every n-th item are used.
 
     Returns:
-        (A,) int64, the group of each annotator in the order of the codebook, counted from 0 in order of first
-        appearance; an annotator alone is a group of one.
+        (A,) int64, the group of each annotator in codebook order, numbered as they first appear.
 
     Raises:
         MethodError: more than 4000 annotators, or a setting out of range.
+
+    Examples:
+        >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
+        array([0, 0, 0, 1, 2, 3])
     """
     rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in data.blocks]
     position, annotator, answer = np.concatenate(rows, axis=1)

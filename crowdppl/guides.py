@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,7 +20,9 @@ from crowdppl.plates import Data
 from crowdppl.story import Story, plates_of
 
 
-def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
+def mean_field(
+    story: Story, data: Data, *, point: bool = False, points: Mapping[str, Tensor] | None = None
+) -> None:
     """Runs the mean-field guide of a story, for ``pyro.infer.SVI``.
 
     Dirichlet sites get Dirichlets, one-hot sites their expected value (with its entropy), everything else a
@@ -31,6 +33,7 @@ def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
         story: the method.
         data: what its model is given.
         point: fits points instead of distributions (maximum likelihood, or a posterior mode).
+        points: values of sites, shaped as each site is, which a guide computes from parameters of its own.
     """
     whole = data.as_block()
     # Labels that are still to be drawn need a drawn truth; otherwise nothing discrete is drawn.
@@ -42,7 +45,9 @@ def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
     for name, node in nodes(sites).items():
         if node["type"] != "sample" or node["is_observed"] or not node["value"].is_floating_point():
             continue  # what is discrete is summed out, or, like the labels of a design, drawn by the model
-        fn = _approximation(name, node["fn"], first, point)  # outside plates: it may have to run the story
+        # outside plates: it may have to run the story
+        fn = _at(points[name], node["fn"]) if points and name in points else None
+        fn = fn or _approximation(name, node["fn"], first, point)
         with ExitStack() as stack:
             for frame in node["cond_indep_stack"]:
                 if frame.vectorized:
@@ -53,6 +58,10 @@ def mean_field(story: Story, data: Data, *, point: bool = False) -> None:
             if isinstance(node["fn"], OneHot):  # the guide's log-density: minus the entropy of the shares
                 log_q = (value * value.clamp(min=1e-30).log()).sum(-1)
                 pyro.factor(f"q.{name}.log_density", log_q, has_rsample=True)
+
+
+def _at(value: Tensor, fn: Any) -> Any:
+    return dist.Delta(value, event_dim=len(fn.event_shape))
 
 
 class _FirstState:

@@ -103,6 +103,12 @@ def heldout_score(
     Raises:
         MethodError: for fewer than 2 folds, or what ``fit`` refuses.
         DataError: when no item has labels of two annotators.
+
+    Examples:
+        >>> data = crowdppl.anaesthetists()
+        >>> score = crowdppl.heldout_score("one_coin", data, folds=3, inference="em", seed=0)
+        >>> round(float(score.labels["log_p"].mean()), 2)
+        -0.7
     """
     if folds < 2:
         raise MethodError(f"folds={folds}: at least 2 are needed, one to be left out and one to learn from")

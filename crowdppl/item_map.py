@@ -42,6 +42,11 @@ def plot_item_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
 
     Raises:
         DataError: when no item has two labels.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.plot_item_map().get_xlabel()
+        'disagreement: share of pairs of labels that differ'
     """
     data, p, votes = posterior.data, posterior.result.probabilities, np.asarray(posterior.data.votes())
     several = votes.sum(1) > 1

@@ -46,6 +46,10 @@ def annotator_kind(name: str, **settings: Any) -> Any:
 
     Raises:
         MethodError: for an unknown kind or setting, or a value that is out of range.
+
+    Examples:
+        >>> crowdppl.annotator_kind("hammer_spammer", p=0.4)
+        HammerSpammer(p=0.4)
     """
     if not isinstance(name, str) or name not in BY_NAME:
         near = get_close_matches(str(name), BY_NAME, n=2, cutoff=0.5)
@@ -64,6 +68,10 @@ def annotator_kind_table() -> pd.DataFrame:
 
     Returns:
         DataFrame by name: what such an annotator does; settings, with their defaults.
+
+    Examples:
+        >>> crowdppl.annotator_kind_table().loc["hammer_spammer", "settings"]
+        'p=0.6'
     """
     rows = [
         {"kind": name, "what": " ".join((kind.__doc__ or "").split("\n\n")[0].split()), "settings": spelled(kind())}
@@ -88,6 +96,10 @@ def draw_kinds(shares: Mapping[Any, float], n_annotators: int, seed: int = 0) ->
 
     Raises:
         MethodError: for an unknown kind, or shares that are no probabilities.
+
+    Examples:
+        >>> crowdppl.draw_kinds({"expert": 0.1, "hammer": 0.7, "spammer": 0.2}, 4, seed=0)
+        [Hammer(p=0.75), Hammer(p=0.75), Expert(p=0.95), Expert(p=0.95)]
     """
     kinds = [as_kind(kind) for kind in shares]
     p = np.array([float(share) for share in shares.values()])

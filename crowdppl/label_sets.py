@@ -63,6 +63,14 @@ def label_sets(
     Raises:
         MethodError: when coverage is not between 0 and 1, or the method is unknown or does not go with gold.
         DataError: when there are too few gold items for the coverage, or some of them were gold in the fit.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.label_sets(0.9).loc[[36, 38]].round(2)
+                 set  size  probability
+        item
+        36      (3,)     1         0.97
+        38    (3, 2)     2         1.00
     """
     if not 0 < coverage < 1:
         raise MethodError(

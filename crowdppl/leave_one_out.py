@@ -89,6 +89,11 @@ def leave_one_out(
     Raises:
         MethodError: for another unit or method, a corrected posterior, "psis" without draws, or "closed" where the
             story or the posterior has no closed form.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
+        >>> round(float(posterior.leave_one_out().values["log_p"].mean()), 2)
+        -0.67
     """
     if unit not in ("label", "item"):
         raise MethodError(f"unit={unit!r} is neither 'label' nor 'item'")

@@ -68,6 +68,57 @@ def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
     return out
 
 
+Likelihood = Literal["joint", "per_annotation"]
+"""One truth an item, or a truth of its own for each label."""
+
+
+def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likelihood = "joint") -> None:
+    """Draws the truth of each item and then its labels: the end of a story whose annotators err each alone.
+
+    "joint" sums one truth an item out, for all its labels together. "per_annotation" sums the truth out for each
+    label alone while a network learns by gradients, as if labels came from different items: what CrowdLayer, CCEM,
+    trace regularisation and GeoCrowdNet do. What is asked of the fitted story, such as the truth's probabilities,
+    is the joint answer: classifier times annotators.
+
+    Args:
+        data: the story's argument.
+        log_p: log-probabilities of the truth, (..., K) or (..., N, K), such as ``classify`` gives.
+        table: how labels come out of the truth, as ``annotate`` takes it.
+        likelihood: of the two.
+
+    Raises:
+        MethodError: for another likelihood.
+    """
+    if likelihood not in ("joint", "per_annotation"):
+        raise MethodError(f"likelihood={likelihood!r} is neither 'joint' nor 'per_annotation'")
+    block = data.as_block()
+    if likelihood == "joint" or not block.learning:
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+        return
+    known = log_p if block.potential is None else log_p + block.potential.to(log_p.dtype)
+    each = block.of_item(known, event_dim=1) if known.dim() > 1 else known
+    with plates.labels(data):
+        state = pyro.sample("truth", Categorical(each), infer={"enumerate": "parallel"})
+        annotate(data, table, state, within="label")
+
+
+def penalty(data: Data, name: str, amount: Tensor) -> None:
+    """Takes something off the log-likelihood while a network learns by gradients: a log-potential of parameters.
+
+    Published losses are means over labels, so an amount counts once for each label. What is asked of a fitted story
+    holds parameters fixed, where a potential on them changes nothing; there it is left out.
+
+    Args:
+        data: the story's argument.
+        name: of the potential's site.
+        amount: a number, in units of a label's log-probability.
+    """
+    block = data.as_block()
+    if block.learning:
+        pyro.factor(name, -block.scale * block.n_labels * amount)
+
+
 def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", concentration: float = 1.0) -> Tensor:
     """How common each class is: log-probabilities (..., K), learned under a Dirichlet or fixed to be equal.
 

@@ -22,6 +22,10 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
 
     Raises:
         MethodError: when a mapping names an annotator that is not in the data.
+
+    Examples:
+        >>> crowdppl.group_numbers({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
+        [0, 1, 2, 0, 0]
     """
     named: Any = _found(data) if groups is None else groups
     if isinstance(named, Mapping):

@@ -34,8 +34,7 @@ class Evaluation:
     them in every score that looks at labels. A score that does not exist is NaN.
 
     Attributes:
-        n: items that were scored.
-        unscored: items with a known truth that the posterior knows nothing of.
+        n, unscored: items that were scored; those with a known truth that the posterior knows nothing of.
         accuracy: share of items whose label is the truth; a tie of m classes that holds the truth counts 1/m.
         log_score: mean of -log p(truth) in nats; 0 is perfect, log K is knowing nothing. Probabilities are
             clipped at 1e-10.
@@ -43,8 +42,7 @@ class Evaluation:
         ece: expected calibration error: how far confidence and accuracy lie apart, averaged over 15 equal bins
             of confidence with the items as weights; 0 is perfect. A small sample alone makes it larger than 0.
         balanced_accuracy: accuracy within each class that gold has, averaged over these classes.
-        macro_f1: F1, the harmonic mean of precision and recall, of each class that is a truth or a label,
-            averaged over these classes.
+        macro_f1: mean of F1, the harmonic mean of precision and recall, over classes that are a truth or a label.
         mcc: Matthews' correlation of label and truth (for any number of classes): 1 is perfect, 0 is chance. NaN
             where all truths, or all labels, are of one class.
         error_auroc: probability that an error is less confident than a right label (confidence is the highest
@@ -59,8 +57,7 @@ class Evaluation:
             holds their accuracy on gold, once it is widened by the binomial noise of a gold that has only some of
             their labels. Where gold has them all, a right posterior holds more than the level; a share below it
             means that the posterior is too sure of annotators. NaN also where the engine gives points.
-        annotators: what these two compare, by annotator, and how (``crowdppl.scores.annotators_on_gold``); None
-            for a bare table.
+        annotators: what these two compare, and how (``crowdppl.scores.annotators_on_gold``); None for a table.
         evidence: what ``intervals`` resamples.
     """
 
@@ -136,16 +133,20 @@ def evaluate(
 
     Args:
         posterior: a posterior, or its probabilities (items x classes).
-        gold: the true class of items by their ids. Items that the posterior does not have are left out,
-            counted and warned of.
-        bootstrap: resamples from which ``Evaluation.intervals`` are computed.
+        gold: the true class of items by their ids; items that the posterior does not have are warned of.
+        bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted.
-        seed: of the resamples.
 
     Raises:
         DataError: when there is no item to score, an id has two truths, a truth is no class, or the
             probabilities of an item are none.
         MethodError: when the level is not between 0 and 1, or there are no resamples.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 4}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+        >>> round(crowdppl.evaluate(posterior, crowd.truth).accuracy, 3)
+        0.887
     """
     intervals.check_level(level)
     if bootstrap < 1:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.plates import Data
 from crowdppl.training import training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
-    from crowdppl.posterior import Posterior
 
 ROWS = 4096
 """Items that a network looks at at once where nothing is learned."""
@@ -101,6 +97,12 @@ def feature_tensor(data: Annotations) -> Tensor | None:
     return torch.from_numpy(np.array(values, np.float32))
 
 
+def placed_features(data: Annotations) -> Tensor | None:
+    """Features by position, as blocks hold items; None where the data have none."""
+    found = feature_tensor(data)
+    return None if found is None else found[torch.from_numpy(data.order.astype(np.int64))]
+
+
 def ready(
     network: nn.Module | None, data: Annotations, training: Mapping[str, Any] | None = None
 ) -> nn.Module | None:
@@ -132,7 +134,7 @@ def ready(
             body = perceptron(features[0].numel(), data.n_classes, given.hidden, given.dropout)
             out = Network(body, features, default=True)
     _check(out, features[:2], data.n_classes)
-    return out
+    return out.eval()
 
 
 def _check(network: nn.Module, some: Tensor, n_classes: int) -> None:
@@ -149,51 +151,16 @@ def _check(network: nn.Module, some: Tensor, n_classes: int) -> None:
         raise MethodError("the network's logits are not finite on the first items; look at its weights")
 
 
-def log_shares(network: nn.Module, features: Tensor) -> Tensor:
-    """Log-probabilities (N, K) of the classes, as the network stands; nothing is dropped out."""
+def outputs(network: nn.Module, features: Tensor) -> Tensor:
+    """What a network returns (N, ...), as it stands; nothing is dropped out, and nothing is learned."""
     learning = network.training
     network.eval()
     with torch.no_grad():
-        rows = [network(part).log_softmax(-1) for part in features.split(ROWS)]
+        rows = [network(part) for part in features.split(ROWS)]
     network.train(learning)
     return torch.cat(rows)
 
 
-def classify(data: Data, network: nn.Module | None) -> Tensor:
-    """What a network makes of each item: log-probabilities (N, K) of the classes.
-
-    A story adds them to the log-probabilities of the truth. Engines ask the network; where there is none, or
-    nothing to look at, all classes are as likely.
-
-    Args:
-        data: the story's argument.
-        network: the story's network.
-    """
-    block = data.as_block()
-    if network is not None and block.seen is not None:
-        return block.seen.to(torch.get_default_dtype())
-    return torch.full((block.n_items, block.n_classes), -math.log(block.n_classes))
-
-
-def class_shares(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
-    """``Posterior.classify``."""
-    network = network_of(posterior.story)
-    if network is None:
-        raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
-    index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))
-    values = features.to_numpy() if isinstance(features, pd.DataFrame) else np.asarray(features)
-    known = feature_tensor(posterior.data)
-    wanted = () if known is None else tuple(known.shape[1:])
-    if values.shape[1:] != wanted or values.dtype.kind not in "iufb":
-        raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
-    if not np.isfinite(values).all():
-        row = index[int(np.argmax(~np.isfinite(values.reshape(len(values), -1)).all(1)))]
-        raise DataError(f"a feature of item {row!r} is not finite; fill it in")
-    found = log_shares(network, torch.from_numpy(np.array(values, np.float32))).exp().double().numpy()
-    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
-
-
-def network_of(story: Any) -> nn.Module | None:
-    """The network of a story; None where it has none."""
-    found = getattr(story, "network", None)
-    return found if isinstance(found, nn.Module) else None
+def log_shares(network: nn.Module, features: Tensor) -> Tensor:
+    """Log-probabilities (N, K) of the classes, as the network stands."""
+    return outputs(network, features).log_softmax(-1)

@@ -23,7 +23,13 @@ class Data(Protocol):
 
 
 def items(data: Data) -> pyro.plate:
-    """The plate of items, at dimension -1; a minibatch is scaled up to the items it stands for."""
+    """The plate of items, at dimension -1; a minibatch is scaled up to the items it stands for.
+
+    Examples:
+        >>> plate = crowdppl.plates.items(crowdppl.anaesthetists())
+        >>> plate.name, plate.size, plate.dim
+        ('items', 45, -1)
+    """
     block = data.as_block()
     if block.scale == 1.0:
         return pyro.plate("items", block.n_items, dim=-1)
@@ -41,7 +47,13 @@ def labels(data: Data) -> pyro.plate:
 
 
 def annotators(data: Data, name: str = "annotators") -> pyro.plate:
-    """The plate of annotators, at dimension -1; Pyro wants another name for each plate object of a story."""
+    """The plate of annotators, at dimension -1; Pyro wants another name for each plate object of a story.
+
+    Examples:
+        >>> plate = crowdppl.plates.annotators(crowdppl.anaesthetists())
+        >>> plate.name, plate.size, plate.dim
+        ('annotators', 5, -1)
+    """
     return pyro.plate(name, data.as_block().n_annotators, dim=-1)
 
 

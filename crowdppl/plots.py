@@ -45,6 +45,12 @@ def plot_confusion(
     Raises:
         DataError: for an unknown annotator, or when the axes are too few.
         MethodError: when intervals are asked of an engine that gives points, or of a level that is none.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> ax = posterior.plot_confusion("1")
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('label', 'truth')
     """
     codes = _annotators(posterior, annotator)
     found = None if level is None else _intervals(posterior, level)
@@ -79,6 +85,11 @@ def plot_annotators(
 
     Raises:
         MethodError: when something else is to be shown, or the level is none.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.plot_annotators().get_xlabel()
+        'information of a label (bits), line: 95% interval'
     """
     if show not in ("information", "accuracy"):
         raise MethodError(f"show={show!r} is neither 'information' nor 'accuracy'")
@@ -117,6 +128,11 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
 
     Raises:
         MethodError: when something else is to be shown.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.plot_items().get_ylabel()
+        'entropy of the truth (bits)'
     """
     p = posterior.result.probabilities
     if show not in ("entropy", "probability"):

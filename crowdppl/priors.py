@@ -26,6 +26,13 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = Non
 
     Returns:
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
+
+    Examples:
+        >>> crowdppl.confusion_prior(crowdppl.anaesthetists(), mass=4)
+        tensor([[2.5000, 0.5000, 0.5000, 0.5000],
+                [0.5000, 2.5000, 0.5000, 0.5000],
+                [0.5000, 0.5000, 2.5000, 0.5000],
+                [0.5000, 0.5000, 0.5000, 2.5000]])
     """
     block = data.as_block()
     rows = leaning_rows(block.n_classes, mass, diagonal).to(block.device)
@@ -33,7 +40,13 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = Non
 
 
 def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = None) -> Tensor:
-    """The same prior for rows that belong to no annotator: (K, K)."""
+    """The same prior for rows that belong to no annotator: (K, K).
+
+    Examples:
+        >>> crowdppl.leaning_rows(2, mass=10, diagonal=0.7)
+        tensor([[7., 3.],
+                [3., 7.]])
+    """
     share = (1 + 1 / n_classes) / 2 if diagonal is None else diagonal
     same = torch.eye(n_classes)
     return mass * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
@@ -49,6 +62,10 @@ def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -
 
     Returns:
         (2,) or (K, 2), or with history (A, 2) or (A, K, 2).
+
+    Examples:
+        >>> crowdppl.coin_prior(crowdppl.anaesthetists(), right=4.0, wrong=2.0)
+        tensor([4., 2.])
     """
     block = data.as_block()
     prior = torch.tensor([right, wrong], device=block.device)

@@ -43,6 +43,17 @@ def read_annotations(
 
     Raises:
         DataError: with the value, the line and the remedy.
+
+    Examples:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"task": ["007", "007", "008", "008"], "worker": ["ann", "bob"] * 2})
+        >>> table.assign(answer=["yes", "no", "no", "yes"]).to_csv("answers.csv", index=False)
+        >>> crowdppl.read_annotations("answers.csv").frame()
+          item annotator label
+        0  007       ann   yes
+        1  007       bob    no
+        2  008       ann    no
+        3  008       bob   yes
     """
     given = {"item": item, "annotator": annotator, "label": label}
     name = Path(path).name
@@ -70,6 +81,12 @@ def read_gold(
 
     Raises:
         DataError: when the file cannot be read, a column is missing, or a value is.
+
+    Examples:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"item": ["007", "008"], "label": ["yes", "no"]}).to_csv("truth.csv", index=False)
+        >>> crowdppl.read_gold("truth.csv").to_dict()
+        {'007': 'yes', '008': 'no'}
     """
     given = {"item": item, "class": label}
     name = Path(path).name

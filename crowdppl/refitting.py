@@ -23,7 +23,7 @@ ENGINES = "crowdppl.inference.refit"
 """Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
 
 
-NETWORKS = "crowdppl.networks"
+NETWORKS = "crowdppl.sight"
 """Module that asks networks; looked up, so that results need no torch."""
 REFITS = "crowdppl.inference.predictive"
 """Module that fits again to some of the labels; looked up likewise."""
@@ -57,6 +57,16 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
     Raises:
         DataError: when an annotator or a class is not one of this fit.
         MethodError: when the posterior is corrected, as by ``fit("auto", ...)``.
+
+    Examples:
+        >>> import pandas as pd
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> new = pd.DataFrame({"item": [46, 46, 47], "annotator": ["1", "4", "2"], "label": [1, 2, 3]})
+        >>> posterior.predict(new).round(2)
+        class     1     2     3     4
+        item
+        46     0.55  0.41  0.02  0.02
+        47     0.10  0.10  0.70  0.10
     """
     if posterior.correction is not None:
         raise MethodError(
@@ -96,6 +106,11 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
 
     Raises:
         MethodError: for another kind, or n below 1.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
+        630
     """
     if kind not in ("posterior", "prior") or n < 1:
         raise MethodError(f"kind={kind!r}, n={n}: the kind is 'posterior' or 'prior', and n is at least 1")
@@ -125,6 +140,16 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     Raises:
         MethodError: when the fit was not made by vb.
         DataError: when an annotator or a class is not one of this fit.
+
+    Examples:
+        >>> import pandas as pd
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> new = pd.DataFrame({"item": [46, 46, 47], "annotator": ["1", "4", "2"], "label": [1, 2, 3]})
+        >>> posterior.update(new).probabilities().round(2)
+        class     1     2     3     4
+        item
+        46     0.56  0.39  0.02  0.02
+        47     0.10  0.10  0.70  0.10
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
@@ -142,6 +167,11 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
 
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.without(["1"]).data.n_labels
+        180
     """
     data = posterior.data
     remedy = "name annotators of this fit, as posterior.annotators() spells them"

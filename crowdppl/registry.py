@@ -34,6 +34,10 @@ def method(name: str, /, **settings: Any) -> Story:
     Raises:
         MethodError: for an unknown name, which near matches are given for; for an unknown or a missing
             setting, with those that there are.
+
+    Examples:
+        >>> crowdppl.method("one_coin", prevalence="uniform")
+        OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
     cls = _find(name)
     parameters = inspect.signature(cls).parameters
@@ -57,6 +61,18 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
 
     Raises:
         MethodError: when the name is no such name, the class has no model, or the name is taken.
+
+    Examples:
+        >>> class Mine:
+        ...     def model(self, data):
+        ...         log_p = crowdppl.prevalence(data)
+        ...         rows = crowdppl.leaning_rows(data.n_classes, mass=1.0).log()
+        ...         table = rows.expand(data.n_annotators, -1, -1)
+        ...         with crowdppl.plates.items(data):
+        ...             crowdppl.annotate(data, table, crowdppl.truth(data, log_p))
+        >>> crowdppl.register("mine", Mine)
+        >>> crowdppl.fit("mine", crowdppl.anaesthetists(), inference="em")
+        <Posterior of mine by em: 45 items, 5 annotators, 4 classes>
     """
     if not name.isidentifier() or name != name.lower() or name.startswith("_"):
         raise MethodError(f"{name!r} cannot name a method; use lower case and underscores, as in 'one_coin'")
@@ -111,6 +127,10 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
 
     Returns:
         DataFrame indexed by name, sorted.
+
+    Examples:
+        >>> crowdppl.zoo(engines=False).loc["mace", "title"]
+        'MACE'
     """
     columns = {**(_engine_columns() if engines else {}), **(columns or {})}
     rows = []

@@ -44,6 +44,12 @@ def plot_reliability(
     Raises:
         DataError: as ``crowdppl.evaluate``.
         MethodError: when there are no bins.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+        >>> crowdppl.plot_reliability(posterior, crowd.truth).get_xlabel()
+        'probability of the label'
     """
     if bins < 1:
         raise MethodError(f"bins={bins} leave nothing to draw; 15 are usual")

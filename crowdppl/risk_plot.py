@@ -43,6 +43,12 @@ def plot_risk_coverage(
 
     Raises:
         DataError: as ``crowdppl.evaluate``.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+        >>> crowdppl.plot_risk_coverage(posterior, crowd.truth).get_ylabel()
+        'risk: share of wrong labels among them'
     """
     p, truth, _, _ = matched(posterior, gold)
     ranked = RankedErrors.of(p, truth)

@@ -84,6 +84,14 @@ def simulate_annotators(
     Raises:
         DataError: when truth, features, classes or the design cannot be used as they are.
         MethodError: for a kind or setting that there is not.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators(["cat", "dog"] * 50, {"expert": 1, "spammer": 1}, seed=0)
+        >>> crowd.annotators[["kind", "accuracy"]]
+                      kind  accuracy
+        annotator
+        expert-1    expert      0.95
+        spammer-1  spammer      0.50
     """
     fixed = {"items", "annotators"} & set(options)
     if fixed:

@@ -50,6 +50,14 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
 
     Raises:
         MethodError: when the story is a name or a class, or has no site for the truth or for labels.
+
+    Examples:
+        >>> design = crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
+        >>> found = crowdppl.simulate(crowdppl.method("one_coin"), design, seed=0)
+        >>> found.data
+        Annotations(200 items, 10 annotators, 2 classes, 600 labels)
+        >>> found.truth.value_counts().to_dict()
+        {'no': 108, 'yes': 92}
     """
     if isinstance(story, str | type) or not callable(getattr(story, "model", None)):
         raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method(name)")
@@ -81,6 +89,10 @@ def random_design(
 
     Raises:
         DataError: when an item would need more annotators than there are.
+
+    Examples:
+        >>> crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
+        Annotations(200 items, 10 annotators, 2 classes, 600 labels to be drawn)
     """
     if not 0 < labels_per_item <= n_annotators:
         raise DataError(

@@ -24,6 +24,23 @@ class Story(Protocol):
 
     It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), and the
     methods of ``Guided``, ``Started`` and ``Prepared``.
+
+    Examples:
+        >>> import pyro
+        >>> import pyro.distributions as dist
+        >>> class Mine:
+        ...     def model(self, data):
+        ...         log_p = crowdppl.prevalence(data)
+        ...         with crowdppl.plates.annotators(data):
+        ...             rows = dist.Dirichlet(crowdppl.confusion_prior(data)).to_event(1)
+        ...             confusion = pyro.sample("confusion", rows)
+        ...         with crowdppl.plates.items(data):
+        ...             crowdppl.annotate(data, confusion.log(), crowdppl.truth(data, log_p))
+        >>> isinstance(Mine(), crowdppl.Story)
+        True
+        >>> posterior = crowdppl.fit(Mine(), crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.labels()["label"].value_counts().to_dict()
+        {2: 21, 1: 18, 3: 5, 4: 1}
     """
 
     def model(self, data: Any) -> Any:

@@ -15,7 +15,30 @@ MOST = 10
 
 
 def summarise(posterior: Posterior) -> str:
-    """The method, the data, how the fit went, the classes, and the best and worst annotators."""
+    """The method, the data, how the fit went, the classes, and the best and worst annotators.
+
+    Examples:
+        >>> print(crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).summary())
+        one_coin by vb: 315 labels of 45 items by 5 annotators, 4 classes
+        converged, 5 iterations, objective -263.801, ... s
+        <BLANKLINE>
+        truth: 42 of 45 items at 95 % or more; prevalence of the classes
+               mean    sd   low  high  labelled
+        class
+        1     0.250 0.000 0.250 0.250        18
+        2     0.250 0.000 0.250 0.250        20
+        3     0.250 0.000 0.250 0.250         6
+        4     0.250 0.000 0.250 0.250         1
+        <BLANKLINE>
+        annotators, the most accurate first
+                   labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
+        annotator
+        1             135     0.881        0.030         0.818          0.935
+        4              45     0.850        0.048         0.747          0.932
+        5              45     0.810        0.055         0.678          0.898
+        3              45     0.799        0.056         0.686          0.898
+        2              45     0.702        0.066         0.560          0.818
+    """
     return "\n".join([*_fit(posterior), "", *_truth(posterior), "", *_annotators(posterior)])
 
 

@@ -65,6 +65,11 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
     Raises:
         MethodError: in a drawing backward pass, when counts that arrive are not whole (the sum was scaled or
             raised to a power, so that a draw would be meaningless).
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.logsumexp(torch.tensor([0.2, 0.3]).log()).exp()
+        tensor(0.5000)
     """
     how = _current.get()
     if name is not None and name in how.probes:

@@ -51,6 +51,17 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
     Raises:
         MethodError: when bits or level are out of range.
         DataError: when no item has two labels.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="em", seed=0)
+        >>> crowdppl.suspicious_annotators(posterior)[["labels", "information", "spammer", "copying"]].round(2)
+                   labels  information  spammer  copying
+        annotator
+        hammer-1      150         0.56    False    False
+        hammer-2      150         0.39    False    False
+        hammer-3      150         0.78    False    False
+        spammer-1     150         0.00     True    False
     """
     if not 0 < level < 1 or not bits >= 0:
         raise MethodError(f"bits={bits}, level={level}: bits are at least 0, and the level lies between 0 and 1")
@@ -105,6 +116,16 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
 
     Raises:
         DataError: when fewer than three annotators share items.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
+        >>> crowdppl.covariance_spammers(crowd.data).round(2)
+                   labels  strength  spammer
+        annotator
+        hammer-1      150      0.55    False
+        hammer-2      150      0.48    False
+        hammer-3      150      0.60    False
+        spammer-1     150      0.14     True
     """
     ballots = Ballots.of(data)
     covariance, shared, own = _covariances(ballots)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from crowdppl.errors import MethodError
 
 
@@ -18,8 +21,9 @@ class Training:
             date.
         learning_rate: of AdamW at the start; it falls to 0 along a cosine.
         weight_decay: of AdamW.
+        annotator_rate: how many times faster annotators' parameters learn than the network, under svi.
         batch_size: items a step.
-        warm_up: epochs in which the network learns vote shares, before it has a say.
+        warm_up: epochs in which the network learns vote shares, before it has a say; svi has none.
         mixup: parameter of the Beta distribution from which blends of two items are drawn (Zhang et al. 2018,
             "mixup: beyond empirical risk minimization"); 0 blends none.
         balance: weight of a term that pushes the mean prediction of a batch to equal shares of the classes; 0 for
@@ -32,6 +36,7 @@ class Training:
     epochs: int = 30
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
+    annotator_rate: float = 10.0
     batch_size: int = 64
     warm_up: int = 3
     mixup: float = 0.0
@@ -49,8 +54,9 @@ class Training:
                 raise MethodError(f"training: {name}={getattr(self, name)} must not be negative")
         if not 0 <= self.dropout < 1:
             raise MethodError(f"training: dropout={self.dropout} must be at least 0 and below 1")
-        if not self.learning_rate > 0:
-            raise MethodError(f"training: learning_rate={self.learning_rate} must be positive")
+        for name in ("learning_rate", "annotator_rate"):
+            if not getattr(self, name) > 0:
+                raise MethodError(f"training: {name}={getattr(self, name)} must be positive")
 
 
 def training_of(settings: Mapping[str, Any]) -> Training:
@@ -64,3 +70,12 @@ def training_of(settings: Mapping[str, Any]) -> Training:
         if name not in known:
             raise MethodError(f"training has no setting {name!r}; choose from {', '.join(known)}")
     return Training(**settings)
+
+
+def log_volume(m: Tensor) -> Tensor:
+    """Log det M'M of a matrix (..., R, K): how far its columns span (Ibrahim, Nguyen & Fu 2023, section 4).
+
+    A millionth is added to the diagonal, so that columns that are the same have a volume, too.
+    """
+    gram = m.transpose(-1, -2) @ m
+    return torch.logdet(gram + 1e-6 * torch.eye(m.shape[-1], device=m.device, dtype=m.dtype))

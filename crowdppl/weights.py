@@ -3,73 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from crowdppl.errors import ResultError
-from crowdppl.networks import Network, network_of, perceptron
+from crowdppl.errors import MethodError, ResultError
+from crowdppl.networks import Network
+from crowdppl.sight import networks_of
 from crowdppl.story import Story, settings_of
 
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
 
-def without_network(story: Story) -> dict[str, Any]:
-    """Settings of a story; a network stands as None."""
-    found = settings_of(story)
-    return found | {"network": None} if network_of(story) is not None else found
+
+def without_networks(story: Story) -> dict[str, Any]:
+    """Settings of a story; networks stand as None."""
+    return settings_of(story) | dict.fromkeys(networks_of(story))
 
 
 def described(story: Story) -> dict[str, Any] | None:
-    """The network of a fitted story: arrays by name, and the sizes of one that was built by default."""
-    network = network_of(story)
-    if network is None:
-        return None
-    arrays = {name: x.detach().cpu().numpy() for name, x in network.state_dict().items()}
-    return {"sizes": _sizes(network), "arrays": arrays}
+    """The networks of a fitted story by attribute: arrays by name, and whether the user brought the network."""
+    found = {}
+    for name, network in networks_of(story).items():
+        arrays = {key: x.detach().cpu().numpy() for key, x in network.state_dict().items()}
+        found[name] = {"own": isinstance(network, Network) and not network.default, "arrays": arrays}
+    return found or None
 
 
-def restored(story: Story, found: Mapping[str, Any] | None) -> Story:
-    """The story with the network that was saved.
+def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -> Story:
+    """The story with the networks that were saved.
 
     Args:
-        story: built from its settings, or handed over by the user with a network of the same architecture.
+        story: built from its settings, or handed over by the user with networks of the same architecture.
         found: what ``described`` said.
+        data: the annotations of the fit.
 
     Raises:
-        ResultError: when the network was one of the user's own and is not there, or has other weights.
+        ResultError: when a network was one of the user's own and is not there, or has other weights.
     """
     if found is None:
         return story
-    body = network_of(story)
-    if body is None and found["sizes"] is None:
-        raise ResultError(
-            "this posterior has a network of your own, which is not saved but for its weights; hand the method "
-            "over with one of the same architecture: crowdppl.load(path, story=...)"
-        )
-    state = {name: torch.from_numpy(np.asarray(x)) for name, x in found["arrays"].items()}
-    default = body is None
-    network = Network(perceptron(**found["sizes"]) if body is None else body, _like(state), default)
+    for name, saved in found.items():
+        if saved["own"] and name not in networks_of(story):
+            raise ResultError(
+                "this posterior has a network of your own, which is not saved but for its weights; hand the method "
+                "over with one of the same architecture: crowdppl.load(path, story=...)"
+            )
+    prepare: Any = getattr(story, "prepare", None)
     try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
+        again: Story = prepare(data)
+        for name, network in networks_of(again).items():
+            state = {key: torch.from_numpy(np.asarray(x)) for key, x in found[name]["arrays"].items()}
+            network.load_state_dict(state)
+            network.eval()
+    except (RuntimeError, MethodError) as error:
         raise ResultError(f"the network handed over is not the one that was saved: {error}") from error
-    build: Any = replace
-    restored: Story = build(story, network=network.eval())
-    return restored
-
-
-def _like(state: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """Features of the right shape for a ``Network`` that is about to be overwritten."""
-    mean = state.get("first.mean")
-    return torch.zeros(1, 1, 1) if mean is None else torch.zeros(1, len(mean))
-
-
-def _sizes(network: nn.Module) -> dict[str, Any] | None:
-    """Arguments of ``perceptron`` that build the body again; None for a network of the user's own."""
-    match list(network.body.children()) if isinstance(network, Network) and network.default else []:
-        case [nn.Linear() as first, nn.ReLU(), nn.Dropout() as dropout, nn.Linear() as last]:
-            sizes = {"n_features": first.in_features, "n_classes": last.out_features, "hidden": first.out_features}
-            return {**sizes, "dropout": dropout.p}
-    return None
+    return again

@@ -88,6 +88,8 @@ class BayesDgc:
     def model(self, data: Block) -> None:
         """Draws prevalence, confusions, truths and labels."""
         log_p = prevalence(data, self.prevalence, self.prevalence_mass)
+        if self.network is not None:
+            log_p = log_p + classify(data, self.network)
         k, rows = data.n_classes, None
         if self.prior == "published":
             rows = leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
@@ -101,7 +103,7 @@ class BayesDgc:
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
         table = self.temper * with_abstentions(data, confusion.log())
         with plates.items(data):
-            annotate(data, table, truth(data, log_p + classify(data, self.network)))
+            annotate(data, table, truth(data, log_p))
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""

@@ -6,19 +6,33 @@
     label[i, a]   = truth[i] with probability ability[0], else any other class evenly
 
 An item's posterior depends on its vote counts alone, and classes with equal counts have equal shares. An
-abstention says nothing about the truth.
+abstention says nothing about the truth. A network, where one is given, learns these shares and has no say in them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
 import torch
+from torch import nn
 
-from crowdppl import Block, Card, Coin, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl import (
+    Annotations,
+    Block,
+    Card,
+    Coin,
+    annotate,
+    mean_field,
+    plates,
+    prevalence,
+    ready,
+    truth,
+    with_abstentions,
+)
 
 
 @dataclass(frozen=True)
@@ -28,11 +42,16 @@ class MajorityVote:
     Args:
         prevalence: "uniform", so that the class with most votes wins, or "learned".
         right, wrong: pseudo-counts of right and wrong labels; they keep the majority on the right side.
+        network: maps features to K logits, or "default" for one hidden layer; it learns what the votes say, under
+            em or vb, and answers ``posterior.classify``. A fit trains a copy.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     right: float = 2.0
     wrong: float = 1.0
+    network: nn.Module | Literal["default"] | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     card: ClassVar[Card] = Card(
         title="Majority vote",
@@ -42,6 +61,13 @@ class MajorityVote:
         fails="as soon as annotators differ: many careless ones outvote few careful ones",
         cost="the labels, whatever K",
     )
+
+    def prepare(self, data: Annotations) -> MajorityVote:
+        """A copy with a network for these features, where one is asked for."""
+        if self.network is None:
+            return self
+        own = None if self.network == "default" else self.network
+        return replace(self, network=ready(own, data, self.training))
 
     def model(self, data: Block) -> None:
         """Draws the accuracy, the truths and the labels."""

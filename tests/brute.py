@@ -248,7 +248,23 @@ def _ordinal(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
     return knows * known + guesses * v["guess"][a, label]
 
 
+def _crowd_layer(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """Where nothing is seen of an item, the layer is put on its truth."""
+    p, w = torch.eye(3)[k], v["weights"][a]
+    logits = {"MW": w @ p if s.form == "MW" else 0, "VW": w[0] * p, "VB": p + w[0], "VW+B": w[0] * p + w[-1]}[
+        s.form
+    ]
+    return logits.softmax(-1)[label]
+
+
 LABEL: dict[str, LabelGiven] = {
+    "bayes_dgc": _dawid_skene,
+    "raykar": _dawid_skene,
+    "ccem": _dawid_skene,
+    "geo_crowdnet": _dawid_skene,
+    "trace_reg": _dawid_skene,
+    "global_noise": _multinomial,
+    "crowd_layer": _crowd_layer,
     "majority_vote": _majority_vote,
     "multinomial": _multinomial,
     "one_coin": _one_coin,
@@ -257,6 +273,7 @@ LABEL: dict[str, LabelGiven] = {
     "bayesian_dawid_skene": _dawid_skene,
     "hierarchical_dawid_skene": _dawid_skene,
     "mace": _mace,
+    "meta_em": _dawid_skene,
     "glad": _glad,
     "item_difficulty": _item_difficulty,
     "minimax_entropy": _minimax_entropy,

@@ -125,7 +125,7 @@ def label_sampling(source: str) -> list[str]:
                 wrong.append(f"line {node.lineno}: pyro.{name}({site}, ...)")
         if name == "Labels":
             wrong.append(f"line {node.lineno}: {ast.unparse(node)}")
-    if not any(name == "annotate" for _, name in called):
+    if not any(name in ("annotate", "truth_and_labels") for _, name in called):
         wrong.append("no call of annotate")
     return wrong
 

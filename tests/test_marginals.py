@@ -28,6 +28,8 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("bayesian_dawid_skene", {}),
     ("hierarchical_dawid_skene", {}),
     ("mace", {}),
+    ("meta_em", {}),
+    ("meta_em", {"prevalence": "uniform", "diagonal": 0.4}),
     ("glad", {}),
     ("item_difficulty", {}),
     ("minimax_entropy", {}),
@@ -43,6 +45,16 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("ebcc", {"subtypes": 3, "prevalence": "uniform"}),
     ("mixed_membership", {}),
     ("hierarchical_mixed_membership", {}),
+    ("bayes_dgc", {}),
+    ("raykar", {}),
+    ("ccem", {}),
+    ("geo_crowdnet", {}),
+    ("trace_reg", {}),
+    ("global_noise", {}),
+    ("crowd_layer", {"form": "MW"}),
+    ("crowd_layer", {"form": "VW"}),
+    ("crowd_layer", {"form": "VB"}),
+    ("crowd_layer", {"form": "VW+B"}),
 ]
 NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
 every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from crowdppl.errors import MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.networks import network_of
+from crowdppl.sight import network_of
 from crowdppl.story import Story, card_of
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def refuse(story: Story, engine: str) -> None:
         MethodError: with the card's reason.
     """
     card = card_of(story)
-    if engine in ("gibbs", "nuts", "svi") and network_of(story) is not None:
+    if engine in ("gibbs", "nuts") and network_of(story) is not None:
         raise MethodError(
-            f"{type(story).__name__} has a network, which {engine} does not train; use inference='vb' or 'em'"
+            f"{type(story).__name__} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
         )
     if card is not None and engine in card.refused:
         raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")

@@ -12,8 +12,9 @@ from crowdppl.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
-from crowdppl.networks import Network, log_shares, network_of
-from crowdppl.training import Training
+from crowdppl.networks import Network, log_shares
+from crowdppl.sight import network_of
+from crowdppl.training import Training, log_volume
 
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
@@ -61,7 +62,7 @@ class Learner:
         assert isinstance(blocks, list)
         for n, block in enumerate(blocks):
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
-            blocks[n] = replace(block, seen=mine, _views={})
+            blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine}, _views={})
 
     def epoch(self, targets: Tensor) -> float:
         """One pass over the items that have labels or a known truth.
@@ -117,8 +118,7 @@ def _wanted(p: Tensor, training: Training) -> Tensor:
         mean = p.mean(0)
         out = out + training.balance * (mean * mean.clamp(min=1e-12).log()).sum()
     if training.volume > 0:
-        gram = p.t() @ p + 1e-6 * torch.eye(p.shape[1], device=p.device)
-        out = out - training.volume * torch.logdet(gram)
+        out = out - training.volume * log_volume(p)
     return out
 
 

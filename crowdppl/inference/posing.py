@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +13,8 @@ from crowdppl.blocks import Block
 from crowdppl.errors import DataError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import LARGE, Problem
-from crowdppl.networks import feature_tensor, log_shares, network_of
+from crowdppl.networks import placed_features
+from crowdppl.sight import networks_of, seen_by
 from crowdppl.story import Story
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def pose(
     def whole() -> Any:
         if len(blocks) == 1:
             return blocks[0]
-        return replace(data.as_block().to(options.device, dtype), evidence=known, _views={})
+        every = looked_at(story, data, [data.as_block().to(options.device, dtype)])[0]
+        return replace(every, evidence=known, _views={})
 
     def moments() -> Tensor:
         from crowdppl.inference.spectral import spectral_truth  # only restarts need it
@@ -49,21 +50,20 @@ def pose(
 
 
 def looked_at(story: Story, data: Annotations, blocks: list[Block]) -> list[Block]:
-    """Blocks with features, and with what the story's network makes of them, where it has one.
+    """Blocks with features, and with what the story's networks make of them, where it has any.
 
     Raises:
         DataError: when the story has a network and the data have no features.
     """
-    network = network_of(story)
-    if network is None:
+    found = networks_of(story)
+    if not found:
         return blocks
-    features = feature_tensor(data)
+    features = placed_features(data)
     if features is None:
         raise DataError("the method has a network, but the data have no features; give features=")
-    features = features[torch.from_numpy(data.order.astype(np.int64))].to(blocks[0].device)
-    seen = log_shares(network.to(blocks[0].device), features)
+    features = features.to(blocks[0].device)
+    for network in found.values():
+        network.to(blocks[0].device)
     spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
-    return [
-        replace(b, features=features[at], seen=seen[at].to(b.dtype), _views={})
-        for b, at in zip(blocks, spans, strict=True)
-    ]
+    looking = [replace(b, features=features[at], _views={}) for b, at in zip(blocks, spans, strict=True)]
+    return seen_by(story, looking)

@@ -137,14 +137,14 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     )
 
 
-def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> Tensor | None:
-    """What a network makes of some items, (len(item), K), by their codes; None without one."""
+def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> dict[str, Tensor] | None:
+    """What networks make of some items, (len(item), ...), by their codes; None without any."""
     if problem.blocks[0].seen is None:
         return None
     position = np.empty(data.n_items, np.int64)
     position[data.order] = np.arange(data.n_items)
-    every = torch.cat([block.seen for block in problem.blocks if block.seen is not None])
-    return every[torch.from_numpy(position[item])]
+    parts, at = [block.seen for block in problem.blocks if block.seen is not None], torch.from_numpy(position[item])
+    return {name: torch.cat([seen[name] for seen in parts])[at] for name in parts[0]}
 
 
 def left_out(

@@ -29,7 +29,7 @@ from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
-from crowdppl.networks import network_of
+from crowdppl.sight import network_of
 from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 

@@ -19,6 +19,8 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.stochastic import train
+from crowdppl.sight import networks_of
 
 STEPS = 2000
 DRAWS = 200
@@ -39,6 +41,8 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
     whole = problem.whole()
     steps = options.max_iterations or STEPS
     guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
+    if networks_of(problem.story):
+        return _with_networks(problem, options, guide)
     rng = np.random.default_rng(options.seed)
     with pyro.get_param_store().scope(), torch.random.fork_rng():
         torch.manual_seed(options.seed)
@@ -54,6 +58,21 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
         progress = iterate(step, options, steps=steps, name="svi")
         progress.converged = _settled(progress.objectives) and not progress.interrupted
         return _draw(problem, guide, whole), progress
+
+
+def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict[str, Tensor], Progress]:
+    local = [s.name for s in problem.sites.values() if s.local]
+    if local:
+        raise MethodError(
+            f"svi refuses {type(problem.story).__name__} with a network: {', '.join(local)} has an entry an item, "
+            "which a minibatch guide would not find again; use inference='vb'"
+        )
+    with pyro.get_param_store().scope(), torch.random.fork_rng():
+        torch.manual_seed(options.seed)
+        _check_guide(problem, guide, problem.whole())
+        pyro.clear_param_store()
+        progress = train(problem, options, guide)
+        return _draw(problem, guide, problem.whole()), progress
 
 
 def _batch(whole: Block, problem: Problem, options: Options, rng: np.random.Generator) -> Block:
@@ -97,7 +116,7 @@ def _draw(problem: Problem, guide: Any, whole: Block) -> dict[str, Tensor]:
         for _ in range(DRAWS):
             trace = poutine.trace(guide).get_trace(whole)
             for name in out:
-                out[name].append(nodes(trace)[name]["value"].double())
+                out[name].append(nodes(trace)[name]["value"].detach().double())
             if len(out[name]) == 2 and all(bool((x[0] == x[1]).all()) for x in out.values()):
                 out = {n: x[:1] for n, x in out.items()}
                 break

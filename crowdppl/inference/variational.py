@@ -21,7 +21,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.rules import Average, Maximise, Rule, refuse_below_one
-from crowdppl.networks import network_of
+from crowdppl.sight import network_of
 from crowdppl.story import Story
 from crowdppl.training import training_of
 

@@ -1,0 +1,139 @@
+"""Stories whose networks learn by gradients: plain Pyro on minibatches of items, an epoch at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro.infer import TraceEnum_ELBO
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.decoding import row_sizes
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem
+from crowdppl.networks import Network
+from crowdppl.sight import networks_of, seen_by
+from crowdppl.training import Training, training_of
+
+STREAM = 17
+"""Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+
+
+def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> Progress:
+    """Trains networks and the guide together; call it within a scope of Pyro's parameter store.
+
+    Afterwards the guide's parameters are in the store, networks stand at their last weights, and the problem's
+    blocks hold what these make of the items.
+
+    Args:
+        problem: story and data.
+        options: seed, progress, callback.
+        guide: of the story.
+
+    Returns:
+        Progress with an ELBO an epoch: the mean over its minibatches, each scaled to all items.
+
+    Raises:
+        MethodError: for settings that have no meaning here.
+        NumericalError: when the loss is not finite.
+    """
+    training = training_of(getattr(problem.story, "training", {}))
+    _refuse(options, training)
+    for network in networks_of(problem.story).values():
+        if isinstance(network, Network):
+            network.begin(options.seed)
+    epochs = _Epochs(problem, training, options, guide)
+    progress = iterate(lambda t: epochs.run(t), options, steps=training.epochs, name="svi")
+    progress.converged = not progress.interrupted
+    blocks = problem.blocks
+    assert isinstance(blocks, list)
+    blocks[:] = seen_by(problem.story, blocks)
+    return progress
+
+
+def _refuse(options: Options, training: Training) -> None:
+    for option in ("batch_size", "max_iterations", "tolerance"):
+        if getattr(options, option) is not None:
+            raise MethodError(
+                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
+            )
+    for name in ("mixup", "balance", "volume"):
+        if getattr(training, name) > 0:
+            raise MethodError(
+                f"training: {name}={getattr(training, name)} belongs to inference='em' and 'vb', where a network "
+                f"learns the truth's probabilities; leave it out under svi"
+            )
+
+
+class _Epochs:
+    """Passes over the items that tell something, in an order that the seed and the epoch's number decide."""
+
+    def __init__(
+        self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
+    ) -> None:
+        self.problem, self.training, self.options, self.guide = problem, training, options, guide
+        self.whole = replace(problem.whole(), seen=None, _views={})
+        told = row_sizes(self.whole) > 0
+        if self.whole.gold is not None:
+            told |= (self.whole.gold >= 0).cpu().numpy()
+        self.rows = np.flatnonzero(told)
+        elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
+        self.loss = elbo.differentiable_loss
+        torch.manual_seed(options.seed)
+        self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
+        self.optimiser = torch.optim.AdamW(self._groups())
+        self.first = [group["lr"] for group in self.optimiser.param_groups]
+
+    def run(self, number: int) -> float:
+        """One epoch; the mean ELBO of its minibatches."""
+        stream = np.random.default_rng([self.options.seed, STREAM, number])
+        rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
+        for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
+            group["lr"] = first * rate
+        order, size = stream.permutation(self.rows), self.training.batch_size
+        networks = networks_of(self.problem.story).values()
+        torch.manual_seed(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
+        for network in networks:
+            network.train()
+        losses = [self._step(order[i : i + size], number) for i in range(0, len(order), size)]
+        for network in networks:
+            network.eval()
+        return -float(np.mean(losses)) if losses else float("nan")
+
+    def _step(self, rows: np.ndarray, number: int) -> float:
+        loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
+        if not bool(torch.isfinite(loss)):
+            raise NumericalError(
+                f"the loss is {loss.item()} in epoch {number + 1}; lower learning_rate "
+                f"({self.training.learning_rate:g}), or look at the features' scale"
+            )
+        self.optimiser.zero_grad()
+        (loss / len(self.rows)).backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+    def _batch(self, rows: np.ndarray) -> Block:
+        return self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""
+        training, parameters = self.training, dict(pyro.get_param_store().named_parameters())
+        networks = [x for name, x in parameters.items() if "$$$" in name]  # how Pyro names those of a module
+        others = [x for name, x in parameters.items() if "$$$" not in name]
+        if not networks:
+            raise MethodError(
+                f"svi cannot train the network of {type(self.problem.story).__name__}, whose model never asks it "
+                "(crowdppl.look or classify); use inference='em' or 'vb'"
+            )
+        return [
+            {"params": networks, "lr": training.learning_rate, "weight_decay": training.weight_decay},
+            {"params": others, "lr": training.learning_rate * training.annotator_rate, "weight_decay": 0.0},
+        ]

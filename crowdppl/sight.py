@@ -1,0 +1,104 @@
+"""What networks make of items: how a story asks them, and how a user does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import torch
+from torch import Tensor, nn
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.networks import feature_tensor, log_shares, outputs
+from crowdppl.plates import Data
+
+if TYPE_CHECKING:
+    from crowdppl.blocks import Block
+    from crowdppl.posterior import Posterior
+    from crowdppl.story import Story
+
+
+def networks_of(story: Any) -> dict[str, nn.Module]:
+    """The networks of a story by the attribute that holds each; ``network`` is the classifier."""
+    return {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
+
+
+def network_of(story: Any) -> nn.Module | None:
+    """The classifier of a story; None where it has none."""
+    return networks_of(story).get("network")
+
+
+def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
+    """What a network returns for each item: (N, ...); None without a network, or with nothing to look at.
+
+    Where the network learns by gradients (``inference="svi"``, or Pyro's own SVI), its parameters enter Pyro's
+    store, and the gradient flows through. Elsewhere it stands still.
+
+    Args:
+        data: the story's argument.
+        network: a module that maps a batch of features to a row an item.
+        name: the story's attribute that holds it.
+    """
+    block = data.as_block()
+    if network is None or (block.seen is None and block.features is None):
+        return None
+    if block.seen is not None:
+        found = block.seen[name]
+    else:
+        assert block.features is not None
+        pyro.module(name, network)
+        found = network(block.features)
+    return found.to(torch.get_default_dtype())
+
+
+def classify(data: Data, network: nn.Module | None) -> Tensor:
+    """What a network makes of each item: log-probabilities (N, K) of the classes.
+
+    A story adds them to the log-probabilities of the truth. Where there is no network, or nothing to look at, all
+    classes are as likely.
+
+    Args:
+        data: the story's argument.
+        network: the story's classifier, kept as its attribute ``network``.
+    """
+    block = data.as_block()
+    found = look(data, network)
+    if found is None:
+        return torch.full((block.n_items, block.n_classes), -math.log(block.n_classes))
+    return found.log_softmax(-1)
+
+
+def seen_by(story: Story, blocks: list[Block]) -> list[Block]:
+    """Blocks with what each network of the story returns for their items, as it stands."""
+    found = networks_of(story)
+    if not found:
+        return blocks
+
+    def one(block: Block) -> Block:
+        assert block.features is not None, "a story with networks gives its blocks features"
+        seen = {name: outputs(network, block.features).to(block.dtype) for name, network in found.items()}
+        return replace(block, seen=seen, _views={})
+
+    return [one(block) for block in blocks]
+
+
+def class_shares(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
+    """``Posterior.classify``."""
+    network = network_of(posterior.story)
+    if network is None:
+        raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
+    index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))
+    values = features.to_numpy() if isinstance(features, pd.DataFrame) else np.asarray(features)
+    known = feature_tensor(posterior.data)
+    wanted = () if known is None else tuple(known.shape[1:])
+    if values.shape[1:] != wanted or values.dtype.kind not in "iufb":
+        raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
+    if not np.isfinite(values).all():
+        row = index[int(np.argmax(~np.isfinite(values.reshape(len(values), -1)).all(1)))]
+        raise DataError(f"a feature of item {row!r} is not finite; fill it in")
+    found = log_shares(network, torch.from_numpy(np.array(values, np.float32))).exp().double().numpy()
+    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)

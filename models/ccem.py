@@ -1,0 +1,81 @@
+"""CCEM: a classifier and each annotator's confusion matrix, by coupled cross-entropy minimisation.
+
+    confusion[a, k]   (no prior)                                   (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))          (N)
+    label[i, a]       ~ Categorical(confusion[a, truth[i]])
+
+While the network learns, every label has a truth of its own (the likelihood "per_annotation"), as published; with
+"joint" it is raykar by gradients. Without features, it is dawid_skene with even classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import nn
+from torch.distributions import constraints
+
+from crowdppl import (
+    Annotations,
+    Block,
+    Card,
+    classify,
+    mean_field,
+    plates,
+    ready,
+    truth_and_labels,
+    with_abstentions,
+)
+
+REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
+
+
+@dataclass(frozen=True)
+class Ccem:
+    """Cross-entropy of a classifier seen through annotators' confusion matrices.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        likelihood: "per_annotation", as published, or "joint".
+        lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
+    """
+
+    network: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    lean: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="CCEM",
+        reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
+        "minimization, identifiability, and regularization, ICLR",
+        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        assumes="the truth can be seen in the features, and annotators err each alone given the truth",
+        fails="when annotators' errors can be seen in the features; classifier and confusions can trade places",
+        cost="a network step and labels x K for each batch of items",
+        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+    )
+
+    def prepare(self, data: Annotations) -> Ccem:
+        """A copy with a network for these features."""
+        return replace(self, network=ready(self.network, data, self.training))
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        with plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_classes)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        table = with_abstentions(data, confusion.log())
+        truth_and_labels(data, classify(data, self.network), table, self.likelihood)
+
+    def guide(self, data: Block) -> None:
+        """Points; confusions start with a slight lean to the right answer."""
+        start = (self.lean * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
+        rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
+        mean_field(self, data, point=True, points={"confusion": rows})

@@ -1,0 +1,96 @@
+"""GeoCrowdNet: CCEM with a bonus for volume, which tells classifier and confusion matrices apart.
+
+    confusion[a, k]   (no prior)                                   (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))          (N)
+    label[i, a]       ~ Categorical(confusion[a, truth[i]])
+    potential         weight * log det M'M a label
+
+M is F, the classifier's probabilities of a batch of items (items x K), or W, all annotators' confusion matrices on
+top of each other, with a column for each truth (A * K x K). While the network learns, every label has a truth of
+its own (the likelihood "per_annotation"), as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import nn
+from torch.distributions import constraints
+
+from crowdppl import (
+    Annotations,
+    Block,
+    Card,
+    MethodError,
+    classify,
+    log_volume,
+    mean_field,
+    penalty,
+    plates,
+    ready,
+    truth_and_labels,
+    with_abstentions,
+)
+
+REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
+
+
+@dataclass(frozen=True)
+class GeoCrowdnet:
+    """Cross-entropy of a classifier seen through annotators' confusion matrices, and a bonus for volume.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        volume: "F", of the classifier's predictions, or "W", of the confusion matrices.
+        weight: of the bonus, in units of a label's log-probability.
+        likelihood: "per_annotation", as published, or "joint".
+        lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
+    """
+
+    network: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    volume: Literal["F", "W"] = "F"
+    weight: float = 0.01
+    likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    lean: float = 1.0
+
+    card: ClassVar[Card] = Card(
+        title="GeoCrowdNet",
+        reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
+        "minimization, identifiability, and regularization, ICLR",
+        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
+        fails="when the weight is too large: predictions are pushed to equal shares of the classes",
+        cost="a network step and labels x K for each batch of items",
+        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+    )
+
+    def __post_init__(self) -> None:
+        if self.volume not in ("F", "W"):
+            raise MethodError(f"volume={self.volume!r} is neither 'F' nor 'W'")
+
+    def prepare(self, data: Annotations) -> GeoCrowdnet:
+        """A copy with a network for these features."""
+        return replace(self, network=ready(self.network, data, self.training))
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        with plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_classes)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        log_p = classify(data, self.network)
+        m = log_p.exp() if self.volume == "F" else confusion.transpose(-1, -2).flatten(-3, -2)
+        penalty(data, "volume", -self.weight * log_volume(m))
+        truth_and_labels(data, log_p, with_abstentions(data, confusion.log()), self.likelihood)
+
+    def guide(self, data: Block) -> None:
+        """Points; confusions start with a slight lean to the right answer."""
+        start = (self.lean * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
+        rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
+        mean_field(self, data, point=True, points={"confusion": rows})

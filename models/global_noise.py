@@ -1,0 +1,76 @@
+"""Global noise: a classifier as the prior of the truth, and one confusion matrix for the whole crowd.
+
+    confusion[k]      ~ Dirichlet(right on k, else wrong)          (K, K)
+    truth[i]          ~ Categorical(network(features[i]))          (N)
+    label[i, a]       ~ Categorical(confusion[truth[i]])
+
+Whose label it is does not matter. Where there are no features, it is multinomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import nn
+
+from crowdppl import (
+    Annotations,
+    Block,
+    Card,
+    classify,
+    mean_field,
+    prevalence,
+    ready,
+    truth_and_labels,
+    with_abstentions,
+)
+
+
+@dataclass(frozen=True)
+class GlobalNoise:
+    """One confusion matrix and a classifier, learned from each other.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
+        likelihood: "joint", or "per_annotation" under svi.
+    """
+
+    network: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    right: float = 2.0
+    wrong: float = 1.0
+    likelihood: Literal["joint", "per_annotation"] = "joint"
+
+    card: ClassVar[Card] = Card(
+        title="Global noise",
+        reference="Sukhbaatar et al. (2015), Training convolutional networks with noisy labels, ICLR workshop",
+        sites={"prevalence": "K", "confusion": "K K", "abstention": "A K W", "truth": "N"},
+        assumes="annotators are interchangeable, and the truth can be seen in the features",
+        fails="when annotators differ in skill: it weighs a careless label like a careful one",
+        cost="labels x K, and a network step for each batch of items, an epoch an iteration",
+        uses=("features",),
+    )
+
+    def prepare(self, data: Annotations) -> GlobalNoise:
+        """A copy with a network for these features."""
+        return replace(self, network=ready(self.network, data, self.training))
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        k = data.n_classes
+        log_p = prevalence(data) if self.network is None else classify(data, self.network)
+        rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
+        confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
+        truth_and_labels(data, log_p, with_abstentions(data, table), self.likelihood)
+
+    def guide(self, data: Block) -> None:
+        """Mean field, from the story's own sites."""
+        mean_field(self, data)

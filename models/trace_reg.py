@@ -1,0 +1,85 @@
+"""Trace regularisation: a classifier and confusion matrices, which are kept as unreliable as the labels allow.
+
+    confusion[a, k]   (no prior)                                   (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))          (N)
+    label[i, a]       ~ Categorical(confusion[a, truth[i]])
+    potential         -weight * sum over annotators of trace(confusion[a]) a label
+
+Only the product of classifier and confusion can be seen in labels. Of all pairs with the same product, the one with
+the smallest trace has the true confusion matrices, where their mean is diagonally dominant. While the network
+learns, every label has a truth of its own (the likelihood "per_annotation"), as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import nn
+
+from crowdppl import (
+    Annotations,
+    Block,
+    Card,
+    classify,
+    mean_field,
+    penalty,
+    plates,
+    ready,
+    truth_and_labels,
+    with_abstentions,
+)
+
+REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
+
+
+@dataclass(frozen=True)
+class TraceReg:
+    """Cross-entropy of a classifier seen through annotators' confusion matrices, and a penalty on their traces.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        likelihood: "per_annotation", as published, or "joint".
+        weight: of the penalty, in units of a label's log-probability; 0 has none.
+    """
+
+    network: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    weight: float = 0.01
+
+    card: ClassVar[Card] = Card(
+        title="Trace regularisation",
+        reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
+        "confusion, CVPR",
+        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        assumes="the mean confusion matrix is diagonally dominant, the truth can be seen in the features",
+        fails="when annotators are wrong more often than right on average",
+        cost="a network step and labels x K for each batch of items",
+        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+    )
+
+    def prepare(self, data: Annotations) -> TraceReg:
+        """A copy with a network for these features."""
+        return replace(self, network=ready(self.network, data, self.training))
+
+    def model(self, data: Block) -> None:
+        """Draws confusions, truths and labels."""
+        with plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_classes)
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+        penalty(data, "trace", self.weight * confusion.diagonal(dim1=-2, dim2=-1).sum())
+        table = with_abstentions(data, confusion.log())
+        truth_and_labels(data, classify(data, self.network), table, self.likelihood)
+
+    def guide(self, data: Block) -> None:
+        """Points: rows of a softplus, normalised, that start near the identity."""
+        k = data.n_classes
+        rho = pyro.param("q.confusion", (6 * torch.eye(k) - 5).repeat(data.n_annotators, 1, 1))
+        rows = nn.functional.softplus(rho)
+        mean_field(self, data, point=True, points={"confusion": rows / rows.sum(-1, keepdim=True)})
