@@ -18,30 +18,38 @@ _PUBLIC = {
     "card": ("Card",),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
+    "crowd_map": ("annotator_map", "plot_annotator_map"),
     "criticism": ("Check", "predictive_check"),
     "datasets": ("anaesthetists", "digits"),
+    "departures": ("departed",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "doubts": ("Doubt",),
+    "episodes": ("Episodes",),
     "errors": (
+        "ChecksumError",
         "ConvergenceWarning",
         "CrowdpplError",
         "CrowdpplWarning",
         "DataError",
         "DisconnectedWarning",
         "DoubtWarning",
+        "FetchError",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
         "RepeatsWarning",
         "ResultError",
         "ThinDataWarning",
+        "UnverifiedWarning",
     ),
+    "filling": ("fill",),
     "grades": ("log_bands",),
     "groups": ("find_groups",),
     "guides": ("mean_field",),
     "heldout": ("HeldoutScore", "heldout_score"),
     "inference": ("fit",),
     "known_kinds": ("annotator_kind", "annotator_kind_table", "draw_kinds"),
+    "label_rows": ("apart_weights", "each_label", "weighed_labels"),
     "labels": ("Coin",),
     "leave_one_out": ("LeaveOneOut",),
     "likelihood": (
@@ -56,19 +64,27 @@ _PUBLIC = {
     "membership": ("group_numbers",),
     "metrics": ("Evaluation", "evaluate"),
     "networks": ("ready",),
+    "outliers": ("outlier_scores",),
     "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
+    "ranks": ("RankCheck",),
     "reading": ("read_annotations", "read_gold"),
+    "recipes": ("house_training",),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
     "risk_plot": ("plot_risk_coverage",),
+    "sbc": ("rank_check",),
     "sight": ("classify", "look"),
     "simulated_crowd": ("SimulatedCrowd", "simulate_annotators"),
     "simulation": ("Simulation", "random_design", "simulate"),
     "story": ("Story",),
+    "story_plot": ("plot_story",),
     "summing": ("logsumexp",),
     "suspicion": ("covariance_spammers", "suspicious_annotators"),
     "training": ("log_volume",),
+    "unrolled": ("em_steps",),
+    "urns": ("log_urn", "with_urn"),
+    "views": ("ready_view",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
@@ -86,24 +102,32 @@ if TYPE_CHECKING:
     from crowdppl.confusions import crowd_confusion as crowd_confusion
     from crowdppl.criticism import Check as Check
     from crowdppl.criticism import predictive_check as predictive_check
+    from crowdppl.crowd_map import annotator_map as annotator_map
+    from crowdppl.crowd_map import plot_annotator_map as plot_annotator_map
     from crowdppl.datasets import anaesthetists as anaesthetists
     from crowdppl.datasets import digits as digits
+    from crowdppl.departures import departed as departed
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
     from crowdppl.doubts import Doubt as Doubt
+    from crowdppl.episodes import Episodes as Episodes
+    from crowdppl.errors import ChecksumError as ChecksumError
     from crowdppl.errors import ConvergenceWarning as ConvergenceWarning
     from crowdppl.errors import CrowdpplError as CrowdpplError
     from crowdppl.errors import CrowdpplWarning as CrowdpplWarning
     from crowdppl.errors import DataError as DataError
     from crowdppl.errors import DisconnectedWarning as DisconnectedWarning
     from crowdppl.errors import DoubtWarning as DoubtWarning
+    from crowdppl.errors import FetchError as FetchError
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
+    from crowdppl.errors import UnverifiedWarning as UnverifiedWarning
+    from crowdppl.filling import fill as fill
     from crowdppl.grades import log_bands as log_bands
     from crowdppl.groups import find_groups as find_groups
     from crowdppl.guides import mean_field as mean_field
@@ -113,6 +137,9 @@ if TYPE_CHECKING:
     from crowdppl.known_kinds import annotator_kind as annotator_kind
     from crowdppl.known_kinds import annotator_kind_table as annotator_kind_table
     from crowdppl.known_kinds import draw_kinds as draw_kinds
+    from crowdppl.label_rows import apart_weights as apart_weights
+    from crowdppl.label_rows import each_label as each_label
+    from crowdppl.label_rows import weighed_labels as weighed_labels
     from crowdppl.labels import Coin as Coin
     from crowdppl.leave_one_out import LeaveOneOut as LeaveOneOut
     from crowdppl.likelihood import annotate as annotate
@@ -126,18 +153,22 @@ if TYPE_CHECKING:
     from crowdppl.metrics import Evaluation as Evaluation
     from crowdppl.metrics import evaluate as evaluate
     from crowdppl.networks import ready as ready
+    from crowdppl.outliers import outlier_scores as outlier_scores
     from crowdppl.posterior import Posterior as Posterior
     from crowdppl.posterior import load as load
     from crowdppl.priors import coin_prior as coin_prior
     from crowdppl.priors import confusion_prior as confusion_prior
     from crowdppl.priors import leaning_rows as leaning_rows
+    from crowdppl.ranks import RankCheck as RankCheck
     from crowdppl.reading import read_annotations as read_annotations
     from crowdppl.reading import read_gold as read_gold
+    from crowdppl.recipes import house_training as house_training
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo
     from crowdppl.reliability import plot_reliability as plot_reliability
     from crowdppl.risk_plot import plot_risk_coverage as plot_risk_coverage
+    from crowdppl.sbc import rank_check as rank_check
     from crowdppl.sight import classify as classify
     from crowdppl.sight import look as look
     from crowdppl.simulated_crowd import SimulatedCrowd as SimulatedCrowd
@@ -146,10 +177,15 @@ if TYPE_CHECKING:
     from crowdppl.simulation import random_design as random_design
     from crowdppl.simulation import simulate as simulate
     from crowdppl.story import Story as Story
+    from crowdppl.story_plot import plot_story as plot_story
     from crowdppl.summing import logsumexp as logsumexp
     from crowdppl.suspicion import covariance_spammers as covariance_spammers
     from crowdppl.suspicion import suspicious_annotators as suspicious_annotators
     from crowdppl.training import log_volume as log_volume
+    from crowdppl.unrolled import em_steps as em_steps
+    from crowdppl.urns import log_urn as log_urn
+    from crowdppl.urns import with_urn as with_urn
+    from crowdppl.views import ready_view as ready_view
 
 
 def __getattr__(name: str) -> Any:

@@ -34,6 +34,7 @@ class Block:
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         observed: False for a design: who labels what, the labels still to be drawn.
+        entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
     """
 
@@ -50,6 +51,7 @@ class Block:
     history: Tensor | None = None
     abstainers: Tensor | None = None
     observed: bool = True
+    entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
     _views: dict[tuple[int, ...], Bags] = field(default_factory=dict, repr=False, compare=False)
 
@@ -167,10 +169,11 @@ class Block:
         bounds = np.append(starts.cpu().numpy(), self.n_labels)
         sizes = bounds[positions + 1] - bounds[positions]
         row = np.repeat(np.arange(len(positions)), sizes)
-        first = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes)
-        cells = self.bags.cells.cpu().numpy()[first + np.arange(len(row))]
-        bags = Bags.of_pairs(row, cells, len(positions), self.bags.n_cells).to(self.device)
-        return replace(self, bags=bags, scale=scale, _views={}, **self.known_of(positions))
+        at = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(row))
+        pairs = (row, self.bags.cells.cpu().numpy()[at], len(positions), self.bags.n_cells)
+        mine = torch.as_tensor(at, device=self.device)
+        known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
+        return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), scale=scale, _views={}, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
         """What is known of the items at ``positions`` besides labels: gold, evidence, features, seen."""
@@ -194,6 +197,7 @@ class Block:
             seen=None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()},
             history=move(self.history),
             abstainers=move(self.abstainers),
+            entries=move(self.entries),
             dtype=dtype,
             _views={},
         )

@@ -177,6 +177,16 @@ def demo(
     run_demo(out, seed)
 
 
+@app.command("datasets")
+def list_datasets(
+    name: Annotated[str | None, typer.Argument(help="A data set; by default all.")] = None,
+) -> None:
+    """List public data sets, or say all about one."""
+    from crowdppl.dataset_loading import described
+
+    print(described(name))
+
+
 def _check(model: str, settings: dict[str, Any], options: Any) -> None:
     """Refuses a method, settings or options that there are not."""
     from crowdppl.inference.options import options_from

@@ -1,4 +1,8 @@
-"""Data that come with the library, real and simulated."""
+"""Data sets: those that come with the library, real and simulated; and public ones, which are fetched.
+
+``anaesthetists`` and ``digits`` come with the library. ``available()`` lists the public ones, and ``load(name)``
+fetches one (``crowdppl.dataset_loading``).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
+from crowdppl.dataset_loading import Dataset as Dataset
+from crowdppl.dataset_loading import available as available
+from crowdppl.dataset_loading import load as load
 from crowdppl.errors import DataError, RepeatsWarning
 from crowdppl.opinions import streams
 from crowdppl.simulated_crowd import Density, SimulatedCrowd, simulate_annotators

@@ -60,7 +60,7 @@ def join(blocks: Sequence[Block]) -> Block:
         known[name] = None if parts[0] is None else torch.cat(parts)
     seen = [block.seen for block in blocks if block.seen is not None]
     known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
-    return replace(first, bags=bags, _views={}, **known)
+    return replace(first, bags=bags, entries=None, _views={}, **known)
 
 
 def answer_again(

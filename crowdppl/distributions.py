@@ -46,7 +46,7 @@ class Categorical(TorchDistribution):
         out = pick(self.log_p, value, rank)
         ahead = out.dim() - rank
         full = (max(pair) for pair in zip(out.shape[ahead:], self.batch_shape, strict=True))
-        return out.expand(*out.shape[:ahead], *full)
+        return out.expand((*out.shape[:ahead], *full))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All K values along a new leading dimension."""

@@ -43,7 +43,7 @@ class Doubt:
     """A reason not to believe a fit as it is.
 
     Attributes:
-        kind: "thin", "diagonal", "spammers", "permuted", "copying", "colluding" or "votes".
+        kind: "thin", "diagonal", "spammers", "permuted", "copying", "colluding", "diffuse", "modes", "votes".
         text: what was found, in figures, and what can be done.
     """
 
@@ -82,7 +82,8 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     given = cell_counts(posterior.data.blocks).sum(1)
     by_annotator = chain(*(look(posterior, given) for look in (_thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()
-    return (*by_annotator, *_permuted(posterior), *_dependent(posterior, thorough), *votes)
+    crowd = import_module("crowdppl.population").doubts_of(posterior)
+    return (*by_annotator, *_permuted(posterior), *_dependent(posterior, thorough), *crowd, *votes)
 
 
 def _thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:

@@ -23,6 +23,14 @@ class ResultError(CrowdpplError, ValueError):
     """A saved result that is damaged, of a newer version, or of another method."""
 
 
+class FetchError(CrowdpplError):
+    """A file that is not here and cannot be fetched: the message gives its address, and where to put it by hand."""
+
+
+class ChecksumError(DataError):
+    """A file that is not the one that it was, or should be; the message gives both hashes."""
+
+
 class CrowdpplWarning(UserWarning):
     """Anything that crowdppl warns of; filter it or one of its kinds."""
 
@@ -49,3 +57,7 @@ class ConvergenceWarning(CrowdpplWarning):
 
 class DoubtWarning(CrowdpplWarning):
     """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""
+
+
+class UnverifiedWarning(CrowdpplWarning):
+    """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""

@@ -34,6 +34,13 @@ def mean_field(
         data: what its model is given.
         point: fits points instead of distributions (maximum likelihood, or a posterior mode).
         points: values of sites, shaped as each site is, which a guide computes from parameters of its own.
+
+    Examples:
+        >>> from pyro.poutine import trace
+        >>> story = crowdppl.method("bayesian_dawid_skene")
+        >>> sites = trace(crowdppl.mean_field).get_trace(story, crowdppl.anaesthetists())
+        >>> [name for name in sites.stochastic_nodes if not name.startswith("_")]
+        ['prevalence', 'annotators', 'confusion']
     """
     whole = data.as_block()
     # Labels that are still to be drawn need a drawn truth; otherwise nothing discrete is drawn.

@@ -23,6 +23,12 @@ class Coin:
 
     Args:
         log_right, log_wrong: (..., S), not depending on the truth; ``log_wrong`` is the total of all errors.
+
+    Examples:
+        >>> import torch
+        >>> p = torch.tensor([0.9, 0.6])  # of two labels
+        >>> crowdppl.Coin(log_right=p.log(), log_wrong=(1 - p).log()).log_wrong.exp()
+        tensor([0.1000, 0.4000])
     """
 
     log_right: Tensor

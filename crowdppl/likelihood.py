@@ -44,6 +44,15 @@ def annotate(
 
     Returns:
         int32 (S,), the table cell ``annotator * n_answers + answer`` of each label.
+
+    Examples:
+        >>> import pyro, torch
+        >>> design = crowdppl.random_design(1, 2, 2, classes=["no", "yes"], seed=0)
+        >>> never_err = torch.eye(2).log().expand(2, 2, 2)  # [annotator, truth, label]
+        >>> with pyro.poutine.seed(rng_seed=0), crowdppl.plates.items(design):
+        ...     cells = crowdppl.annotate(design, never_err, torch.tensor([1]))
+        >>> cells % 2  # both say "yes"
+        tensor([1, 1], dtype=torch.int32)
     """
     block = data.as_block()
     labels = Labels(block, log_p, state, within=within, groups=groups)
@@ -129,6 +138,10 @@ def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", conc
 
     Raises:
         MethodError: for another kind.
+
+    Examples:
+        >>> crowdppl.prevalence(crowdppl.anaesthetists(), "uniform").exp()
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     n_classes = data.as_block().n_classes
     if kind == "uniform":
@@ -148,6 +161,13 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
 
     Returns:
         (..., A, K, K) log p(label | annotator, truth).
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.coin_table(torch.tensor([[[0.8, 0.2]]]).log(), n_classes=3).exp()
+        tensor([[[0.8000, 0.1000, 0.1000],
+                 [0.1000, 0.8000, 0.1000],
+                 [0.1000, 0.1000, 0.8000]]])
     """
     same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
     right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
@@ -177,6 +197,15 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
 
     Returns:
         The same kind, over the L answers.
+
+    Examples:
+        >>> import pyro, torch
+        >>> labels = {"ann": {"x": "no", "y": "?"}, "bob": {"x": "no", "y": "yes"}}
+        >>> data = crowdppl.Annotations.from_dicts(labels, abstentions=["?"])
+        >>> with pyro.poutine.seed(rng_seed=0):
+        ...     log_p = crowdppl.with_abstentions(data, torch.eye(2).log().expand(2, 2, 2))
+        >>> log_p.shape  # of two classes and "?"
+        torch.Size([2, 2, 3])
     """
     block = data.as_block()
     ways = block.n_answers - block.n_classes

@@ -119,6 +119,12 @@ def ready(
     Raises:
         DataError: when a network is given and data have no features.
         MethodError: when the network refuses the features, or does not return K finite logits an item.
+
+    Examples:
+        >>> import torch
+        >>> network = crowdppl.ready(None, crowdppl.digits(seed=0).data)
+        >>> network(torch.zeros(2, 64)).shape  # two images, ten classes
+        torch.Size([2, 10])
     """
     features, given = feature_tensor(data), training_of(training or {})
     if features is None:

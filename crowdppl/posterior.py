@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from crowdppl import (
@@ -15,11 +14,11 @@ from crowdppl import (
     agreement_network,
     archive,
     chain_plots,
-    choices,
     decisions,
     doubts,
     intervals,
     item_map,
+    item_tables,
     label_sets,
     leave_one_out,
     plots,
@@ -52,6 +51,13 @@ class Posterior:
         options: what the engine was told.
         correction: what was done to the probabilities; None where they are the method's own.
         refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior
+        <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
+        >>> posterior.story
+        OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
 
     story: Story
@@ -70,98 +76,16 @@ class Posterior:
         return f"<Posterior of {self.method} by {self.inference}{shown}: {sizes}>"
 
     def uncorrected(self) -> Posterior:
-        """The same with the method's own probabilities; itself where nothing was corrected."""
+        """The same with the method's own probabilities; itself where nothing was corrected.
+
+        Examples:
+            >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.uncorrected() is posterior  # nothing was corrected
+            True
+        """
         if self.correction is None:
             return self
         return replace(self, result=replace(self.result, probabilities=self.correction.raw), correction=None)
-
-    def probabilities(self, sd: bool = False) -> pd.DataFrame:
-        """Probability of each class for each item, averaged over parameter draws where there are draws.
-
-        Args:
-            sd: instead, the standard deviation of that probability over parameter draws: how far it could still
-                move if the annotators became known. NaN where the engine gives points.
-
-        Returns:
-            DataFrame (N, K), item ids x class names.
-        """
-        values = self.result.probabilities
-        if sd:
-            found = self.result.probability_sd
-            values = np.full_like(values, np.nan) if found is None else found
-        return pd.DataFrame(values, index=self.data.items, columns=self.data.classes)
-
-    def entropy(self) -> pd.DataFrame:
-        """How unsure the truth of each item is, and how much of that is for want of labels.
-
-        Over draws of the parameters, the entropy of the mean probabilities is the mean of the draws' own entropies
-        (aleatoric: annotators who are known exactly would still leave it open) and what is left (epistemic: it goes
-        when annotators become known), which is the mutual information of truth and parameters (Depeweg et al. 2018,
-        "Decomposition of uncertainty in Bayesian deep learning").
-
-        Returns:
-            DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
-            as far as it can tell, and epistemic is NaN.
-        """
-        found = self.result.entropies
-        if found is None:
-            own = choices.entropy(self.result.probabilities)
-            columns = {"total": own, "aleatoric": own, "epistemic": np.full_like(own, np.nan)}
-        else:
-            total, own = found.T
-            columns = {"total": total, "aleatoric": own, "epistemic": np.clip(total - own, 0, None)}
-        return pd.DataFrame(columns, index=self.data.items)
-
-    def labels(self) -> pd.DataFrame:
-        """The most probable class of each item and how sure it is.
-
-        A tie goes to the class with more votes on the item, then on all items, then to the one whose name,
-        hashed with the item's id, comes first: neither the order of classes nor that of rows decides.
-
-        Returns:
-            DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels that
-            the item received, abstentions not counted; tied, whether another class is as probable.
-        """
-        p, votes = self.result.probabilities, np.asarray(self.data.votes())
-        code, tied = choices.choose(p, votes, self.data.items, self.data.classes)
-        columns = {
-            "label": self.data.classes.take(code),
-            "probability": p[np.arange(len(p)), code],
-            "entropy": choices.entropy(p),
-            "votes": votes.sum(1).astype(np.int64),
-            "tied": tied,
-        }
-        return pd.DataFrame(columns, index=self.data.items)
-
-    def truth(self, level: float = 0.95) -> pd.DataFrame:
-        """The general table of the truth, whatever its kind: one row an item.
-
-        Args:
-            level: probability that the interval holds.
-
-        Returns:
-            DataFrame by item with estimate, sd and interval. Nominal classes: the label of ``labels()``; the
-            standard deviation of "the truth is this label"; the fewest classes that hold ``level``, most
-            probable first. Ordinal classes: the median grade; the standard deviation in steps between
-            neighbouring grades; the lowest and the highest grade of a central interval.
-        """
-        intervals.check_level(level)
-        p, classes = self.result.probabilities, self.data.classes
-        if self.data.kind == "nominal":
-            labels = self.labels()
-            chosen = labels["probability"]
-            columns = {
-                "estimate": labels["label"],
-                "sd": np.sqrt(chosen * (1 - chosen)),
-                "interval": choices.credible_sets(p, classes, level),
-            }
-        else:
-            low, median, high = (
-                classes.take(choices.grade_quantile(p, q)) for q in ((1 - level) / 2, 0.5, (1 + level) / 2)
-            )
-            interval = list(zip(low, high, strict=True))
-            columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
-        return pd.DataFrame(columns, index=self.data.items)
 
     def annotators(self, level: float = 0.95) -> pd.DataFrame:
         """How good each annotator is.
@@ -173,6 +97,17 @@ class Posterior:
             DataFrame by annotator: labels given; accuracy, the probability of naming the truth of a new item,
             with accuracy_sd, accuracy_low and accuracy_high; with two classes also sensitivity (the second
             class is the positive one) and specificity with theirs. NaN where the engine gives points.
+
+        Examples:
+            >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.annotators()[["labels", "accuracy", "accuracy_low", "accuracy_high"]].round(2)
+                       labels  accuracy  accuracy_low  accuracy_high
+            annotator
+            1             135      0.88          0.82           0.94
+            2              45      0.70          0.56           0.82
+            3              45      0.80          0.69           0.90
+            4              45      0.85          0.75           0.93
+            5              45      0.81          0.68           0.90
         """
         return abilities.annotator_table(self.data, self.result, level)
 
@@ -188,6 +123,16 @@ class Posterior:
 
         Raises:
             MethodError: when draws are asked of an engine that gives points.
+
+        Examples:
+            >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.confusion().sel(annotator="2").to_pandas().round(2)
+            label     1     2     3     4
+            truth
+            1      0.79  0.16  0.02  0.02
+            2      0.06  0.63  0.29  0.02
+            3      0.05  0.05  0.66  0.25
+            4      0.10  0.10  0.09  0.70
         """
         if not draws:
             return abilities.confusion_array(self.data, self.result.table)
@@ -196,17 +141,44 @@ class Posterior:
         return abilities.confusion_array(self.data, self.result.table_draws)
 
     def confusion_intervals(self, level: float = 0.95) -> pd.DataFrame:
-        """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high."""
+        """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high.
+
+        Examples:
+            >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.confusion_intervals().loc[("2", 1)].round(2)
+                   mean    sd   low  high
+            label
+            1      0.79  0.08  0.61  0.93
+            2      0.16  0.08  0.04  0.34
+            3      0.02  0.03  0.00  0.11
+            4      0.02  0.03  0.00  0.11
+        """
         return abilities.confusion_table(self.data, intervals.confusion(self.result, level))
 
     def prevalence(self, level: float = 0.95) -> pd.DataFrame:
-        """Share of each class among items: DataFrame by class with mean, sd, low and high."""
+        """Share of each class among items: DataFrame by class with mean, sd, low and high.
+
+        Examples:
+            >>> posterior = crowdppl.fit("dawid_skene", crowdppl.anaesthetists(), inference="em", seed=0)
+            >>> posterior.prevalence()["mean"].round(2).to_dict()
+            {1: 0.4, 2: 0.42, 3: 0.11, 4: 0.07}
+        """
         return pd.DataFrame(intervals.prevalence(self.result, level).columns(), index=self.data.classes)
 
     def diagnostics(self) -> dict[str, Any]:
-        """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings."""
+        """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings.
+
+        Examples:
+            >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.diagnostics()["converged"]
+            True
+        """
         return dict(self.result.diagnostics)
 
+    probabilities = item_tables.probabilities
+    entropy = item_tables.entropy
+    labels = item_tables.labels
+    truth = item_tables.truth
     summary = summarise
     doubts = doubts.doubts
     decide = decisions.decide
@@ -242,5 +214,10 @@ def load(path: str | Path, *, method: str | None = None, story: Story | None = N
     Raises:
         ResultError: when a file is missing or damaged, a newer version of crowdppl wrote it, it is of another
             method than asked, or its method is not known here; the message says which.
+
+    Examples:
+        >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).save("result")
+        >>> crowdppl.load("result", method="one_coin")
+        <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
     return Posterior(**archive.read(Path(path), method, story))

@@ -89,6 +89,15 @@ def classify(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.Da
     Raises:
         MethodError: when the method has no network.
         DataError: when features are of another shape than those of the fit, or not finite.
+
+    Examples:
+        >>> import numpy as np
+        >>> truth = np.arange(90) % 3
+        >>> crowd = crowdppl.simulate_annotators(truth, {"hammer": 3}, features=np.eye(3)[truth], seed=0)
+        >>> settings = {"training": {"epochs": 30}}
+        >>> posterior = crowdppl.fit("bayes_dgc", crowd.data, inference="vb", settings=settings, seed=0)
+        >>> posterior.classify(np.eye(3)).idxmax(axis=1).tolist()
+        [0, 1, 2]
     """
     return cast(pd.DataFrame, import_module(NETWORKS).class_shares(posterior, features))
 

@@ -42,6 +42,10 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
         data: the story's argument.
         network: a module that maps a batch of features to a row an item.
         name: the story's attribute that holds it.
+
+    Examples:
+        >>> print(crowdppl.look(crowdppl.anaesthetists(), None))
+        None
     """
     block = data.as_block()
     if network is None or (block.seen is None and block.features is None):
@@ -64,6 +68,10 @@ def classify(data: Data, network: nn.Module | None) -> Tensor:
     Args:
         data: the story's argument.
         network: the story's classifier, kept as its attribute ``network``.
+
+    Examples:
+        >>> crowdppl.classify(crowdppl.anaesthetists(), None)[0].exp()  # nothing to look at
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     block = data.as_block()
     found = look(data, network)
@@ -86,9 +94,19 @@ def seen_by(story: Story, blocks: list[Block]) -> list[Block]:
     return [one(block) for block in blocks]
 
 
+def _classifier_of(posterior: Posterior) -> nn.Module | None:
+    """The classifier of a fit: what the story builds from its sites, where it does, else its network."""
+    build: Any = getattr(posterior.story, "classifier", None)
+    if build is None:
+        return network_of(posterior.story)
+    sites = posterior.result.sites
+    found: nn.Module | None = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
+    return found
+
+
 def class_shares(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
     """``Posterior.classify``."""
-    network = network_of(posterior.story)
+    network = _classifier_of(posterior)
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
     index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ class Training:
     Attributes:
         epochs: passes over the items; before each, the truth's probabilities and the annotators are brought up to
             date.
+        patience: epochs without gain after which training stops, judged by a tenth of the labels, which a first
+            training leaves out; 0 trains to the end.
+        stop_after: epochs after which training ends, on a schedule made for ``epochs``; what ``patience`` finds.
         learning_rate: of AdamW at the start; it falls to 0 along a cosine.
         weight_decay: of AdamW.
         annotator_rate: how many times faster annotators' parameters learn than the network, under svi.
@@ -26,14 +29,17 @@ class Training:
         warm_up: epochs in which the network learns vote shares, before it has a say; svi has none.
         mixup: parameter of the Beta distribution from which blends of two items are drawn (Zhang et al. 2018,
             "mixup: beyond empirical risk minimization"); 0 blends none.
-        balance: weight of a term that pushes the mean prediction of a batch to equal shares of the classes; 0 for
-            classes that may be unequal.
+        balance: weight of a term that draws the mean prediction of a batch to ``shares``; 0 has none.
+        shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
+            relative entropy to it is below a twentieth of log K).
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
     """
 
     epochs: int = 30
+    patience: int = 0
+    stop_after: int | None = None
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     annotator_rate: float = 10.0
@@ -41,6 +47,7 @@ class Training:
     warm_up: int = 3
     mixup: float = 0.0
     balance: float = 0.0
+    shares: Literal["auto", "uniform", "votes"] = "auto"
     volume: float = 0.0
     hidden: int = 128
     dropout: float = 0.5
@@ -49,14 +56,23 @@ class Training:
         for name in ("epochs", "batch_size", "hidden"):
             if getattr(self, name) < 1:
                 raise MethodError(f"training: {name}={getattr(self, name)} must be at least 1")
-        for name in ("weight_decay", "warm_up", "mixup", "balance", "volume"):
+        for name in ("patience", "weight_decay", "warm_up", "mixup", "balance", "volume"):
             if getattr(self, name) < 0:
                 raise MethodError(f"training: {name}={getattr(self, name)} must not be negative")
+        if self.shares not in ("auto", "uniform", "votes"):
+            raise MethodError(f"training: shares={self.shares!r} is none of 'auto', 'uniform' and 'votes'")
+        if self.stop_after is not None and not 1 <= self.stop_after <= self.epochs:
+            raise MethodError(f"training: stop_after={self.stop_after} must be between 1 and epochs={self.epochs}")
         if not 0 <= self.dropout < 1:
             raise MethodError(f"training: dropout={self.dropout} must be at least 0 and below 1")
         for name in ("learning_rate", "annotator_rate"):
             if not getattr(self, name) > 0:
                 raise MethodError(f"training: {name}={getattr(self, name)} must be positive")
+
+    @property
+    def length(self) -> int:
+        """Epochs that there will be."""
+        return self.stop_after or self.epochs
 
 
 def training_of(settings: Mapping[str, Any]) -> Training:
@@ -76,6 +92,11 @@ def log_volume(m: Tensor) -> Tensor:
     """Log det M'M of a matrix (..., R, K): how far its columns span (Ibrahim, Nguyen & Fu 2023, section 4).
 
     A millionth is added to the diagonal, so that columns that are the same have a volume, too.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.log_volume(torch.tensor([[0.5, 0.0], [0.0, 0.5]]))
+        tensor(-2.7726)
     """
     gram = m.transpose(-1, -2) @ m
     return torch.logdet(gram + 1e-6 * torch.eye(m.shape[-1], device=m.device, dtype=m.dtype))

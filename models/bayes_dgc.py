@@ -6,7 +6,7 @@
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
 The product is left as it is, which keeps the prevalence conjugate; drawn data are those on which the two experts
-agree. Without features, or before the network has learned, it is bayesian_dawid_skene.
+agree. Without features it is bayesian_dawid_skene.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from crowdppl import (
     annotate,
     classify,
     confusion_prior,
+    house_training,
     leaning_rows,
     mean_field,
     plates,
@@ -44,26 +45,28 @@ class BayesDgc:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.training.Training`` by name; they win over those of the recipe.
+        recipe: "house" (vb) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper`` 0.5 where
+            they are left out; "plain" adds nothing to the story. Without features it is plain.
         prevalence: "uniform", because the network knows how common classes are, or "learned", as in the paper,
             which counts it twice.
         prevalence_mass: pseudo-counts of each class (1.1 in the paper).
         prior: "house", by mass and diagonal, or "published": 5 on the right answer, 2 on each other.
-        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 takes the prior
-            above.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0, or None without
+            the house recipe, takes the prior above.
         temper: power of the labels' likelihood: below 1, labels of an item count less than if they were independent
-            given its truth.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
-            (by default half way between certainty and chance).
+            given its truth. None is 1 without the house recipe.
+        mass, diagonal: pseudo-counts of a confusion row, and their share on the right answer.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Literal["house", "plain"] = "house"
     prevalence: Literal["learned", "uniform"] = "uniform"
     prevalence_mass: float = 100.0
     prior: Literal["house", "published"] = "house"
-    pooled: float = 0.0
-    temper: float = 1.0
+    pooled: float | None = None
+    temper: float | None = None
     mass: float = 4.0
     diagonal: float | None = None
 
@@ -82,8 +85,14 @@ class BayesDgc:
             raise MethodError(f"prior='published' and pooled={self.pooled} are two priors; leave one out")
 
     def prepare(self, data: Annotations) -> BayesDgc:
-        """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        """A copy with a network for these features, and with the recipe written out."""
+        training, pooled, temper = dict(self.training), self.pooled, self.temper
+        if self.recipe == "house" and data.features is not None:
+            training = house_training(data, **training)
+            pooled = (0.0 if self.prior == "published" else 14.0) if pooled is None else pooled
+            temper = 0.5 if temper is None else temper
+        mine = ready(self.network, data, training)
+        return replace(self, network=mine, training=training, pooled=pooled, temper=temper)
 
     def model(self, data: Block) -> None:
         """Draws prevalence, confusions, truths and labels."""
@@ -93,7 +102,7 @@ class BayesDgc:
         k, rows = data.n_classes, None
         if self.prior == "published":
             rows = leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
-        elif self.pooled > 0:
+        elif self.pooled:
             crowd = pyro.sample("crowd", dist.Dirichlet(1 + torch.eye(k)).to_event(1))
             rows = self.pooled * crowd + 1e-3  # a share drawn as 0 would be no concentration
         prior = confusion_prior(data, self.mass, self.diagonal)
@@ -101,7 +110,7 @@ class BayesDgc:
             prior = prior - leaning_rows(k, self.mass, self.diagonal).to(prior) + rows
         with plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = self.temper * with_abstentions(data, confusion.log())
+        table = (1.0 if self.temper is None else self.temper) * with_abstentions(data, confusion.log())
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
 

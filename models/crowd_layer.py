@@ -55,7 +55,7 @@ class CrowdLayer:
     form: Literal["MW", "VW", "VB", "VW+B"] = "MW"
 
     card: ClassVar[Card] = Card(
-        title="CrowdLayer",
+        title="Crowd layer",
         reference="Rodrigues & Pereira (2018), Deep learning from crowds, AAAI",
         sites={"weights": "A R K", "abstention": "A K W", "truth": "N"},
         assumes="the truth can be seen in the features; nothing of how annotators err",

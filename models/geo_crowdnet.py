@@ -61,7 +61,7 @@ class GeoCrowdnet:
     lean: float = 1.0
 
     card: ClassVar[Card] = Card(
-        title="GeoCrowdNet",
+        title="Geo CrowdNet",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
         sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},

@@ -54,7 +54,7 @@ class TraceReg:
     weight: float = 0.01
 
     card: ClassVar[Card] = Card(
-        title="Trace regularisation",
+        title="Trace reg",
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
         sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},

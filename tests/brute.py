@@ -94,6 +94,8 @@ def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth:
     """p(all labels of the item at position i | its truth)."""
     if name == "dependent_clusters":
         return _through_opinions(story, v, tiny, i, truth)
+    if name == "coin_net" and "rate" in v:
+        return _nominal_or_outlying(story, v, tiny, i, truth)
     if name == "ebcc":
         total = torch.zeros(())
         for m in range(story.subtypes):
@@ -171,6 +173,21 @@ def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> 
         linked += len(members) > 1
         out = out * total
     return out
+
+
+def _nominal_or_outlying(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+    """Labels by confusion matrices, or drawn from an urn, one after the other."""
+    nominal, outlying = v["rate"]
+    drawn: list[int] = []
+    for a, label in tiny.at(i):
+        nominal = nominal * _answer(v, tiny, a, truth, label)
+        outlying = outlying * _answer(v, tiny, a, tiny.n_classes, label)
+        if label < tiny.n_classes:
+            nominal = nominal * v["confusion"][a, truth, label]
+            share = (story.spread + drawn.count(label)) / (story.spread * tiny.n_classes + len(drawn))
+            outlying = outlying * share
+            drawn.append(label)
+    return nominal + outlying
 
 
 def _answer(v: Values, tiny: Tiny, a: int, state: int, label: int) -> Tensor:
@@ -257,14 +274,38 @@ def _crowd_layer(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tenso
     return logits.softmax(-1)[label]
 
 
+def _mmlc(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """Experts see the truth: each in its way."""
+    logits = torch.stack([v["gate"][a, m] * v["view"][m, k] for m in range(s.n_experts)]).sum(0)
+    return logits.softmax(-1)[label]
+
+
+def _madl(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """Where nothing is seen of an item, its embedding and all products with it are 0."""
+    own = v["embedding"][a]
+    inner = torch.stack([own[j] + sum(own[q] * v["mix"][q, j] for q in range(len(own))) for j in range(len(own))])
+    odds = torch.exp(torch.einsum("q,ql->l", inner.clamp(min=0), v["readout"][:, k]))
+    right = torch.where(torch.arange(3) == k, 2 * s.right / (1 - s.right), 1.0)
+    return (odds * right)[label] / (odds * right).sum()
+
+
+def _conal(s: Any, v: Values, a: int, i: int, k: int, label: int) -> Tensor:
+    """Where nothing is seen of an item, half of the noise is common, and layers are put on its truth."""
+    return ((v["common"][k] + v["individual"][a, k]) / 2).softmax(-1)[label]
+
+
 LABEL: dict[str, LabelGiven] = {
     "bayes_dgc": _dawid_skene,
     "raykar": _dawid_skene,
     "ccem": _dawid_skene,
+    "coin_net": _dawid_skene,
     "geo_crowdnet": _dawid_skene,
     "trace_reg": _dawid_skene,
     "global_noise": _multinomial,
     "crowd_layer": _crowd_layer,
+    "instance_trace": _dawid_skene,
+    "madl": _madl,
+    "conal": _conal,
     "majority_vote": _majority_vote,
     "multinomial": _multinomial,
     "one_coin": _one_coin,
@@ -274,6 +315,7 @@ LABEL: dict[str, LabelGiven] = {
     "hierarchical_dawid_skene": _dawid_skene,
     "mace": _mace,
     "meta_em": _dawid_skene,
+    "mmlc": _mmlc,
     "glad": _glad,
     "item_difficulty": _item_difficulty,
     "minimax_entropy": _minimax_entropy,

@@ -57,7 +57,7 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
     """The same annotations in several blocks of items."""
     (block,) = data.blocks
     edges = np.linspace(0, block.n_items, n_blocks + 1).astype(int)
-    parts = [replace(block.subset(np.arange(a, b), 1.0), offset=int(a)) for a, b in pairwise(edges)]
+    parts = [replace(block.subset(np.arange(a, b), 1.0), offset=int(a), entries=None) for a, b in pairwise(edges)]
     return replace(data, blocks=parts)
 
 

@@ -34,6 +34,7 @@ ALWAYS: dict[str, dict[str, Any]] = {
 ABOVE_ONE: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
     "bayes_dgc": {"mass": 6.0, "diagonal": 0.5},
+    "coin_net": {"mass": 6.0, "diagonal": 0.5},
     "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},
     "ebcc": {"mass": 6.0, "diagonal": 0.5},
     "mixed_membership": {"mass": 6.0, "diagonal": 0.5, "kind_mass": 2.0},
@@ -44,9 +45,9 @@ ABOVE_ONE: dict[str, dict[str, Any]] = {
 NEVER = {
     # prior parameters are inferred
     "em": {"hierarchical_dawid_skene", "hierarchical_mixed_membership", "item_difficulty"},
-    "vb": {"dawid_skene", "raykar"},  # points by definition
+    "vb": {"dawid_skene", "meta_em", "raykar"},  # points by definition
 }
-GRADIENTS = {"ccem", "crowd_layer", "geo_crowdnet", "trace_reg"}
+GRADIENTS = {"ccem", "conal", "crowd_layer", "geo_crowdnet", "instance_trace", "madl", "mmlc", "trace_reg"}
 """Methods for svi alone: networks and annotators learn together."""
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
 ZOO = crowdppl.registry.names()

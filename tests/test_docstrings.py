@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 RETURNED = "what a function returns; that function's example shows it"
-PENDING = "its file is being worked on"
 WITHOUT = {
     "Block": "what a story is given, never made by a user",
     "Check": RETURNED,
@@ -29,35 +28,12 @@ WITHOUT = {
     "Evaluation": RETURNED,
     "HeldoutScore": RETURNED,
     "LeaveOneOut": RETURNED,
+    "RankCheck": RETURNED,
     "Simulation": RETURNED,
     "SimulatedCrowd": RETURNED,
     "penalty": "acts only while a network learns",
     "truth": "the example of Story shows it",
     "truth_and_labels": "truth, then annotate",
-    "Coin": PENDING,
-    "log_volume": PENDING,
-    "Posterior": PENDING,
-    "annotate": PENDING,
-    "classify": PENDING,
-    "coin_table": PENDING,
-    "fit": PENDING,
-    "load": PENDING,
-    "look": PENDING,
-    "mean_field": PENDING,
-    "prevalence": PENDING,
-    "ready": PENDING,
-    "with_abstentions": PENDING,
-    "Posterior.annotators": PENDING,
-    "Posterior.classify": PENDING,
-    "Posterior.confusion": PENDING,
-    "Posterior.confusion_intervals": PENDING,
-    "Posterior.diagnostics": PENDING,
-    "Posterior.entropy": PENDING,
-    "Posterior.labels": PENDING,
-    "Posterior.prevalence": PENDING,
-    "Posterior.probabilities": PENDING,
-    "Posterior.truth": PENDING,
-    "Posterior.uncorrected": PENDING,
 }
 """Public names without an example, and why. Errors and warnings need none."""
 

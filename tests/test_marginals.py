@@ -48,13 +48,20 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("bayes_dgc", {}),
     ("raykar", {}),
     ("ccem", {}),
+    ("coin_net", {"spread": 0.7}),
+    ("coin_net", {"form": "penalised"}),
     ("geo_crowdnet", {}),
     ("trace_reg", {}),
+    ("instance_trace", {}),
+    ("madl", {"width": 2}),
+    ("conal", {}),
     ("global_noise", {}),
     ("crowd_layer", {"form": "MW"}),
     ("crowd_layer", {"form": "VW"}),
     ("crowd_layer", {"form": "VB"}),
     ("crowd_layer", {"form": "VW+B"}),
+    ("mmlc", {"n_experts": 3}),
+    ("mmlc", {"n_experts": 3, "oracle": "centre"}),
 ]
 NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
 every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)

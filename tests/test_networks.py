@@ -15,16 +15,18 @@ from torch import nn
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.inference.learning import _wanted
+from crowdppl.inference.learning import _wanted, class_shares
 from crowdppl.metrics import evaluate
 from crowdppl.networks import Network, Standardise, feature_tensor, log_shares
 from crowdppl.posterior import Posterior
+from crowdppl.recipes import house_training
 from crowdppl.training import Training, training_of
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 CLOUDS = 2.5 * np.eye(3, 4)
+PLAIN = {"recipe": "plain"}
 
 
 def clouds(n: int = 360, labelled: int = 240, each: int = 2, seed: int = 0) -> tuple[Annotations, pd.Series]:
@@ -48,7 +50,7 @@ def both() -> tuple[Annotations, pd.Series]:
 
 @pytest.fixture(scope="module")
 def posterior(both: tuple[Annotations, pd.Series]) -> Posterior:
-    return crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1)
+    return crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1, settings=PLAIN)
 
 
 @pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("raykar", "em")])
@@ -56,7 +58,8 @@ def test_features_help_labels_and_reach_items_without_any(
     both: tuple[Annotations, pd.Series], name: str, engine: str
 ) -> None:
     data, truth = both
-    found = crowdppl.fit(name, data, inference=engine, seed=0).probabilities()
+    settings = PLAIN if name == "bayes_dgc" else None
+    found = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings).probabilities()
     labelled = data.items[data.votes().sum(1) > 0]
     alone = crowdppl.fit("bayesian_dawid_skene", data, inference="vb").probabilities()
     assert evaluate(found.loc[labelled], truth).accuracy > evaluate(alone.loc[labelled], truth).accuracy + 0.1
@@ -141,7 +144,9 @@ def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
 ) -> None:
     mine = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
     before = {name: x.clone() for name, x in mine.state_dict().items()}
-    story = crowdppl.method("bayes_dgc", network=mine, training={"epochs": 60, "learning_rate": 1e-2})
+    story = crowdppl.method(
+        "bayes_dgc", network=mine, recipe="plain", training={"epochs": 60, "learning_rate": 1e-2}
+    )
     found = crowdppl.fit(story, both[0], inference="vb", seed=0)
     assert all(torch.equal(x, before[name]) for name, x in mine.state_dict().items())
     learned = found.story.network.body.state_dict()  # type: ignore[attr-defined]
@@ -152,9 +157,9 @@ def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
 def test_the_same_seed_gives_the_same_network_and_another_another(
     both: tuple[Annotations, pd.Series], posterior: Posterior
 ) -> None:
-    again = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1)
+    again = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1, settings=PLAIN)
     np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
-    other = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=2)
+    other = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=2, settings=PLAIN)
     assert not np.array_equal(other.probabilities(), posterior.probabilities())
 
 
@@ -184,7 +189,9 @@ def test_a_network_of_ones_own_is_loaded_into_the_story_that_is_handed_over(
         return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 
     found = crowdppl.fit(
-        crowdppl.method("bayes_dgc", network=body(), training={"epochs": 4}), both[0], inference="vb"
+        crowdppl.method("bayes_dgc", network=body(), recipe="plain", training={"epochs": 4}),
+        both[0],
+        inference="vb",
     )
     found.save(tmp_path)
     with pytest.raises(ResultError, match="story="):
@@ -203,7 +210,8 @@ def test_a_refit_forgets_what_the_network_learned_of_labels_left_out(
 ) -> None:
     """The truth of items is where the old fit was; the network begins where a first fit begins."""
     network = nn.Linear(4, 3) if own else None
-    fitted = crowdppl.fit(crowdppl.method("bayes_dgc", network=network), both[0], inference="vb", seed=3)
+    story = crowdppl.method("bayes_dgc", network=network, recipe="plain")
+    fitted = crowdppl.fit(story, both[0], inference="vb", seed=3)
     trained: Network = fitted.story.network  # type: ignore[attr-defined]
     copy = deepcopy(trained)
     copy.begin(3)
@@ -220,13 +228,13 @@ def test_gold_is_learned_too_and_labels_left_out_are_scored(both: tuple[Annotati
     data, truth = both
     unlabelled = data.items[data.votes().sum(1) == 0]
     gold = truth[unlabelled[:60]]
-    found = crowdppl.fit("bayes_dgc", data, inference="vb", gold=gold, seed=0)
+    found = crowdppl.fit("bayes_dgc", data, inference="vb", gold=gold, seed=0, settings=PLAIN)
     assert (found.probabilities().loc[gold.index].to_numpy()[np.arange(60), gold] == 1).all()
     rest = unlabelled[60:]
-    plain = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0)
+    plain = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings=PLAIN)
     with_gold, without = (evaluate(p.probabilities().loc[rest], truth).log_score for p in (found, plain))
     assert with_gold < without
-    quick = {"training": {"epochs": 6}}
+    quick = {**PLAIN, "training": {"epochs": 6}}
     scored = crowdppl.heldout_score("bayes_dgc", data, folds=2, inference="vb", settings=quick)
     blind = crowdppl.heldout_score("bayesian_dawid_skene", data, folds=2, inference="vb")
     assert scored.per_label > blind.per_label
@@ -298,12 +306,40 @@ def test_features_are_standardised_after_a_root_where_none_is_negative() -> None
     assert Network(nn.Identity(), torch.zeros(2, 3, 4, 4))(x) is x  # images are left as they are
 
 
+def test_the_house_recipe_is_written_out_and_gives_way_to_what_is_asked_for(
+    both: tuple[Annotations, pd.Series],
+) -> None:
+    data, truth = both
+    ready: Any = crowdppl.method("bayes_dgc", training={"epochs": 25}).prepare(data)  # type: ignore[attr-defined]
+    assert (ready.pooled, ready.temper, ready.training["epochs"], ready.training["mixup"]) == (14, 0.5, 25, 1)
+    assert house_training(data)["epochs"] == 120  # 240 items with labels are 4 steps an epoch
+    assert house_training(data)["learning_rate"] == pytest.approx(0.011 / 2)
+    bare: Any = crowdppl.method("bayes_dgc").prepare(crowd(20))  # type: ignore[attr-defined]
+    assert bare.pooled is None and bare.temper is None and not bare.training
+    published: Any = crowdppl.method("bayes_dgc", prior="published").prepare(data)  # type: ignore[attr-defined]
+    assert published.pooled == 0
+    found = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"training": {"epochs": 25}})
+    assert evaluate(found, truth).accuracy > 0.85
+
+
+def test_shares_are_even_where_votes_nearly_are() -> None:
+    even, odd = torch.tensor([30.0, 34.0, 36.0]), torch.tensor([80.0, 10.0, 10.0])
+    assert class_shares(even, "auto").tolist() == pytest.approx([1 / 3] * 3)
+    assert class_shares(even, "votes").tolist() == pytest.approx([31 / 103, 35 / 103, 37 / 103])
+    assert class_shares(odd, "auto").tolist() == pytest.approx([81 / 103, 11 / 103, 11 / 103])
+    assert class_shares(odd, "uniform").tolist() == pytest.approx([1 / 3] * 3)
+    with pytest.raises(MethodError, match="shares='labels'"):
+        training_of({"shares": "labels"})
+
+
 def test_balance_and_volume_are_those_of_a_hand_computed_case() -> None:
     p = torch.tensor([[0.8, 0.2], [0.4, 0.6]], dtype=torch.float64)
     balance = 0.6 * np.log(0.6) + 0.4 * np.log(0.4)
     gram = p.numpy().T @ p.numpy()
     assert gram[0, 0] == pytest.approx(0.8) and gram[0, 1] == pytest.approx(0.4)
     volume = np.log(0.8 * 0.4 - 0.16)
-    assert float(_wanted(p, Training(balance=2.0))) == pytest.approx(2 * balance)
-    assert float(_wanted(p, Training(volume=0.5))) == pytest.approx(-0.5 * volume, abs=1e-5)
-    assert float(_wanted(p, Training())) == 0
+    even = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    assert float(_wanted(p, Training(balance=2.0), even)) == pytest.approx(2 * (balance + np.log(2)))
+    assert float(_wanted(p, Training(balance=2.0), p.mean(0))) == pytest.approx(0)
+    assert float(_wanted(p, Training(volume=0.5), even)) == pytest.approx(-0.5 * volume, abs=1e-5)
+    assert float(_wanted(p, Training(), even)) == 0

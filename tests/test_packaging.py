@@ -35,7 +35,7 @@ print(crowdppl.__file__)
 print(*sorted(module.name for module in pkgutil.iter_modules(crowdppl.models.__path__)))
 """
 # Each takes a good part of a second to import, and only some calls need it.
-HEAVY = ["arviz", "h5py", "matplotlib", "sklearn", "statsmodels", "typer", "xarray"]
+HEAVY = ["arviz", "h5py", "matplotlib", "pooch", "sklearn", "statsmodels", "typer", "xarray"]
 HEAVIER = [*HEAVY, "pandas", "pyarrow", "scipy.stats", "torch"]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.benchmarks import advice, readme, results, test_automatic, test_pruning, zoo
+from tests.benchmarks import advice, picture, readme, results, test_automatic, test_pruning, zoo
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import SETS, read
 
@@ -44,6 +47,17 @@ def test_every_method_has_a_cell_for_every_engine() -> None:
             known = text in {"exact", "mean-field", "gradient"} or text.startswith("refused: ")
             assert known, f"{name} by {engine}: {text!r}"
         assert any(not text.startswith("refused") for text in row.values()), f"no engine treats {name}"
+
+
+def test_some_benchmarks_replace_their_sections(tmp_path: Path) -> None:
+    path = tmp_path / "results.md"
+    path.write_text(results.compose("A machine.", dict.fromkeys(results.SECTIONS, "1.00 s")))
+    path.write_text(results.amended(results.read(path), "A machine.", {"Import": "2.00 s"}))
+    path.write_text(results.amended(results.read(path), "Another.", {"Memory of EM": "3.00 s"}))
+    found = results.sections(results.read(path))
+    assert list(found) == list(results.SECTIONS)
+    assert found["Import"] == "2.00 s" and found["Memory of EM"] == "*Measured by itself. Another.*\n\n3.00 s"
+    assert sum(text == "1.00 s" for text in found.values()) == len(results.SECTIONS) - 2
 
 
 def test_a_hand_edit_of_the_results_shows(tmp_path: Path) -> None:
@@ -191,3 +205,27 @@ def test_changes_by_pruning_carry_their_paired_error() -> None:
     before, after = np.array([1.0, 0, 0, 0.5]), np.array([1.0, 1, 0, 0.5])
     found = test_pruning.cells([before, after, before], [pd.Index(["a"]), pd.Index([])], 9)
     assert found == ["37.50", "1 of 9", "62.50 (+25.00 ± 25.00)", "0 of 9", "-"]
+
+
+TEN_LINES = re.compile(r"## Ten lines\n\n```python\n(.*?)```\n.*?```text\n(.*?)```", re.DOTALL)
+
+
+def test_ten_lines_print_what_readme_says() -> None:
+    found = TEN_LINES.search(readme.README.read_text(encoding="utf-8"))
+    assert found is not None
+    code, wanted = found.groups()
+    assert len([line for line in code.splitlines() if line]) <= 10
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert [line.rstrip() for line in printed.getvalue().splitlines()] == wanted.splitlines()
+
+
+@pytest.mark.slow
+def test_the_picture_is_what_the_command_draws(tmp_path: Path) -> None:
+    from matplotlib.pyplot import imread
+
+    assert str(picture.PATH.relative_to(readme.README.parent)) in readme.README.read_text(encoding="utf-8")
+    kept, drawn = imread(picture.PATH), imread(picture.draw(tmp_path / "again.png"))
+    assert kept.shape == drawn.shape
+    assert np.abs(kept - drawn).mean() < 0.01, "run `python -m tests.benchmarks.picture`"

@@ -128,7 +128,8 @@ def test_a_minibatch_stands_for_all_items() -> None:
 def test_a_fit_by_gradients_learns_the_truth_and_is_the_same_again(name: str) -> None:
     torch.set_default_dtype(torch.float32)
     data, truth = clouds(240, 180)
-    settings = {"training": {"epochs": 8, "learning_rate": 1e-2}}
+    settings: dict[str, Any] = {"training": {"epochs": 8, "learning_rate": 1e-2}}
+    settings |= {"recipe": "plain"} if name == "bayes_dgc" else {}
     one, two = (crowdppl.fit(name, data, inference="svi", seed=3, settings=settings) for _ in range(2))
     pd.testing.assert_frame_equal(one.probabilities(), two.probabilities(), check_exact=True)
     assert evaluate(one.probabilities(), truth).accuracy > 0.75
@@ -175,6 +176,8 @@ def test_what_has_no_meaning_is_refused_by_name() -> None:
     for name in ("mixup", "balance", "volume"):
         with pytest.raises(MethodError, match=rf"{name}=0\.5 belongs to inference='em'"):
             crowdppl.fit("ccem", data, inference="svi", settings={"training": {name: 0.5}})
+    with pytest.raises(MethodError, match="recipe='plain'"):
+        crowdppl.fit("bayes_dgc", data, inference="svi")
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         crowdppl.fit("ccem", data, inference="svi", batch_size=10)
     with pytest.raises(MethodError, match="each label alone"):

@@ -58,6 +58,17 @@ def fit(
         MethodError: for an unknown method, setting, option or engine, or an engine that cannot treat the story.
         DataError: for gold that does not fit the data, or data that are no annotations.
         NumericalError: when a number is not finite; it names the site.
+
+    Examples:
+        >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior
+        <Posterior of bayesian_dawid_skene by vb: 45 items, 5 annotators, 4 classes>
+        >>> posterior.labels().loc[36:38, ["label", "probability"]].round(3)
+              label  probability
+        item
+        36        3        0.999
+        37        2        1.000
+        38        3        0.956
     """
     from crowdppl import registry
     from crowdppl.annotations import Annotations

@@ -21,6 +21,7 @@ from crowdppl.inference.predictive import seen_of
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.results import SiteResult
+from crowdppl.sight import networks_of
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -128,7 +129,9 @@ def _truth_alone(problem: Problem) -> bool:
         found = nodes(poutine.trace(model).get_trace(problem.blocks[0].subset(np.arange(1), 1.0)))
     summed = {name for name, x in found.items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]}
     apart = any(getattr(x.get("fn"), "within", "item") != "item" for x in found.values())
-    return summed == {problem.truth} and not apart and not any(site.local for site in problem.sites.values())
+    tables = (getattr(x.get("fn"), "log_p", None) for x in found.values() if type(x.get("fn")).__name__ == "Labels")
+    seen = bool(networks_of(problem.story)) and any(callable(table) for table in tables)  # features matter, too
+    return summed == {problem.truth} and not (apart or seen or any(s.local for s in problem.sites.values()))
 
 
 def _values(problem: Problem, posterior: Posterior) -> dict[str, torch.Tensor]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from crowdppl.inference.learning import Learner
 
 CLIMB_STEPS = 5
+"""Quasi-Newton steps an iteration; where a network learns, with 2 the crowd's prior lags behind the truth."""
 
 
 @dataclass
@@ -88,6 +89,24 @@ class Ascent:
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
         priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
         return float(total.objective.mean()) + penalty, total, priors
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The state as tensors by name; the memory of searches is no part of it, and begins anew."""
+        self._climb = None
+        gaussians = self.state.gaussians
+        parts = {
+            "parameter": self.state.parameters,
+            "logit": self.state.logits,
+            "loc": gaussians.loc,
+            "log_scale": gaussians.log_scale,
+        }
+        return {f"{kind}.{name}": x for kind, found in parts.items() for name, x in found.items()}
+
+    def restore(self, arrays: Mapping[str, Tensor]) -> None:
+        """Takes back what ``arrays`` gave."""
+        for name, x in self.arrays().items():
+            with torch.no_grad():
+                x.copy_(arrays[name])
 
     def step(self) -> float:
         """One iteration; returns the objective at its start."""

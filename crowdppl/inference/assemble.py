@@ -94,7 +94,7 @@ def from_point(
     sites = {}
     for name, x in draws.items():
         drawn = _drawn_site(problem, order, name, x)
-        sites[name] = SiteResult(name, drawn.dims, "point", {"value": drawn.arrays["draws"][0, 0]})
+        sites[name] = SiteResult(name, drawn.dims, "point", {"value": np.asarray(drawn.arrays["draws"][0, 0])})
     probabilities = _by_code(truth_at(problem, values, None), order)
     return FitResult(sites, probabilities, None, table.cpu().numpy(), None, share.cpu().numpy(), None, diagnostics)
 

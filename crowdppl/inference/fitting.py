@@ -17,6 +17,8 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.results import FitResult
+from crowdppl.inference.stopping import stopped
+from crowdppl.sight import networks_of
 from crowdppl.story import Story
 
 if TYPE_CHECKING:
@@ -59,10 +61,18 @@ def run(
     check_history(story, data)
     prepare = getattr(story, "prepare", None)
     story = story if prepare is None else prepare(data)
+    if options.checkpoint is not None and not networks_of(story):
+        raise MethodError(
+            f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(story).__name__} has none "
+            "here; leave it out"
+        )
     with quiet(options.device):
         problem = replace(pose(story, data, options, start, evidence), earlier=earlier)
         engine, why = choose(problem, options) if inference == "auto" else (inference, "")
         refuse(story, engine)
+        again = stopped(story, data, engine, options)
+        if again is not story:
+            story, problem = again, replace(pose(again, data, options, start, evidence), earlier=earlier)
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = _RUNNERS[engine](problem, data.order, notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import NumericalError
+from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
 from crowdppl.networks import Network, log_shares
@@ -18,6 +20,9 @@ from crowdppl.training import Training, log_volume
 
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+
+EVEN = 0.05
+"""Relative entropy, in units of log K, up to which votes are taken for those of equally common classes."""
 
 
 class Learner:
@@ -43,6 +48,7 @@ class Learner:
         told = torch.cat([_told(block) for block in problem.blocks])
         self.rows = torch.nonzero(told).squeeze(-1)
         self.votes = soft_truth(problem.counts)
+        self.shares = class_shares(problem.counts.sum(0), training.shares)
         rate, decay = training.learning_rate, training.weight_decay
         self.optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
         self._tell()
@@ -51,6 +57,18 @@ class Learner:
         """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
         p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
         self.epoch(self.votes if self.epochs < self.training.warm_up else p)
+        self._tell()
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Weights and the optimiser's memory, as tensors by name."""
+        weights = {f"network.{name}": x for name, x in self.network.state_dict().items()}
+        return weights | optimiser_arrays(self.optimiser)
+
+    def restore(self, arrays: Mapping[str, Tensor], epochs: int) -> None:
+        """Takes back what ``arrays`` gave after some epochs."""
+        self.network.load_state_dict(cut(arrays, "network"))
+        restore_optimiser(self.optimiser, arrays)
+        self.epochs = epochs
         self._tell()
 
     def _tell(self) -> None:
@@ -99,7 +117,7 @@ class Learner:
             share = max(share, 1 - share)
             x, t = share * x + (1 - share) * x[other], share * t + (1 - share) * t[other]
         log_p = self.network(x).log_softmax(-1)
-        loss = -(t * log_p).sum(-1).mean() + _wanted(log_p.exp(), self.training)
+        loss = -(t * log_p).sum(-1).mean() + _wanted(log_p.exp(), self.training, self.shares)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the network's loss is {loss.item()} in epoch {self.epochs + 1}, step {number + 1}; lower "
@@ -111,12 +129,27 @@ class Learner:
         return float(loss.detach())
 
 
-def _wanted(p: Tensor, training: Training) -> Tensor:
-    """Terms on a batch's predictions (B, K) as a whole: equal shares of the classes, and volume."""
+def class_shares(votes: Tensor, kind: str) -> Tensor:
+    """How common the classes are thought to be, float32 (K,).
+
+    Args:
+        votes: of each class, (K,).
+        kind: "uniform", "votes", or "auto".
+    """
+    even = torch.full_like(votes, 1 / len(votes))
+    found = (votes + 1) / (votes + 1).sum()
+    off = float((found * (found * len(votes)).log()).sum())
+    uniform = kind == "uniform" or (kind == "auto" and off < EVEN * math.log(len(votes)))
+    return (even if uniform else found).float()
+
+
+def _wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
+    """Terms on a batch's predictions (B, K) as a whole: shares of the classes, and volume."""
     out = p.new_zeros(())
     if training.balance > 0:
         mean = p.mean(0)
-        out = out + training.balance * (mean * mean.clamp(min=1e-12).log()).sum()
+        off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
+        out = out + training.balance * (mean * off).sum()
     if training.volume > 0:
         out = out - training.volume * log_volume(p)
     return out

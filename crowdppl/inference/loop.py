@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from crowdppl.inference.options import Options
+
+if TYPE_CHECKING:
+    from crowdppl.inference.checkpoints import Checkpoint
 
 
 @dataclass
@@ -30,6 +34,7 @@ def iterate(
     steps: int,
     tolerance: float | None = None,
     name: str = "fit",
+    checkpoint: Checkpoint | None = None,
 ) -> Progress:
     """Calls ``step`` until the objective settles, the steps are used up, or the user presses Ctrl-C.
 
@@ -39,16 +44,19 @@ def iterate(
         steps: most iterations.
         tolerance: relative gain below which the fit has converged; None never stops early.
         name: of the progress bar.
+        checkpoint: where the fit goes on, and is kept.
     """
     from tqdm import tqdm  # kept out of `import crowdppl`
 
-    progress = Progress()
-    bar = tqdm(range(steps), desc=name, disable=not options.progress)
+    progress = Progress() if checkpoint is None else Progress(checkpoint.resume())
+    bar = tqdm(range(len(progress.objectives), steps), desc=name, disable=not options.progress)
     try:
         for t in bar:
             value = step(t)
             before = progress.objectives[-1] if progress.objectives else None
             progress.objectives.append(value)
+            if checkpoint is not None:
+                checkpoint.keep(progress.objectives, steps)
             if options.callback is not None:
                 options.callback(t, value)
             bar.set_postfix(objective=f"{value:.6g}")

@@ -11,6 +11,8 @@ import torch
 
 from crowdppl.errors import MethodError
 
+SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
+"""Options that belong to the session of a fit, and not to its result."""
 Callback = Callable[[int, float], object]
 
 
@@ -29,6 +31,8 @@ class FitOptions(TypedDict, total=False):
     batch_size: int | None
     guide: str
     learning_rate: float
+    checkpoint: str | None
+    checkpoint_every: int
     progress: bool
     callback: Callback | None
 
@@ -51,6 +55,9 @@ class Options:
         batch_size: items a minibatch of vb or svi; None is full batch.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
         learning_rate: of svi, and of Adam in minibatch vb.
+        checkpoint: a file that holds a fit with a network after some of its epochs; where it is there already, the
+            fit goes on from it, to the result that it would have had.
+        checkpoint_every: epochs between two writes of it.
         progress: whether to show a progress bar.
         callback: called with (iteration, objective) after every iteration or sweep.
     """
@@ -67,11 +74,13 @@ class Options:
     batch_size: int | None = None
     guide: str = "normal"
     learning_rate: float = 0.05
+    checkpoint: str | None = None
+    checkpoint_every: int = 5
     progress: bool = False
     callback: Callback | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_iterations", "restarts", "chains", "draws", "batch_size"):
+        for name in ("max_iterations", "restarts", "chains", "draws", "batch_size", "checkpoint_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise MethodError(f"{name}={value} must be at least 1")
@@ -89,7 +98,7 @@ class Options:
 
     def kept(self) -> dict[str, Any]:
         """What a result remembers: everything but what belongs to the session that made it."""
-        return {k: v for k, v in vars(self).items() if k not in ("callback", "progress", "dtype")}
+        return {k: v for k, v in vars(self).items() if k not in SESSION}
 
 
 LOOKUPS = 400_000

@@ -24,7 +24,7 @@ from crowdppl.inference.fold import Fold
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.options import Options
+from crowdppl.inference.options import SESSION, Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
@@ -218,7 +218,7 @@ def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
 
 def options_of(posterior: Posterior) -> Options:
     """The options of the fit, as far as they still apply."""
-    known = {f.name for f in fields(Options)} - {"callback", "progress", "dtype"}
+    known = {f.name for f in fields(Options)} - set(SESSION)
     given = {k: v for k, v in posterior.options.items() if k in known}
     build: Callable[..., Options] = Options
     options = build(**given)

@@ -16,6 +16,7 @@ from torch import Tensor
 from crowdppl.blocks import Block
 from crowdppl.decoding import row_sizes
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.checkpoints import checkpoint_of, cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
@@ -47,11 +48,9 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     """
     training = training_of(getattr(problem.story, "training", {}))
     _refuse(options, training)
-    for network in networks_of(problem.story).values():
-        if isinstance(network, Network):
-            network.begin(options.seed)
-    epochs = _Epochs(problem, training, options, guide)
-    progress = iterate(lambda t: epochs.run(t), options, steps=training.epochs, name="svi")
+    epochs = Epochs(problem, training, options, guide)
+    kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
+    progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=kept)
     progress.converged = not progress.interrupted
     blocks = problem.blocks
     assert isinstance(blocks, list)
@@ -69,17 +68,20 @@ def _refuse(options: Options, training: Training) -> None:
         if getattr(training, name) > 0:
             raise MethodError(
                 f"training: {name}={getattr(training, name)} belongs to inference='em' and 'vb', where a network "
-                f"learns the truth's probabilities; leave it out under svi"
+                "learns the truth's probabilities; leave it out under svi (recipe='plain', where a recipe sets it)"
             )
 
 
-class _Epochs:
+class Epochs:
     """Passes over the items that tell something, in an order that the seed and the epoch's number decide."""
 
     def __init__(
         self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
     ) -> None:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
+        for network in networks_of(problem.story).values():
+            if isinstance(network, Network):
+                network.begin(options.seed)
         self.whole = replace(problem.whole(), seen=None, _views={})
         told = row_sizes(self.whole) > 0
         if self.whole.gold is not None:
@@ -107,6 +109,25 @@ class _Epochs:
         for network in networks:
             network.eval()
         return -float(np.mean(losses)) if losses else float("nan")
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Parameters, weights and the optimiser's memory, as tensors by name."""
+        store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
+        weights = {
+            f"network.{name}.{key}": x
+            for name, network in networks_of(self.problem.story).items()
+            for key, x in network.state_dict().items()
+        }
+        return store | weights | optimiser_arrays(self.optimiser)
+
+    def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
+        """Takes back what ``arrays`` gave."""
+        with torch.no_grad():
+            for name, x in pyro.get_param_store().named_parameters():
+                x.copy_(arrays[f"parameter.{name}"])
+        for name, network in networks_of(self.problem.story).items():
+            network.load_state_dict(cut(arrays, f"network.{name}"))
+        restore_optimiser(self.optimiser, arrays)
 
     def _step(self, rows: np.ndarray, number: int) -> float:
         loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))

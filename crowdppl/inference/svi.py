@@ -75,6 +75,12 @@ def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict
         return _draw(problem, guide, problem.whole()), progress
 
 
+def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
+    """Where the guide stands: its point, or one draw; Dirichlets as log theta."""
+    found = _draw(problem, guide, problem.whole(), 1)
+    return {name: x[0, 0].reshape(problem.sites[name].shape(problem.n_items)) for name, x in found.items()}
+
+
 def _batch(whole: Block, problem: Problem, options: Options, rng: np.random.Generator) -> Block:
     size = options.batch_size
     if size is None or size >= whole.n_items:
@@ -109,11 +115,11 @@ def _settled(objectives: list[float]) -> bool:
     return bool(abs(last - before) <= SETTLED * (1 + abs(last)))
 
 
-def _draw(problem: Problem, guide: Any, whole: Block) -> dict[str, Tensor]:
+def _draw(problem: Problem, guide: Any, whole: Block, most: int = DRAWS) -> dict[str, Tensor]:
     conjugate = {s.name for s in problem.of_kind("conjugate")}
     out: dict[str, list[Tensor]] = {n: [] for n in problem.sites}
     with torch.no_grad():
-        for _ in range(DRAWS):
+        for _ in range(most):
             trace = poutine.trace(guide).get_trace(whole)
             for name in out:
                 out[name].append(nodes(trace)[name]["value"].detach().double())

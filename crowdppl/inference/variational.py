@@ -13,6 +13,7 @@ from torch import Tensor
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.checkpoints import checkpoint_of
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold
@@ -57,7 +58,7 @@ def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
     Raises:
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """
-    runs, learner = [], _learner(problem, options)
+    runs, learner = [], learner_of(problem, options)
     for number in range(options.restarts):
         name, shares = problem.start(number)
         ascent = prepare(problem, options, engine, shares, number)
@@ -147,7 +148,7 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
     return Climbed(name, ascent, progress, objective)
 
 
-def _learner(problem: Problem, options: Options) -> Learner | None:
+def learner_of(problem: Problem, options: Options) -> Learner | None:
     """The network's part, where the story has a network; made first, because it tells the blocks what is seen.
 
     Raises:
@@ -169,9 +170,21 @@ def _learner(problem: Problem, options: Options) -> Learner | None:
 
 def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbed:
     """As many iterations as the network's training has epochs."""
-    assert ascent.learner is not None
-    steps = ascent.learner.training.epochs
-    progress = iterate(lambda t: ascent.step(), options, steps=steps, name=f"{engine} and network from {name}")
+    learner = ascent.learner
+    assert learner is not None
+
+    def put(arrays: dict[str, Tensor], epochs: int) -> None:
+        ascent.restore(arrays)
+        learner.restore(arrays, epochs)
+
+    kept = checkpoint_of(learner.problem, options, engine, lambda: {**ascent.arrays(), **learner.arrays()}, put)
+    progress = iterate(
+        lambda t: ascent.step(),
+        options,
+        steps=learner.training.length,
+        name=f"{engine} and network from {name}",
+        checkpoint=kept,
+    )
     progress.converged = not progress.interrupted
     return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
 

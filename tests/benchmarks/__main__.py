@@ -1,8 +1,12 @@
-"""`make bench`: runs every benchmark in one session, writes the results, and brings README up to date."""
+"""`make bench`: runs every benchmark in one session, writes the results, and brings README up to date.
+
+`make bench ONLY="few_shot filling"` runs some, and replaces their sections.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,16 +18,25 @@ TIMED = ("test_em", "test_em_memory", "test_em_scaling", "test_gibbs", "test_imp
 """Those that measure time and memory come first: for ten minutes the machine has to be left alone, then no more."""
 
 
-def main() -> int:
-    """Runs all benchmarks; a failed or partial run writes nothing."""
+def main(only: Sequence[str] = ()) -> int:
+    """Runs all benchmarks, or some by name; a failed run writes nothing."""
     recorder = Recorder()
     files = sorted(Path(__file__).parent.glob("test_*.py"), key=lambda path: (path.stem not in TIMED, path.stem))
+    names = {path.stem.removeprefix("test_"): path for path in files}
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        print(f"there is no benchmark {', '.join(unknown)}; choose from {', '.join(names)}")
+        return 2
+    files = [path for name, path in names.items() if not only or name in only]
     code = pytest.main([*map(str, files), "-m", "bench", "-s", "-p", "no:xdist"], plugins=[recorder])
     if code:
         print("a benchmark failed; the results are left as they were")
         return int(code)
     try:
-        text = results.compose(machine.describe(), recorder.sections)
+        if only:
+            text = results.amended(results.read(), machine.describe(), recorder.sections)
+        else:
+            text = results.compose(machine.describe(), recorder.sections)
     except results.ResultsError as error:
         print(error)
         return 1
@@ -35,4 +48,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

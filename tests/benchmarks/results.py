@@ -22,6 +22,13 @@ SECTIONS = (
     "Without the annotators found as spammers",
     "Which label to ask for next",
     "Coverage of label sets",
+    "Filling in the labels that were not given",
+    "Truth from features and labels",
+    "Features and labels of sentiment_polarity",
+    "Few-shot tasks",
+    "Truth from few annotations",
+    "Trace regularisation on digits",
+    "Unbalanced classes and the balance term",
 )
 """What a complete run measures, in this order."""
 
@@ -47,6 +54,21 @@ def compose(machine: str, sections: Mapping[str, str]) -> str:
         raise ResultsError(f"these benchmarks did not run: {', '.join(missing)}; `make bench` runs all")
     body = "\n\n".join(f"## {title}\n\n{sections[title].strip()}" for title in SECTIONS)
     return seal(f"# Benchmarks\n\n{machine.strip()}\n\n{body}\n")
+
+
+def amended(text: str, machine: str, found: Mapping[str, str]) -> str:
+    """The text of the file after some benchmarks ran alone; a section says so where the machine is another.
+
+    Args:
+        text: what ``read`` returns.
+        machine: a paragraph that names machine and versions.
+        found: Markdown by title.
+    """
+    head, _, _ = text.partition("\n## ")
+    apart = "" if machine.strip() in head else f"*Measured by itself. {machine.strip()}*\n\n"
+    every = {**sections(text), **{title: f"{apart}{body.strip()}" for title, body in found.items()}}
+    body = "\n\n".join(f"## {title}\n\n{every[title]}" for title in SECTIONS if title in every)
+    return seal(f"{head.strip()}\n\n{body}\n")
 
 
 def seal(text: str) -> str:

@@ -44,7 +44,7 @@ def table() -> str:
     rows = []
     for name, row in cells().items():
         card = card_of(registry.method(name))
-        titled = f"`{name}`" if card is None else f"{card.title} `{name}`"
+        titled = f"`{name}`" if card is None else f"[{card.title}](docs/methods/{name}.md) `{name}`"
         rows.append([titled, *(_shown(text, reasons) for text in row.values())])
     notes = "\n".join(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))
     return f"{markdown(['method', *ENGINES], rows)}\n\n{MEANING}\n\nRefused, because\n\n{notes}"

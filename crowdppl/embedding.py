@@ -1,0 +1,165 @@
+"""Networks that place items in a space where classes are clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.networks import Standardise, outputs
+
+SPREAD = 3.0
+"""Typical distance of standardised features from their mean, after the first projection."""
+
+REACH = 3.0
+"""Standard deviations at which features are cut off: what hardly varies in known classes may leap in new ones."""
+
+
+class Embedding(nn.Module):
+    """A network that maps standardised features to places in a space.
+
+    Args:
+        body: maps a batch of features (B, ...) to (B, M).
+        features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and
+            cut off.
+        dimension: M.
+    """
+
+    def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
+        super().__init__()
+        self.body, self.dimension = body, dimension
+        self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) to (B, M)."""
+        x = self.first(x)
+        out: Tensor = self.body(x.clamp(-REACH, REACH) if x.dim() == 2 else x)
+        return out
+
+    def places(self, x: Tensor) -> Tensor:
+        """The same for items of several tasks, (T, N, ...) to (T, N, M)."""
+        out: Tensor = self.forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        return out
+
+
+class Layers(nn.Module):
+    """A projection that keeps distances, and what rectified layers add to it, which is nothing at first.
+
+    With few classes to learn from, a space near that of the features does better than one learned from scratch.
+
+    Args:
+        n_features: D.
+        widths: of the layers; the last is M, that of the projection too.
+    """
+
+    def __init__(self, n_features: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.straight = nn.Linear(n_features, widths[-1])
+        nn.init.orthogonal_(self.straight.weight, SPREAD / min(n_features, widths[-1]) ** 0.5)
+        nn.init.zeros_(self.straight.bias)
+        parts: list[nn.Module] = []
+        for before, after in pairwise([n_features, *widths]):
+            parts += [nn.Linear(before, after), nn.ReLU()]
+        self.bent = nn.Sequential(*parts[:-1])
+        for x in self.bent[-1].parameters():
+            nn.init.zeros_(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, n_features) to (B, widths[-1])."""
+        out: Tensor = self.straight(x) + self.bent(x)
+        return out
+
+
+def embedding_for(
+    body: nn.Module | None, features: Tensor, widths: Sequence[int], seed: int | None = None
+) -> Embedding:
+    """An embedding with first weights for these features.
+
+    Args:
+        body: a network of the user's own, which is copied; None takes ``Layers``.
+        features: (N, ...) of the items that it will be trained on.
+        widths: of the layers.
+        seed: of the first weights of ``Layers``.
+
+    Raises:
+        MethodError: when the network refuses the features, or does not return finite numbers (B, M).
+    """
+    with torch.random.fork_rng():
+        if seed is not None:
+            torch.manual_seed(seed)
+        own = body.body if isinstance(body, Embedding) else body
+        new = Layers(features[0].numel(), widths) if own is None else deepcopy(own)
+    out = Embedding(new, features, 0).requires_grad_(True)
+    try:
+        found = out.eval()(features[:2])
+    except Exception as error:  # a user's network may raise anything
+        shape = tuple(features.shape[1:])
+        raise MethodError(f"the embedding cannot read features of shape {shape}: {error}") from error
+    if found.dim() != 2 or len(found) != len(features[:2]) or not bool(torch.isfinite(found).all()):
+        raise MethodError(f"the embedding returns {tuple(found.shape)} for two items; it must return finite (2, M)")
+    out.dimension = found.shape[1]
+    return out
+
+
+def trained(
+    embedding: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor] | None, data: Any
+) -> nn.Module | None:
+    """The embedding with which annotations are fitted.
+
+    Args:
+        embedding: what ``meta_trained`` returned, or None where only its weights are left.
+        widths: of the layers.
+        weights: of the trained embedding; None before meta-training.
+        data: the annotations.
+
+    Returns:
+        An ``Embedding`` that learns no more; None where data have no features and nothing was trained.
+
+    Raises:
+        DataError: when there is a trained embedding, but there are no features, or of another shape.
+        MethodError: when there are features, but nothing was trained.
+    """
+    features = None if data.features is None else torch.from_numpy(np.array(data.features[:1], np.float32))
+    if weights is None:
+        if features is None and embedding is None:
+            return None
+        if features is None:
+            raise DataError("the method has an embedding, but the data have no features; give features=")
+        raise MethodError(
+            "features cannot be looked at before meta-training: fit what meta_fit(episodes) returns, with episodes "
+            "of other classes (crowdppl.episodes.Episodes), or leave features out"
+        )
+    if features is None:
+        raise DataError("the method was meta-trained on features, but the data have none; give features=")
+    if not isinstance(embedding, Embedding):
+        n_features = weights["body.straight.weight"].shape[1]
+        embedding = Embedding(Layers(n_features, widths), torch.zeros(1, n_features), widths[-1])
+        embedding.load_state_dict(dict(weights))
+        embedding = embedding.eval().requires_grad_(False)
+    try:
+        outputs(embedding, features)
+    except RuntimeError as error:
+        shape = tuple(features.shape[1:])
+        raise DataError(f"features of shape {shape} are not those that were trained on: {error}") from error
+    return embedding
+
+
+def cloud_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:
+    """Which cloud an item is in: features to K logits, ``log prevalence[k] - |u - mean[k]|^2 / 2`` and a constant.
+
+    Args:
+        embedding: features to (B, M); without one there is no classifier.
+        sites: ``mean`` (K, M), and ``prevalence`` (K,) unless shares are equal.
+    """
+    if embedding is None:
+        return None
+    mean, log_p = sites["mean"], sites["prevalence"].log() if "prevalence" in sites else 0.0
+    head = nn.Linear(mean.shape[1], mean.shape[0])
+    head.load_state_dict({"weight": mean, "bias": log_p - 0.5 * mean.square().sum(-1)})
+    return nn.Sequential(embedding, head.requires_grad_(False)).eval()

@@ -1,0 +1,136 @@
+"""Labels that annotators did not give, as a fit expects them: every annotator's answer to every item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.blocks import build_blocks
+from crowdppl.building import with_known
+from crowdppl.choices import choose
+from crowdppl.decoding import row_codes
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.predictive import Rows, predictive
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+CHUNK = 500_000
+"""Labels of all rows that are put to a story at once."""
+
+
+def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 10, draws: int = 20) -> Annotations:
+    """Adds the labels that annotators are expected to give to the items that they did not see.
+
+    Labels that were given stay. To every other item, an annotator with enough labels gives the class that the fit
+    finds most probable for them: MMLC-df of Han et al. 2025 ("Mixture of experts based multi-task supervise
+    learning from crowds") where the fit is of mmlc. Any fit can fill that tells p(label | item, annotator); one
+    that looks at features fills items without labels, too. Any method that reads labels alone can then be fitted
+    to the result.
+
+    What is filled is no observation. Labels of one item come from one fit, and err together: fits to the result
+    take them for independent, so that their probabilities are too sure and their intervals too narrow.
+
+    Args:
+        posterior: the fit.
+        data: annotations to be filled, of the same annotators and classes; by default those of the fit. Features
+            belong to them where the method has a network.
+        least: labels that an annotator has to have given in the fit; others keep what they gave.
+        draws: of the posterior, over which predictions are averaged where it is no point.
+
+    Returns:
+        Annotations with one label at least of each such annotator on each item. Their column ``filled`` says which
+        labels are predictions. A class as probable as another is chosen as by ``posterior.labels()``.
+
+    Raises:
+        DataError: when other data have other annotators, classes or abstentions.
+        MethodError: for a method that keeps something of each item, given other data; or least below 0.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
+        >>> crowdppl.filling.fill(posterior)
+        Annotations(45 items, 5 annotators, 4 classes, 315 labels)
+    """
+    if least < 0:
+        raise MethodError(f"least={least} must not be negative")
+    full = posterior.data if data is None else _checked(posterior, data)
+    counts = np.concatenate([block.annotator.cpu().numpy() for block in posterior.data.blocks])
+    may = np.flatnonzero(np.bincount(counts, minlength=full.n_annotators) >= least)
+    owner, cell = row_codes(full.blocks, full.order)
+    empty = np.ones((full.n_items, full.n_annotators), bool)
+    empty[owner, cell // full.n_answers] = False
+    item, place = np.nonzero(empty[:, may])
+    annotator, answer = may[place], np.empty(len(item), np.int64)
+    votes = np.asarray(full.votes())
+    for at in _chunks(item, np.bincount(owner, minlength=full.n_items), full.n_classes):
+        p = answer_shares(replace(posterior, data=full), item[at], annotator[at], draws)
+        answer[at] = choose(p, votes[item[at]], full.items.take(item[at]), full.classes)[0]
+    return _with_labels(full, item, annotator * full.n_answers + answer)
+
+
+def answer_shares(posterior: Posterior, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
+    """p(class that the annotator names | item, its labels) of pairs, (R, K), given that they name one.
+
+    Args:
+        posterior: the fit.
+        item, annotator: codes, (R,).
+        draws: of the posterior.
+    """
+    data, k = posterior.data, posterior.data.n_classes
+    owner, cell = row_codes(data.blocks, data.order)
+    starts = np.searchsorted(owner, np.arange(data.n_items + 1))
+    mine, at = np.unique(item, return_inverse=True)
+    items = np.concatenate([mine, np.repeat(item, k)])
+    sizes = starts[items + 1] - starts[items]
+    first = np.repeat(starts[items] - (np.cumsum(sizes) - sizes), sizes)
+    tried = (annotator[:, None] * data.n_answers + np.arange(k)).ravel()
+    row = np.concatenate([np.repeat(np.arange(len(items)), sizes), len(mine) + np.arange(len(tried))])
+    cells = np.concatenate([cell[first + np.arange(len(first))], tried])
+    logs = predictive(posterior, Rows(items, row, cells), draws)
+    change = logs[:, len(mine) :] - np.repeat(logs[:, : len(mine)][:, at], k, axis=1)
+    p = np.exp(change).mean(0).reshape(-1, k)
+    return np.asarray(p / p.sum(1, keepdims=True))
+
+
+def _checked(posterior: Posterior, data: Annotations) -> Annotations:
+    old = posterior.data
+    for what in ("annotators", "classes", "answers"):
+        if not getattr(old, what).equals(getattr(data, what)):
+            raise DataError(f"the {what} of data= are not those of the fit; read them with like=posterior.data")
+    local = [name for name, site in posterior.result.sites.items() if "item" in site.dims]
+    if local:
+        raise MethodError(
+            f"{posterior.method} keeps {', '.join(local)} of each item of the fit, and cannot fill other items; "
+            "leave data= out, or fit to all of them"
+        )
+    return data
+
+
+def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:
+    """Portions of pairs, sorted by item, for which the rows to be tried stay few."""
+    work = np.cumsum((sizes[item] + 1) * n_classes) // CHUNK
+    edges = np.flatnonzero(np.diff(work, prepend=-1))
+    return (slice(a, b) for a, b in zip(edges, np.append(edges, len(item))[1:], strict=True))
+
+
+def _with_labels(data: Annotations, item: np.ndarray, cell: np.ndarray) -> Annotations:
+    """The annotations and some more labels."""
+    owner, given = row_codes(data.blocks, data.order)
+    items, cells = np.concatenate([owner, item]), np.concatenate([given, cell])
+    annotator, answer = np.divmod(cells, data.n_answers)
+    sizes = {name: getattr(data, name) for name in ("n_items", "n_annotators", "n_classes", "n_answers")}
+    order, blocks = build_blocks(items, annotator, answer, **sizes)
+    first = data.blocks[0]
+    known = [
+        with_known(replace(block, history=first.history, abstainers=first.abstainers), order, data.gold_codes)
+        for block in blocks
+    ]
+    old = pd.DataFrame(index=range(len(owner))) if data.columns is None else data.columns
+    columns = old.reindex(range(len(items))).assign(filled=np.arange(len(items)) >= len(owner))
+    columns = columns.iloc[np.lexsort((cells, items))].reset_index(drop=True)  # as frame() sorts rows
+    return replace(data, blocks=known, order=order, columns=columns, warnings=())

@@ -1,0 +1,126 @@
+"""Where a long fit stands, on disk: a fit that was killed goes on from there, to the same result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crowdppl.errors import ResultError
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem
+from crowdppl.sight import networks_of
+from crowdppl.story import settings_of
+
+Arrays = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that holds a fit after some of its epochs.
+
+    Args:
+        path: of the file.
+        every: epochs between two writes.
+        key: what the fit is; another fit's file is refused.
+        take: returns the state as tensors by name.
+        put: takes such tensors back, and how many epochs there have been.
+    """
+
+    path: Path
+    every: int
+    key: str
+    take: Callable[[], Arrays]
+    put: Callable[[Arrays, int], None]
+
+    def resume(self) -> list[float]:
+        """Puts the state back, where there is a file; objectives of the epochs that there have been.
+
+        Raises:
+            ResultError: for the file of another fit, or one that cannot be read.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        if not self.path.exists():
+            return []
+        try:
+            with safe_open(self.path, "pt") as file:
+                about = json.loads((file.metadata() or {})["about"])
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise ResultError(f"{self.path} is no checkpoint, or a damaged one: {error}; remove it") from error
+        if about["key"] != self.key:
+            raise ResultError(
+                f"{self.path} is the checkpoint of a fit of other data, settings or seed; give this fit a file of "
+                "its own, or remove that one"
+            )
+        self.put(arrays, len(about["objectives"]))
+        return list(about["objectives"])
+
+    def keep(self, objectives: list[float], steps: int) -> None:
+        """Writes the state, if it is time for it; aside first, so that a crash leaves the old file."""
+        from safetensors.torch import save_file
+
+        if len(objectives) % self.every and len(objectives) != steps:
+            return
+        aside = self.path.with_name(f"{self.path.name}.part")
+        arrays = {name: x.detach().cpu().contiguous().clone() for name, x in self.take().items()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(arrays, aside, {"about": json.dumps({"key": self.key, "objectives": objectives})})
+        aside.replace(self.path)
+
+
+def checkpoint_of(
+    problem: Problem, options: Options, engine: str, take: Callable[[], Arrays], put: Callable[[Arrays, int], None]
+) -> Checkpoint | None:
+    """The checkpoint that the options ask for; None where they ask for none."""
+    if options.checkpoint is None:
+        return None
+    return Checkpoint(Path(options.checkpoint), options.checkpoint_every, _key(problem, options, engine), take, put)
+
+
+def _key(problem: Problem, options: Options, engine: str) -> str:
+    """A digest of story, first weights, data, seed and engine."""
+    networks = networks_of(problem.story)
+    settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
+    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed]
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for network in networks.values():
+        for x in network.state_dict().values():
+            _add(digest, x)
+    for block in problem.blocks:
+        for y in (block.bags.cells, block.bags.row_starts, block.gold, block.features):
+            if y is not None:
+                _add(digest, y)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, x: Tensor) -> None:
+    digest.update(x.detach().cpu().contiguous().numpy().tobytes())
+
+
+def optimiser_arrays(optimiser: torch.optim.Optimizer) -> Arrays:
+    """An optimiser's memory as tensors by name."""
+    state = optimiser.state_dict()["state"]
+    return {f"optimiser.{i}.{key}": torch.as_tensor(x) for i, found in state.items() for key, x in found.items()}
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, arrays: Mapping[str, Tensor]) -> None:
+    """Gives an optimiser its memory back."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, x in arrays.items():
+        if name.startswith("optimiser."):
+            _, i, key = name.split(".", 2)
+            state.setdefault(int(i), {})[key] = x
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
+    """The tensors below a name, without it."""
+    return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}

@@ -1,0 +1,107 @@
+"""When a network has learned enough: labels that were left out say it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyro
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.guides import mean_field
+from crowdppl.inference.density import Density
+from crowdppl.inference.fold import Fold
+from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.stochastic import Epochs
+from crowdppl.inference.svi import point_of
+from crowdppl.inference.variational import learner_of, prepare
+from crowdppl.sight import networks_of, seen_by
+from crowdppl.splitting import keep, label_folds
+from crowdppl.story import Story
+from crowdppl.training import Training, training_of
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+
+PARTS = 10
+"""One label in so many is left out, never all of an item."""
+
+
+def stopped(story: Story, data: Annotations, engine: str, options: Options) -> Story:
+    """The story with the number of epochs after which labels left out are most probable, where it asks for that.
+
+    A copy is trained without a tenth of the labels, and scored on them after each epoch, until ``patience`` epochs
+    bring no gain. Known truths take no part. The fit proper then learns from all labels for as many epochs.
+
+    Raises:
+        DataError: when no item has labels of two annotators.
+    """
+    training = training_of(getattr(story, "training", {})) if networks_of(story) else Training()
+    if training.patience == 0:
+        return story
+    out = label_folds(data, PARTS, options.seed) == 0
+    trial = replace(options, checkpoint=None, callback=None, progress=False)
+    problem = pose(deepcopy(story), keep(data, ~out), trial)
+    full = data.on(options.device, problem.blocks[0].dtype)
+    best, best_epoch = -float("inf"), training.epochs
+    for number, (density, values) in enumerate(_epochs(problem, engine, training), 1):
+        score = _score(problem, density, values, full)
+        if score > best:
+            best, best_epoch = score, number
+        if number - best_epoch >= training.patience:
+            break
+    build: Any = replace
+    settings = {**getattr(story, "training", {}), "patience": 0, "stop_after": best_epoch}
+    found: Story = build(story, training=settings)
+    return found
+
+
+def _epochs(
+    problem: Problem, engine: str, training: Training
+) -> Generator[tuple[Density, Mapping[str, Tensor]], None, None]:
+    """Trains; after each epoch, the story's density and where its sites stand."""
+    options = problem.options
+    if engine == "svi":
+        guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
+        logs = frozenset(site.name for site in problem.of_kind("conjugate"))
+        density = Density(problem.model, problem.plates, None, logs)
+        with pyro.get_param_store().scope(), torch.random.fork_rng():
+            running = Epochs(problem, training, options, guide)
+            for number in range(training.epochs):
+                running.run(number)
+                blocks: Any = problem.blocks
+                blocks[:] = seen_by(problem.story, list(blocks))
+                yield density, point_of(problem, guide)
+        return
+    learner = learner_of(problem, options)
+    _, shares = problem.start(0)
+    ascent = prepare(problem, options, engine, shares)
+    ascent.learner = learner
+    for _ in range(training.epochs):
+        ascent.step()
+        yield ascent.fold.density, ascent.values()
+
+
+def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], full: list[Block]) -> float:
+    """log p(labels left out | labels kept, values)."""
+    kept = list(problem.blocks)
+    parts = [block.seen for block in kept if block.seen is not None]
+    seen = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    spans = [slice(block.offset, block.offset + block.n_items) for block in full]
+    looking = [
+        replace(block, gold=None, seen={name: x[at] for name, x in seen.items()}, _views={})
+        for block, at in zip(full, spans, strict=True)
+    ]
+    blind = [replace(block, gold=None, _views={}) for block in kept]
+    totals = []
+    for blocks in (looking, blind):
+        evidence = Fold(density, blocks, problem.sites)(values, evidence=True).per_item
+        assert evidence is not None
+        totals.append(float(evidence.double().mean(0).sum() if evidence.dim() > 1 else evidence.double().sum()))
+    return totals[0] - totals[1]

@@ -1,0 +1,127 @@
+"""How an embedding learns from few-shot tasks of many classes to tell apart classes that it has not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from crowdppl.embedding import Embedding, embedding_for
+from crowdppl.episodes import Episodes
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.tasks import Tasks
+from crowdppl.unrolled import Unrolled
+
+
+def meta_trained(
+    body: nn.Module | None,
+    widths: Sequence[int],
+    episodes: Episodes,
+    em: Callable[..., Unrolled],
+    rows: Tensor,
+    *,
+    iterations: int = 100,
+    batch: int = 16,
+    learning_rate: float = 3e-4,
+    seed: int = 0,
+    through: bool = True,
+    pseudo_annotators: bool = True,
+) -> Embedding:
+    """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
+
+    A step draws tasks, runs EM on their labels, classifies the query items by what it found, and follows the
+    gradient of the cross-entropy with their known classes. Few known classes are soon learned by heart, which new
+    ones do not profit from: hence few and small steps by default. With many classes, take more.
+
+    Args:
+        body: a network of the user's own, which is copied; None takes ``Layers``.
+        widths: of the layers.
+        episodes: where tasks come from.
+        em: ``em_steps`` with its settings.
+        rows: pseudo-counts of confusion rows, (K, K).
+        iterations, batch, learning_rate: steps, tasks a step, and the first rate of Adam.
+        seed: of weights and tasks.
+        through: whether the gradient flows through EM too; else what EM returns is a constant.
+        pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
+
+    Raises:
+        MethodError: for settings out of range, or a network that does not return numbers (B, M).
+        NumericalError: when a loss is not finite; it names the step.
+    """
+    embedding = embedding_for(body, episodes.table, widths, seed)
+
+    def loss(network: Embedding, tasks: Tasks) -> Tensor:
+        placed, asked = network.places(tasks.support), network.places(tasks.query)
+        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
+        log_p = (found if through else found.detach()).log_shares(asked)
+        return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
+
+    meta_train(
+        embedding,
+        episodes,
+        loss,
+        iterations=iterations,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+        clean=not pseudo_annotators,
+    )
+    return embedding.requires_grad_(False)
+
+
+def meta_train(
+    embedding: Embedding,
+    episodes: Episodes,
+    loss: Callable[[Embedding, Tasks], Tensor],
+    *,
+    iterations: int,
+    batch: int,
+    learning_rate: float,
+    seed: int = 0,
+    clean: bool = False,
+) -> list[float]:
+    """Trains an embedding on few-shot tasks, in place, by Adam with a rate that falls to 0 along a cosine.
+
+    Args:
+        embedding: to be trained.
+        episodes: where tasks come from.
+        loss: what a batch of tasks costs.
+        iterations: steps.
+        batch: tasks a step.
+        learning_rate: at the start.
+        seed: of the tasks, and of what the network draws, such as dropout.
+        clean: whether annotators are always right.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        MethodError: for settings out of range.
+        NumericalError: when a loss is not finite; it names the step.
+    """
+    if min(iterations, batch) < 1 or not learning_rate > 0:
+        raise MethodError(
+            f"iterations={iterations}, batch={batch}, learning_rate={learning_rate}: all must be positive"
+        )
+    optimiser = torch.optim.Adam(embedding.parameters(), lr=learning_rate)
+    losses = []
+    embedding.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for step in range(iterations):
+            for group in optimiser.param_groups:
+                group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
+            cost = loss(embedding, episodes.draw(batch, (seed, step), clean=clean))
+            if not bool(torch.isfinite(cost)):
+                raise NumericalError(
+                    f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "
+                    f"({learning_rate:g}), or look at the features' scale"
+                )
+            optimiser.zero_grad()
+            cost.backward()
+            optimiser.step()
+            losses.append(float(cost.detach()))
+    embedding.eval()
+    return losses

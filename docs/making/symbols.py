@@ -1,0 +1,170 @@
+"""The letters of the literature for the sites of the zoo, and the words of their shapes, each in one place.
+
+Symbols are the usual ones: prevalence, confusion, truth and label as in Passonneau & Carpenter (2014), The benefits
+of a model of annotation, TACL 2; where the paper of a method has letters of its own for what is particular to it,
+those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class SymbolError(ValueError):
+    """A site or a word of a shape has no symbol or meaning here."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A letter, and what it stands for.
+
+    Attributes:
+        letter: as the literature writes it, without indices.
+        meaning: in a few words.
+    """
+
+    letter: str
+    meaning: str
+
+
+SYMBOLS: Mapping[str, Symbol] = {
+    "ability": Symbol("θ", "probabilities of a right and of a wrong label"),
+    "abstention": Symbol("η", "probabilities of giving a class and of each way of declining"),
+    "alike": Symbol("τ", "how closely annotators follow their community"),
+    "alike_classes": Symbol("κ₁", "how closely an annotator's classes follow their ability"),
+    "alike_errors": Symbol("κ₂", "how closely an annotator's errors follow the crowd's"),
+    "bias": Symbol("β", "leniency, in grades"),
+    "centre": Symbol("γ", "blend of experts that annotators' own scatter around"),
+    "closeness": Symbol("κ", "how closely annotators' blends follow the centre, in pseudo-counts"),
+    "common": Symbol("C", "what the crowd's shared noise makes of the classifier's probabilities"),
+    "community": Symbol("m", "the community that an annotator belongs to"),
+    "competence": Symbol("θ", "probabilities of knowing and of guessing"),
+    "concentration": Symbol("κ", "how closely annotators follow the crowd, in pseudo-counts"),
+    "confusion": Symbol("θ", "probability of each label, given the truth"),
+    "crowd": Symbol("ζ", "what annotators' confusions scatter around"),
+    "departure": Symbol("e", "what a single label adds to the probabilities of its item and annotator"),
+    "difficulty": Symbol("δ", "difficulty of an item, on a log scale"),
+    "embedding": Symbol("u", "where the network puts an item"),
+    "error": Symbol("ε", "which wrong label an error is"),
+    "errors": Symbol("ζ", "which wrong label an error of the crowd is"),
+    "features": Symbol("x", "what is known of an item"),
+    "gate": Symbol("g", "an annotator's blend of experts"),
+    "guess": Symbol("ξ", "probability of each label when guessing"),
+    "habit": Symbol("σ", "potentials of an annotator's labels, given the truth"),
+    "hardness": Symbol("χ", "spread of difficulties"),
+    "hit": Symbol("θ", "probabilities of a right and of a wrong label, by class"),
+    "individual": Symbol("W", "what an annotator's own noise makes of the classifier's probabilities"),
+    "kind": Symbol("c", "the blend of classes that an item is"),
+    "kinds": Symbol("λ", "how common each blend is"),
+    "label": Symbol("y", "what an annotator said of an item"),
+    "lean": Symbol("Λ", "what an item's features add to an annotator's confusion"),
+    "link": Symbol("φ", "probability of a group's opinion, given the truth"),
+    "log_gap": Symbol("ln Δγ", "distance between neighbouring cutpoints, on a log scale"),
+    "log_precision": Symbol("−ln σ", "how sharply an annotator sees, on a log scale"),
+    "logits": Symbol("β", "log-odds of each label, given the truth"),
+    "mean": Symbol("μ", "where the items of a class lie"),
+    "mix": Symbol("B", "how an annotator and an item are mixed"),
+    "opinion": Symbol("o", "what a group sees in an item"),
+    "outlier": Symbol("o", "whether an item's labels come about otherwise"),
+    "prevalence": Symbol("π", "how common each class is"),
+    "rate": Symbol("ρ", "how common outliers are"),
+    "readout": Symbol("V", "from annotator and item to a confusion"),
+    "scale": Symbol("γ", "how far apart annotators are who count as different voices"),
+    "shared": Symbol("ψ", "probability of each label in a community, given the truth"),
+    "skill": Symbol("μ", "accuracy of the crowd"),
+    "spread": Symbol("ω", "spread of annotators around the crowd"),
+    "subtype": Symbol("g", "the subtype of an item within its class"),
+    "subtypes": Symbol("π", "how common each subtype of a class is"),
+    "taste": Symbol("u", "what makes an annotator follow the shared noise"),
+    "trap": Symbol("τ", "potentials of an item's labels, given the truth"),
+    "truth": Symbol("z", "class of an item"),
+    "view": Symbol("v", "what an expert says of an item without features"),
+    "weights": Symbol("h", "how common each community is"),
+}
+"""By site."""
+
+OWN: Mapping[tuple[str, str], Symbol] = {
+    ("crowd_layer", "weights"): Symbol("W", "what a label adds to or makes of the classifier's probabilities"),
+    ("madl", "embedding"): Symbol("a", "where an annotator lies among the others"),
+    ("ebcc", "confusion"): Symbol("v", "probability of each label, given truth and subtype"),
+    ("ebcc", "prevalence"): Symbol("τ", "how common each class is"),
+    ("global_noise", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
+    ("glad", "ability"): Symbol("α", "ability of an annotator, on a scale of log-odds"),
+    ("glad", "difficulty"): Symbol("−ln β", "difficulty of an item, on a log scale"),
+    ("hierarchical_mixed_membership", "ability"): Symbol("α", "accuracy of an annotator"),
+    ("majority_vote", "ability"): Symbol(
+        "θ", "probabilities of a right and of a wrong label, all annotators alike"
+    ),
+    ("multinomial", "confusion"): Symbol("ζ", "probability of each label, given the truth, all annotators alike"),
+}
+"""By method and site, where a site means something else there or its paper has another letter."""
+
+SIZES: Mapping[str, tuple[str, str]] = {
+    "A": ("a", "annotators"),
+    "G": ("g", "groups of two and more annotators"),
+    "J": ("j", "gaps between cutpoints, K − 2"),
+    "K": ("k", "classes"),
+    "L": ("l", "answers: classes and ways of declining"),
+    "M": ("m", "a setting of the method"),
+    "N": ("i", "items"),
+    "Q": ("q", "numbers that stand for an annotator"),
+    "R": ("r", "a setting of the method"),
+    "S": ("s", "blends of classes"),
+    "T": ("t", "states that labels depend on: classes, and those of the method's own"),
+    "W": ("w", "giving a class, and each way of declining"),
+    "coin": ("", "right and wrong"),
+    "other": ("l", "classes but the true one, K − 1"),
+}
+"""Index and meaning, by the word of a shape; numbers, and sums and products of words, need no entry."""
+
+OWN_SIZES: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("coin_net", "S"): ("s", "labels"),
+}
+"""By method and word, where a word means something else there."""
+
+
+def symbol(method: str, site: str) -> Symbol:
+    """The symbol of a site of a method.
+
+    Raises:
+        SymbolError: when there is none.
+    """
+    found = OWN.get((method, site)) or SYMBOLS.get(site)
+    if found is None:
+        raise SymbolError(
+            f"the site {site!r} of {method} has no symbol; add it to SYMBOLS in docs/making/symbols.py"
+        )
+    return found
+
+
+def indices(method: str, shape: str) -> str:
+    """The indices of a site, from its shape on the card: "A K K" is "a,k,l", "1+G N" is "g,i", "A 2" is "a".
+
+    Raises:
+        SymbolError: when a word of the shape is unknown.
+    """
+    out: list[str] = []
+    for word in shape.split():
+        letters = "".join(size(method, part)[0] for part in parts(word))
+        out.append("l" if letters == "k" and "k" in out else letters)
+    return ",".join(letter for letter in out if letter)
+
+
+def parts(word: str) -> list[str]:
+    """The sizes in a word of a shape: "K*M" has K and M, "1+G" has G, "2" none."""
+    return [part for part in word.replace("*", "+").split("+") if not part.isdigit()]
+
+
+def size(method: str, word: str) -> tuple[str, str]:
+    """Index and meaning of a size of a method.
+
+    Raises:
+        SymbolError: when there is none.
+    """
+    found = OWN_SIZES.get((method, word)) or SIZES.get(word)
+    if found is None:
+        raise SymbolError(
+            f"the size {word!r} of {method} has no meaning; add it to SIZES in docs/making/symbols.py"
+        )
+    return found

@@ -1,0 +1,101 @@
+"""CoNAL: noise that the whole crowd shares on an item, and noise of each annotator.
+
+    common            (no prior)                                             (K, K)
+    individual[a]     (no prior)                                             (A, K, K)
+    taste[a]          ~ Normal(0, 1)                                         (A, Q)
+    truth[i]          ~ Categorical(p[i]),  p[i] = softmax(network(features[i]))                      (N)
+    label[i, a]       ~ Categorical(softmax(p[i] (w[i, a] common + (1 - w[i, a]) individual[a])))
+    potential         weight * sum over a of |individual[a] - common| a label
+
+w[i, a] = sigmoid(u[i] taste[a] / |u[i]| |taste[a]|), u[i] = view(features[i]), or a half where nothing is seen. A
+label depends on what the classifier makes of the item, not on its truth, so that labels leave the truth's
+probabilities what the classifier says. Where nothing is seen of an item, p is its truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+import crowdppl
+from crowdppl import Annotations, Block, Card, annotate, classify, look, penalty, plates, truth
+
+REASON = "its layers are no probabilities, and the networks learn through them by gradients: svi"
+FLAT = 100.0
+"""Standard deviation of layers before labels: as good as no prior."""
+
+
+@dataclass(frozen=True)
+class Conal:
+    """A classifier that is learned through a common layer and one for each annotator.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        view: maps features to Q numbers of an item, which say whose noise it gets; likewise.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        width: Q.
+        weight: of the potential, which keeps individual noise apart from the common one.
+        lean: layers start as this times the identity.
+    """
+
+    network: nn.Module | None = None
+    view: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    width: int = 20
+    weight: float = 1e-5
+    lean: float = 2.0
+
+    card: ClassVar[Card] = Card(
+        title="CoNAL",
+        reference="Chu, Ma & Wang (2021), Learning from crowds by modeling common confusions, AAAI",
+        sites={"common": "K K", "individual": "A K K", "taste": "A Q", "abstention": "A K W", "truth": "N"},
+        assumes="the truth can be seen in the features, and so can which items mislead everybody",
+        fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
+        cost="a network step and labels x K x K for each batch of items",
+        uses=("features",),
+        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+    )
+
+    def prepare(self, data: Annotations) -> Conal:
+        """A copy with networks for these features."""
+        view = crowdppl.ready_view(self.view, data, self.width, self.training)
+        return replace(self, network=crowdppl.ready(self.network, data, self.training), view=view)
+
+    def model(self, data: Block) -> None:
+        """Draws layers, tastes, truths and labels."""
+        start = self.lean * torch.eye(data.n_classes)
+        common = pyro.sample("common", dist.Normal(start, FLAT).to_event(2))
+        with plates.annotators(data):
+            individual = pyro.sample("individual", dist.Normal(start, FLAT).to_event(2))
+            if self.view is not None:
+                taste = pyro.sample("taste", dist.Normal(torch.zeros(self.width), 1.0).to_event(1))
+        apart = (individual - common).square().sum((-2, -1)).clamp(min=1e-20).sqrt()
+        penalty(data, "apart", -self.weight * apart.sum())
+        log_p, seen = classify(data, self.network), look(data, self.view, "view")
+        table: Any = ((common + individual) / 2).log_softmax(-1)
+        if seen is not None:
+            u = data.of_item(normalize(seen, dim=-1), event_dim=1)
+            v = data.of_annotator(normalize(taste, dim=-1), event_dim=1)
+            w = (u * v).sum(-1).sigmoid()[..., None, None]
+            layer = w * common + (1 - w) * data.of_annotator(individual, event_dim=2)  # (S, K, K)
+            logits = data.of_item(log_p.exp(), event_dim=1).unsqueeze(-2) @ layer
+            table = crowdppl.each_label(logits.log_softmax(-1).expand(*layer.shape))
+        answers = crowdppl.with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, answers, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Points; layers start as a multiple of the identity, tastes anywhere."""
+        layer: Tensor = self.lean * torch.eye(data.n_classes)
+        each = pyro.param("q.individual", layer.repeat(data.n_annotators, 1, 1))
+        points = {"common": pyro.param("q.common", layer), "individual": each}
+        if self.view is not None:
+            points["taste"] = pyro.param("q.taste", lambda: torch.randn(data.n_annotators, self.width))
+        crowdppl.mean_field(self, data, point=True, points=points)

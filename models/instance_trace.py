@@ -1,0 +1,95 @@
+"""Instance trace: trace regularisation with confusion matrices that depend on what is seen of the item.
+
+    confusion[a, k]   (no prior)                                             (A, K, K)
+    lean[a, r, k]     ~ Normal(0, 1)                                         (A, R, K, K)
+    truth[i]          ~ Categorical(network(features[i]))                    (N)
+    label[i, a]       ~ Categorical(rows[i, a, truth[i]])
+    potential         -weight * mean over labels of trace(rows[i, a]) a label
+
+rows[i, a] = softmax(log confusion[a] + sum over r of u[i, r] lean[a, r]), u[i] = errors(features[i]), or 0 where
+nothing is seen: without features it is trace_reg. ``lean`` is the last layer of the paper's second network, which
+has an output for each annotator. While the networks learn, every label has a truth of its own, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import nn
+
+import crowdppl
+from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
+
+REASON = "its likelihood takes each label alone, and networks and annotators learn together by gradients: svi"
+
+
+@dataclass(frozen=True)
+class InstanceTrace:
+    """A classifier seen through confusion matrices that a second network bends item by item, kept unreliable.
+
+    Args:
+        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        errors: maps features to R numbers of an item; likewise.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        likelihood: "per_annotation", as published, or "joint".
+        weight: of the potential, in units of a label's log-probability; 0 has none.
+        width: R.
+    """
+
+    network: nn.Module | None = None
+    errors: nn.Module | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    weight: float = 0.01
+    width: int = 8
+
+    card: ClassVar[Card] = Card(
+        title="Instance trace",
+        reference="Zhang et al. (2020), Disentangling human error from the ground truth in segmentation of medical "
+        "images, NeurIPS",
+        sites={"confusion": "A K K", "lean": "A R K K", "abstention": "A K W", "truth": "N"},
+        assumes="what misleads an annotator can be seen in the features; annotators are more often right than not",
+        fails="on few labels an annotator: R matrices for each are learned from them",
+        cost="a network step and labels x R x K x K for each batch of items",
+        uses=("features",),
+        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+    )
+
+    def prepare(self, data: Annotations) -> InstanceTrace:
+        """A copy with networks for these features."""
+        errors = crowdppl.ready_view(self.errors, data, self.width, self.training)
+        return replace(self, network=crowdppl.ready(self.network, data, self.training), errors=errors)
+
+    def model(self, data: Block) -> None:
+        """Draws confusions and how they bend, truths and labels."""
+        k, table = data.n_classes, None
+        with plates.annotators(data):
+            confusion = pyro.sample("confusion", dist.Dirichlet(torch.ones(k, k)).to_event(1))
+            if self.errors is not None:
+                lean = pyro.sample("lean", dist.Normal(torch.zeros(self.width, k, k), 1.0).to_event(3))
+        seen = look(data, self.errors, "errors")
+        if seen is not None:
+            u, rows = data.of_item(seen, event_dim=1), data.of_annotator(confusion.log(), event_dim=2)
+            for r in range(self.width):  # one after the other: together they take R times the memory
+                rows = rows + u[:, r, None, None] * data.of_annotator(lean[..., r, :, :], event_dim=2)
+            rows = rows.log_softmax(-1)  # (S, K, K)
+            trace = rows.exp().diagonal(dim1=-2, dim2=-1).sum()
+            penalty(data, "trace", self.weight * trace / max(1, len(rows)))
+            table = crowdppl.each_label(rows)
+        answers = crowdppl.with_abstentions(data, confusion.log() if table is None else table)
+        truth_and_labels(data, classify(data, self.network), answers, self.likelihood)
+
+    def guide(self, data: Block) -> None:
+        """Points: rows of a softplus, normalised, that start near the identity, and do not bend at first."""
+        k = data.n_classes
+        rho = pyro.param("q.confusion", (6 * torch.eye(k) - 5).repeat(data.n_annotators, 1, 1))
+        rows = nn.functional.softplus(rho)
+        points = {"confusion": rows / rows.sum(-1, keepdim=True)}
+        if self.errors is not None:
+            points["lean"] = pyro.param("q.lean", torch.zeros(data.n_annotators, self.width, k, k))
+        crowdppl.mean_field(self, data, point=True, points=points)

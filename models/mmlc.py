@@ -1,0 +1,119 @@
+"""MMLC: annotators are blends of experts who look at the items, and the truth is what a typical annotator says.
+
+    gate[a]      shares of experts, no prior                                             (A, M)
+    oracle       = the mode of all gates, expert by expert                               (M)
+    truth[i]     ~ Categorical(softmax(tower(sum_m oracle[m] expert[m](features[i]))))   (N)
+    label[i, a]  ~ Categorical(softmax(tower(sum_m gate[a, m] expert[m](features[i]))))
+
+With oracle="centre", gates scatter around a latent, and all have posteriors:
+
+    centre       ~ Dirichlet(1)                                                          (M)
+    closeness    ~ LogNormal(ln M, 1)
+    gate[a]      ~ Dirichlet(closeness * centre)                                         (A, M)
+
+Labels do not depend on the truth: its probabilities are what the oracle worker says. Without features, experts see
+the truth, any class evenly, and view[m, k] ~ Normal(2 on k and 0 beside it, 1), (M, K, K), are their logits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor, nn
+
+import crowdppl
+from crowdppl import Annotations, Block, Card, MethodError, annotate, mean_field, plates, truth
+
+REASON = "experts learn together with gates, by gradients: svi"
+
+
+@dataclass(frozen=True)
+class Mmlc:
+    """A mixture of experts in which annotators differ by their gates alone.
+
+    Args:
+        experts: maps features to what M experts see, (B, M, H); by default rectified layers. A fit trains a copy.
+        n_experts: M.
+        widths: of an expert's layers, H the last.
+        tower: widths of the hidden layers between a blend and the logits.
+        oracle: whose label is the truth: that of the "mode", "mean" or "median" of gates, or of their "centre".
+        bandwidth: of the density of which the mode is taken; by default Silverman's rule, expert by expert.
+        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+    """
+
+    experts: nn.Module | None = None
+    n_experts: int = 10
+    widths: Sequence[int] = (64, 32)
+    tower: Sequence[int] = (32,)
+    oracle: Literal["mode", "mean", "median", "centre"] = "mode"
+    bandwidth: float | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    card: ClassVar[Card] = Card(
+        title="MMLC",
+        reference="Han et al. (2025), Mixture of experts based multi-task supervise learning from crowds, AAAI",
+        doi="10.48550/arXiv.2407.13268",
+        sites={"centre": "M", "closeness": "", "gate": "A M", "view": "M K K", "abstention": "A K W", "truth": "N"},
+        assumes="annotators differ in how they weigh what can be seen of an item, and the typical one is right",
+        fails="when nobody is typical or most err alike; probabilities are of the oracle's label, not of the class",
+        cost="a step of the experts, and labels x M x H, for each batch of items",
+        refused=dict.fromkeys(("em", "vb", "gibbs", "nuts"), REASON),
+    )
+
+    def __post_init__(self) -> None:
+        if self.oracle not in ("mode", "mean", "median", "centre"):
+            raise MethodError(f"oracle={self.oracle!r} is none of 'mode', 'mean', 'median' and 'centre'")
+
+    def prepare(self, data: Annotations) -> Mmlc:
+        """A copy with experts for these features."""
+        sizes = (self.n_experts, self.widths, self.tower, self.training)
+        return replace(self, experts=crowdppl.experts.experts_for(self.experts, data, *sizes))
+
+    def model(self, data: Block) -> None:
+        """Draws gates, truths and labels."""
+        prior, centre = torch.ones(self.n_experts), None
+        if self.oracle == "centre":
+            centre = pyro.sample("centre", dist.Dirichlet(prior))
+            closeness = pyro.sample("closeness", dist.LogNormal(math.log(self.n_experts), 1.0))
+            prior = closeness.unsqueeze(-1) * centre + 1e-6  # a share drawn as 0 would be no concentration
+        with plates.annotators(data):
+            gate = pyro.sample("gate", dist.Dirichlet(prior))
+        experts: Any = self.experts
+        if experts is None:
+            logits = 2 * torch.eye(data.n_classes).repeat(self.n_experts, 1, 1)
+            view = pyro.sample("view", dist.Normal(logits, 1.0).to_event(3))
+            view = view.squeeze(-4) if view.dim() > 3 else view  # of chains
+            table = torch.einsum("...am,...mkl->...akl", gate, view).log_softmax(-1)
+            log_p = crowdppl.prevalence(data, "uniform")
+        else:
+            table, log_p = experts.labels_and_truth(data, gate, partial(self._oracle, gate, centre))
+        table = crowdppl.with_abstentions(data, table)
+        with plates.items(data):
+            annotate(data, table, truth(data, log_p))
+
+    def guide(self, data: Block) -> None:
+        """Points that start from even gates; with a centre, mean field."""
+        points = {}
+        if self.oracle != "centre":
+            points["gate"] = pyro.param("q.gate", torch.zeros(data.n_annotators, self.n_experts)).softmax(-1)
+            if self.experts is None:  # experts begin apart, or would stay the same
+                near = lambda: torch.normal(2 * torch.eye(data.n_classes).repeat(self.n_experts, 1, 1), 0.1)  # noqa: E731
+                points["view"] = pyro.param("q.view", near)
+        mean_field(self, data, point=self.oracle != "centre", points=points)
+
+    def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
+        """Features to K logits of the oracle worker, from the posterior means of sites; None without features."""
+        oracle = self._oracle(sites["gate"], sites.get("centre"))
+        return None if self.experts is None else crowdppl.experts.Worker(self.experts, oracle)
+
+    def _oracle(self, gate: Tensor, centre: Tensor | None) -> Tensor:
+        if centre is not None:
+            return centre.squeeze(-2) if centre.dim() > 1 else centre
+        return crowdppl.population.centre_of(gate, self.oracle, self.bandwidth)

@@ -1,0 +1,68 @@
+"""Training stops where labels that were left out say so; known truths have no voice in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
+from crowdppl.inference.problem import quiet
+from crowdppl.inference.stopping import _epochs, _score
+from crowdppl.splitting import keep, label_folds
+from crowdppl.training import training_of
+from tests.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+WILD = {"epochs": 40, "learning_rate": 3e-2, "hidden": 256, "dropout": 0.0, "weight_decay": 0.0, "patience": 5}
+"""A network that soon knows the annotators' errors by heart."""
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_it_stops_early_where_the_network_learns_errors_by_heart(name: str, engine: str) -> None:
+    data, _ = clouds(160, 120, 3)
+    found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings={"training": WILD})
+    ended = found.story.training["stop_after"]
+    assert 1 <= ended < 40 and found.story.training["patience"] == 0
+    assert len(found.diagnostics()["objectives"]) == ended
+    again: Any = crowdppl.fit(
+        name, data, inference=engine, seed=0, settings={"training": {**WILD, "patience": 0, "stop_after": ended}}
+    )
+    pd.testing.assert_frame_equal(found.probabilities(), again.probabilities(), check_exact=True)
+
+
+def test_the_score_is_that_of_the_labels_left_out() -> None:
+    """By hand: classifier and confusion matrices after an epoch, on kept labels and on all; gold is no part."""
+    plain, truth = clouds(60, 50, 3)
+    data = plain.with_gold(truth.iloc[:10])
+    story: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).prepare(data)  # type: ignore[attr-defined]
+    out = label_folds(data, 10, 0) == 0
+    with quiet("cpu"):
+        problem = pose(story, keep(data, ~out), Options())
+        (density, values) = next(iter(_epochs(problem, "em", training_of(story.training))))
+        got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
+        table, seen = values["confusion"].exp().numpy(), problem.blocks[0].seen
+    assert seen is not None
+    f = np.empty((data.n_items, 3))
+    f[data.order] = seen["network"].softmax(-1).numpy()
+    rows, want = data.frame(), 0.0
+    for sign, some in ((1, rows), (-1, rows[~out])):
+        p = f.copy()
+        for item, who, label in some[["item", "annotator", "label"]].itertuples(index=False):
+            p[data.items.get_loc(item)] *= table[data.annotators.get_loc(who), :, data.classes.get_loc(label)]
+        want += sign * np.log(p.sum(1)).sum()
+    assert got == pytest.approx(want, rel=1e-6)
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    data, _ = clouds(60, 50, 1)
+    with pytest.raises(DataError, match="no label can be left out"):
+        crowdppl.fit("raykar", data, inference="em", settings={"training": {"patience": 2}})
+    with pytest.raises(MethodError, match="stop_after=50 must be between 1 and epochs=30"):
+        training_of({"stop_after": 50})

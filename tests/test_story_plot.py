@@ -1,0 +1,91 @@
+"""Plate diagrams: the graph is that of the code, and the picture shows all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Ellipse, FancyBboxPatch
+
+from crowdppl import Categorical, annotate, method, plates, prevalence, random_design, truth
+from crowdppl.canvas import LIGHT
+from crowdppl.errors import MethodError
+from crowdppl.story_graph import a_few_labels, graph_of
+from crowdppl.story_plot import plot_story
+from tests.handmade import coloured
+
+
+class Rumour:
+    """No card; a latent of items below the truth, and labels of another name."""
+
+    def model(self, data: Any) -> None:
+        k = data.as_block().n_classes
+        drift = pyro.sample("drift", dist.Dirichlet(torch.ones(k, k)).to_event(1)).log()
+        with plates.annotators(data):
+            habit = pyro.sample("habit", dist.Dirichlet(torch.ones(k, k)).to_event(1)).log()
+        with plates.items(data):
+            source = truth(data, prevalence(data, "uniform"))
+            heard = pyro.sample("heard", Categorical(drift[source]), infer={"enumerate": "parallel"})
+            annotate(data, habit, heard, name="said")
+
+
+class Silent:
+    def model(self, data: Any) -> None:
+        with plates.items(data):
+            truth(data, prevalence(data, "uniform"))
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_the_graph_is_that_of_the_code() -> None:
+    graph = graph_of(Rumour(), a_few_labels())
+    above = {name: set(parents) for name, parents in graph.parents.items()}
+    assert above == {
+        "drift": set(),
+        "habit": set(),
+        "truth": set(),
+        "heard": {"drift", "truth"},
+        "said": {"habit", "heard"},
+    }
+    inside = {plate: set(members) for plate, members in graph.plates.items()}
+    assert inside == {"items": {"truth", "heard", "said"}, "annotators": {"habit", "said"}}
+    assert graph.observed == {"said"}
+    assert graph.children("drift") == ("heard",) and graph.plates_of("said") == {"items", "annotators"}
+
+
+def test_the_picture_has_every_variable_arrow_and_plate() -> None:
+    ax = plot_story("community")
+    graph = graph_of(method("community"), a_few_labels())
+    words = {text.get_text() for text in ax.texts}
+    assert {*graph.parents, *graph.plates, "(M, K, K)", "(A, M)", "(N)"} <= words
+    ovals = [patch for patch in ax.patches if isinstance(patch, Ellipse)]
+    assert len(ovals) == len(graph.parents)
+    grey = [oval for oval in ovals if oval.get_facecolor()[:3] == pytest.approx(to_rgb(LIGHT))]
+    place = {text.get_text(): text.get_position() for text in ax.texts}
+    assert [oval.center for oval in grey] == [pytest.approx(place["label"])]
+    assert sum(isinstance(patch, FancyBboxPatch) for patch in ax.patches) == len(graph.plates) == 3
+    arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+    assert len(arrows) == sum(map(len, graph.parents.values()))
+    assert coloured(ax) == [] and plot_story("one_coin", ax=ax) is ax
+
+
+def test_a_design_of_ones_own_shows_a_story_without_a_card() -> None:
+    ax = plot_story(Rumour(), random_design(5, 3, 2, 2))
+    assert {"drift", "habit", "truth", "heard", "said"} <= {text.get_text() for text in ax.texts}
+
+
+def test_what_has_no_labels_is_refused() -> None:
+    with pytest.raises(MethodError, match=r"draws no labels: call crowdppl\.annotate"):
+        plot_story(Silent())
+    with pytest.raises(MethodError, match="no method 'onecoin'"):
+        plot_story("onecoin")

@@ -1,0 +1,210 @@
+"""Every notebook of tutorials/ is complete, current and runs; and the runner sees what it should see."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from tests import tutorial_runner as runner
+
+NOTEBOOKS = runner.notebooks()
+BYTES = 700_000
+EXERCISES = "## Exercises"
+on_each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def sections(notebook: nbformat.NotebookNode) -> dict[str, list[nbformat.NotebookNode]]:
+    """Cells by the heading of the second order above them."""
+    found: dict[str, list[nbformat.NotebookNode]] = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            found[cell.source.splitlines()[0]] = []
+        elif found:
+            found[list(found)[-1]].append(cell)
+    return found
+
+
+def without_picture(notebook: nbformat.NotebookNode) -> list[str]:
+    """Sections, the exercises aside, in which nothing is drawn."""
+    kinds = {
+        heading: {kind for cell in cells for output in cell.get("outputs", []) for kind in output.get("data", {})}
+        for heading, cells in sections(notebook).items()
+    }
+    return [name for name, found in kinds.items() if name != EXERCISES and not found & set(runner.PICTURES)]
+
+
+def helpers(notebook: nbformat.NotebookNode) -> list[str]:
+    """Functions that a notebook defines for itself; methods of a story of its own are none."""
+    code = [ast.parse(cell.source) for cell in runner.code_cells(notebook)]
+    return [node.name for tree in code for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def complaints(notebook: nbformat.NotebookNode) -> list[int]:
+    """Cells that fail, or print to stderr without the tag that says that this is meant."""
+    found = []
+    for number, cell in enumerate(runner.code_cells(notebook), 1):
+        loud = [o for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"]
+        if loud and "warns" not in cell.metadata.get("tags", []):
+            found.append(number)
+    return found
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@on_each
+def test_a_notebook_is_complete(path: Path) -> None:
+    notebook = runner.read(path)
+    nbformat.validate(notebook)
+    assert notebook.cells[0].source.startswith("# ")
+    assert list(sections(notebook))[-1] == EXERCISES
+    assert not without_picture(notebook)
+    assert not helpers(notebook), "a helper that a notebook needs belongs into the library"
+    assert not complaints(notebook)
+    assert path.stat().st_size < BYTES
+
+
+@on_each
+def test_committed_outputs_are_those_of_the_code(path: Path) -> None:
+    notebook = runner.read(path)
+    fresh = f"run `make notebooks WRITE=1 ONLY={path.stem}`"
+    assert notebook.metadata.get("crowdppl", {}).get("executed") == runner.fingerprint(notebook), fresh
+    again = nbformat.from_dict(notebook)
+    runner.clean(again)
+    assert again == notebook, f"volatile metadata: {fresh}"
+
+
+def test_the_index_lists_all_notebooks_and_its_links_lead_somewhere() -> None:
+    index = (runner.FOLDER / "README.md").read_text(encoding="utf-8")
+    assert not [path.stem for path in NOTEBOOKS if path.stem not in index]
+    assert not [link for link in re.findall(r"\]\((.+?)\)", index) if not (runner.FOLDER / link).exists()]
+
+
+@pytest.mark.slow
+@on_each
+def test_a_notebook_runs_with_few_steps(path: Path) -> None:
+    runner.execute(path, smoke=True)
+
+
+def written(folder: Path, *code: str, tags: tuple[str, ...] = ()) -> Path:
+    """A notebook of some cells."""
+    cells = [new_code_cell(source, metadata={"tags": list(tags)}) for source in code]
+    path = folder / "some.ipynb"
+    nbformat.write(new_notebook(cells=[new_markdown_cell("# Some"), *cells]), path)
+    return path
+
+
+def test_a_run_is_offline_in_smoke_mode_with_pictures_and_cleaned(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "import os, sys, warnings, urllib.request\nimport crowdppl\nimport matplotlib.pyplot as plt",
+        "print(os.environ['CROWDPPL_SMOKE'], os.environ.get('CROWDPPL_DATA'), sys.executable)",
+        "try:\n    urllib.request.urlopen('http://example.org')\nexcept OSError as error:\n    print(error)",
+        "warnings.warn('too few', UserWarning, stacklevel=1)",
+        "plt.plot([1, 2]);",
+        "open('left.txt', 'w').write('1.50')",
+    )
+    notebook = runner.execute(path, smoke=True).notebook
+    texts = [output for cell in runner.code_cells(notebook) for output in cell.outputs]
+    assert texts[0].text.split()[:2] == ["1", "None"] and "refused" in texts[1].text
+    assert texts[2].text == "UserWarning: too few\n"
+    assert list(texts[3].data) == ["image/png"]
+    assert texts[4].data["text/plain"] == "4" and list(tmp_path.iterdir()) == [path]
+    assert complaints(notebook) == [4]
+    assert [cell.id for cell in notebook.cells] == [f"cell-{n:02}" for n in range(1, 8)]
+    assert not runner.differences(notebook, notebook)
+
+
+def test_a_failing_cell_fails_the_run(tmp_path: Path) -> None:
+    with pytest.raises(runner.TutorialError, match=r"some.ipynb(.|\n)*1 / 0(.|\n)*ZeroDivisionError"):
+        runner.execute(written(tmp_path, "1 / 0"))
+
+
+def test_a_kernel_that_dies_fails_the_run(tmp_path: Path) -> None:
+    with pytest.raises(runner.TutorialError, match="some.ipynb: the kernel died"):
+        runner.execute(written(tmp_path, "import os\n\nos._exit(1)"))
+
+
+def test_a_run_that_computes_for_too_long_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(runner.SECONDS, "full", 0)
+    with pytest.raises(runner.TutorialError, match=r"some.ipynb computed for \d+ s"):
+        runner.execute(written(tmp_path, "sum(range(20_000_000))"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tags"),
+    [
+        ("share 0.123 of 45", "share 0.124 of 45", ()),
+        ("-1,234.5 nats", "-1,240.0 nats", ()),
+        ("1.2e-05", "1.3e-05", ()),
+        ("-0.0  x", "0.0 x", ()),
+        ("0.50", "0.54", ("tolerance:0.1",)),
+        ("3.1 s", "99.9 s", ("timing",)),
+        ("q95 hammer-3", "q95 hammer-3", ()),
+    ],
+)
+def test_what_agrees(before: str, after: str, tags: tuple[str, ...]) -> None:
+    assert not list(runner.compare(before, after, tags))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tags", "said"),
+    [
+        ("share 0.123", "share 0.125", (), "prints 0.125, committed is 0.123"),
+        ("45 items", "46 items", (), "prints 46, committed is 45"),
+        ("1,234.5", "1,250.0", (), "prints 1,250.0"),
+        ("0.50", "0.60", ("tolerance:0.1",), "tolerance 0.1"),
+        ("3.1 s", "3.1 ms", ("timing",), "prints '# ms', committed is '# s'"),
+        ("1 2", "1 2 3", (), "prints '# # #'"),
+        ("0.1", "-0.1", (), "prints -0.1"),
+        ("0.1", "nan", (), "prints 'nan'"),
+        ("hammer-3", "hammer-4", (), "prints 4"),
+        ("q95", "q96", (), "prints 'q96'"),
+    ],
+)
+def test_what_differs(before: str, after: str, tags: tuple[str, ...], said: str) -> None:
+    (line,) = runner.compare(before, after, tags)
+    assert said in line
+
+
+def test_a_missing_picture_differs_and_so_does_a_number_in_a_table() -> None:
+    picture = new_output("display_data", data={"image/png": "iVBORw0KGgo="})
+    old = new_notebook(cells=[new_code_cell("plot()", outputs=[picture])])
+    new = new_notebook(cells=[new_code_cell("plot()")])
+    assert runner.differences(old, new) == ["[1] has outputs [], committed are [\"('display_data', 'image/png')\"]"]
+    tables = []
+    for value in ("0.50", "0.70"):
+        data = {"text/html": f"<td>{value}</td>", "text/plain": f"a  {value}"}
+        outputs = [new_output("execute_result", data=data)]
+        tables.append(new_notebook(cells=[new_code_cell("table", outputs=outputs)]))
+    assert runner.differences(*tables) == ["[1] prints 0.70, committed is 0.50 (tolerance 0.01)"]
+
+
+def test_the_rules_catch_what_they_forbid(tmp_path: Path) -> None:
+    notebook = new_notebook(
+        cells=[
+            new_markdown_cell("# Title"),
+            new_markdown_cell("## One\n\nprose"),
+            new_code_cell("def mean(x):\n    return x\n\n\nclass Mine:\n    def model(self, data): ..."),
+            new_markdown_cell(EXERCISES),
+        ]
+    )
+    assert helpers(notebook) == ["mean"]
+    assert without_picture(notebook) == ["## One"]
+    before = runner.fingerprint(notebook)
+    notebook.cells[2].source += "\n\n\nmean(1)"
+    assert runner.fingerprint(notebook) != before
+
+
+def test_names_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["no_such"], ["--write", "--smoke"]):
+        with pytest.raises(SystemExit):
+            runner.main(arguments)
+    said = capsys.readouterr().err
+    assert "no notebook 'no_such'" in said and "not for committing" in said

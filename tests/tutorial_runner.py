@@ -1,0 +1,269 @@
+"""Runs the notebooks of tutorials/ from an empty kernel, and compares what they print with what is committed.
+
+    python -m tests.tutorial_runner                    # all, in full: do the committed numbers come out again?
+    python -m tests.tutorial_runner first_posterior    # one
+    python -m tests.tutorial_runner --write            # commits what comes out now
+
+Two outputs agree when their words are equal and their numbers, in order, differ by at most 1 % or, if printed with
+decimals, by one unit of the last one. Pictures are not compared, only that there are as many. Tags of a cell say
+otherwise: ``tolerance:0.05`` is another relative tolerance, of ``timing`` only the words are compared, and only a
+cell that ``warns`` may print to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client import AsyncKernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "tutorials"
+TOLERANCE = 1e-2
+SECONDS = {"full": 180, "smoke": 60}
+"""Limits of a run, in seconds of one core, whatever else the machine does; a cell may take four times as long."""
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+WARNED_AT = re.compile(r"^\S+\.py:\d+: (?=\w+: )|^  (?=\w).*\n?", re.MULTILINE)
+"""Where in which file a warning arose, and the line of code that Python repeats below it."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+PICTURES = ("image/png", "image/svg+xml")
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+class TutorialError(Exception):
+    """A notebook failed, took too long, or printed something else than is committed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A notebook as it came out, cleaned; its seconds of computing; how many numbers it printed."""
+
+    notebook: NotebookNode
+    seconds: float
+    numbers: int
+
+
+def notebooks() -> list[Path]:
+    """All notebooks of tutorials/, by name."""
+    return sorted(FOLDER.glob("*.ipynb"))
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook as committed."""
+    return nbformat.read(path, as_version=4)
+
+
+def execute(path: Path, smoke: bool = False) -> Run:
+    """Runs all cells in a new kernel of this Python: offline, without real data, in a folder of its own.
+
+    Raises:
+        TutorialError: with the cell and its error, or when the limit of ``SECONDS`` is passed.
+    """
+    notebook, limit = read(path), SECONDS["smoke" if smoke else "full"]
+    for cell in code_cells(notebook):
+        cell.outputs, cell.execution_count = [], None
+    # No folders of specifications: only the kernel of the running Python is left.
+    kernels = KernelSpecManager(kernel_dirs=[])
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=kernels)
+    began = _computed()
+    with tempfile.TemporaryDirectory() as scratch:
+        where = {"metadata": {"path": scratch}}
+        client = NotebookClient(
+            notebook,
+            km=manager,
+            timeout=4 * limit,
+            resources=where,
+            record_timing=False,
+            coalesce_streams=True,
+            extra_arguments=["--IPKernelApp.log_level=40"],
+        )
+        try:
+            client.execute(env=_environment(scratch, smoke), cleanup_kc=True)
+        except CellTimeoutError as error:
+            raise TutorialError(f"{path.name}: a cell took longer than {4 * limit} s") from error
+        except CellExecutionError as error:
+            raise TutorialError(f"{path.name}: {COLOURS.sub('', str(error))}") from error
+        except DeadKernelError as error:
+            raise TutorialError(f"{path.name}: the kernel died; it may have run out of memory") from error
+    seconds = _computed() - began
+    if seconds > limit:
+        raise TutorialError(f"{path.name} computed for {seconds:.0f} s, the limit is {limit} s")
+    clean(notebook)
+    printed = [text for cell in code_cells(notebook) for output in cell.outputs for text in _texts(output)]
+    return Run(notebook, seconds, sum(len(numbers(text)) for text in printed))
+
+
+def clean(notebook: NotebookNode) -> None:
+    """Removes what differs from run to run or machine to machine, and numbers the cells."""
+    notebook.metadata = nbformat.from_dict({**KERNEL, "crowdppl": {"executed": fingerprint(notebook)}})
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells, 1):
+        tags = cell.metadata.get("tags", [])
+        cell.id, cell.metadata = f"cell-{number:02}", nbformat.from_dict({"tags": tags} if tags else {})
+    for number, cell in enumerate(code_cells(notebook), 1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            _clean_output(output, number)
+    nbformat.validate(notebook)
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that run."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def fingerprint(notebook: NotebookNode) -> str:
+    """A name of the code; the metadata keep that of the code whose outputs are committed."""
+    code = "\n\n".join(cell.source for cell in code_cells(notebook))
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def differences(committed: NotebookNode, fresh: NotebookNode) -> list[str]:
+    """What was printed otherwise, a line each; none if all is reproduced."""
+    found = []
+    for number, (old, new) in enumerate(zip(code_cells(committed), code_cells(fresh), strict=True), 1):
+        if [_shape(output) for output in old.outputs] != [_shape(output) for output in new.outputs]:
+            kinds = [[str(_shape(output)) for output in cell.outputs] for cell in (old, new)]
+            found.append(f"[{number}] has outputs {kinds[1]}, committed are {kinds[0]}")
+            continue
+        tags = old.metadata.get("tags", [])
+        before, after = ([text for output in cell.outputs for text in _texts(output)] for cell in (old, new))
+        pairs = zip(before, after, strict=True)
+        found += [f"[{number}] {line}" for one, other in pairs for line in compare(one, other, tags)]
+    return found
+
+
+def compare(before: str, after: str, tags: Sequence[str] = ()) -> Iterator[str]:
+    """How a text differs from the committed one, by the rules above."""
+    words = [NUMBER.sub("#", text).split() for text in (before, after)]
+    if words[0] != words[1]:
+        pairs = enumerate(zip(*words, strict=False))
+        at = next((n for n, (a, b) in pairs if a != b), min(map(len, words)))
+        old, new = (" ".join(part[max(0, at - 3) : at + 4]) for part in words)
+        yield f"prints {new!r}, committed is {old!r}"
+        return
+    if "timing" in tags:
+        return
+    own = [float(tag.removeprefix("tolerance:")) for tag in tags if tag.startswith("tolerance:")]
+    relative = own[0] if own else TOLERANCE
+    for old, new in zip(numbers(before), numbers(after), strict=True):
+        a, b = value(old), value(new)
+        if abs(a - b) > max(relative * max(abs(a), abs(b)), 1.001 * max(unit(old), unit(new))):
+            yield f"prints {new}, committed is {old} (tolerance {relative:g})"
+
+
+def numbers(text: str) -> list[str]:
+    """The numbers in a text, as they are spelled."""
+    return NUMBER.findall(text)
+
+
+def value(number: str) -> float:
+    """What a number is that was printed."""
+    return float(number.replace(",", ""))
+
+
+def unit(number: str) -> float:
+    """One unit of the last decimal; 0 for whole numbers, which are no roundings."""
+    mantissa, _, exponent = number.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0
+
+
+def _computed() -> float:
+    """Seconds that kernels which have ended spent on a core."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _environment(scratch: str, smoke: bool) -> dict[str, str]:
+    """One thread, for sums that do not depend on the machine; inline pictures; a proxy at which nobody answers."""
+    env = {name: text for name, text in os.environ.items() if name not in ("CROWDPPL_DATA", "CROWDPPL_SMOKE")}
+    path = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
+    nobody = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    env |= nobody | {"no_proxy": "", "NO_PROXY": "", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    env |= {"IPYTHONDIR": scratch, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    # tqdm warns where there are no widgets, which no notebook needs.
+    env |= {"PYTHONWARNINGS": "ignore::Warning:tqdm.auto", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    env |= {"PYTHONHASHSEED": "0"}
+    return env | ({"CROWDPPL_SMOKE": "1"} if smoke else {})
+
+
+def _clean_output(output: NotebookNode, number: int) -> None:
+    if output.output_type == "stream" and output.name == "stderr":
+        output.text = WARNED_AT.sub("", output.text)
+    if output.output_type == "execute_result":
+        output.execution_count = number
+    if any(kind in output.get("data", {}) for kind in PICTURES):
+        output.data.pop("text/plain", None)  # says only that it is a figure
+        output.metadata = nbformat.from_dict({})
+
+
+def _shape(output: NotebookNode) -> tuple[str, ...]:
+    """The kind of an output, and the kinds of data that it holds."""
+    if output.output_type == "stream":
+        return (output.name,)
+    return (output.output_type, *sorted(output.get("data", {})))
+
+
+def _texts(output: NotebookNode) -> list[str]:
+    """What an output says in words and numbers; a table's HTML repeats its plain text."""
+    if output.output_type == "stream":
+        return [output.text]
+    data: dict[str, Any] = output.get("data", {})
+    plain = [data[kind] for kind in ("text/plain", "text/markdown") if kind in data]
+    return plain or [data["text/html"]] if "text/html" in data or plain else []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what was asked for; 1 if something failed or differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="*", help="notebooks without .ipynb; all by default")
+    parser.add_argument("--write", action="store_true", help="write the outputs instead of comparing them")
+    parser.add_argument("--smoke", action="store_true", help="with fewer steps; only whether it runs")
+    asked = parser.parse_args(arguments)
+    if asked.write and asked.smoke:
+        parser.error("outputs with fewer steps are not for committing")
+    known = {path.stem: path for path in notebooks()}
+    unknown = set(asked.names) - set(known)
+    if unknown:
+        parser.error(f"no notebook {sorted(unknown)[0]!r}; there are {', '.join(known)}")
+    wrong = 0
+    for name in asked.names or known:
+        wrong += not _one(known[name], asked.write, asked.smoke)
+    return int(wrong > 0)
+
+
+def _one(path: Path, write: bool, smoke: bool) -> bool:
+    """Runs a notebook and says how it went."""
+    try:
+        run = execute(path, smoke)
+    except TutorialError as error:
+        print(error, flush=True)
+        return False
+    lines = [] if write or smoke else differences(read(path), run.notebook)
+    if write:
+        nbformat.write(run.notebook, path)
+    what = "written" if write else "runs" if smoke else f"{len(lines)} differ" if lines else "all reproduced"
+    said = f"{path.stem}: {run.seconds:.0f} s, {run.numbers} numbers printed, {what}"
+    print(said, *lines, sep="\n  ", flush=True)
+    return not lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
