@@ -31,7 +31,7 @@ class Training:
             "mixup: beyond empirical risk minimization"); 0 blends none.
         balance: weight of a term that draws the mean prediction of a batch to ``shares``; 0 has none.
         shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
-            relative entropy to it is below a twentieth of log K).
+            relative entropy to it is below a fortieth of log K).
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.

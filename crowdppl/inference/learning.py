@@ -21,7 +21,7 @@ from crowdppl.training import Training, log_volume
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
 
-EVEN = 0.05
+EVEN = 0.025
 """Relative entropy, in units of log K, up to which votes are taken for those of equally common classes."""
 
 

@@ -108,7 +108,8 @@ EXPLAINED = (
 )
 JUDGED = (
     f"Beside `{OFF}`, mean difference ± its standard error, paired by seed; a loss that leaves 0 out of its 95 % "
-    "interval (Student's t), of at least .1 points or .001 nats, is called harm:"
+    "interval (Student's t), of at least .1 points or .001 nats, is called harm, and so is any of a "
+    "point or .05 nats, because few seeds leave wide intervals:"
 )
 
 
@@ -205,6 +206,7 @@ def against_off(runs: Runs, row: str) -> str:
         apart = np.array([own[score] - off[score] for own, off in zip(runs[row], runs[OFF], strict=True)])
         digits, worse = (3, float(apart.mean())) if "log" in score else (1, -float(apart.mean()))
         told.append(f"{name} {apart.mean():+.{digits}f} ± {error(apart):.{digits}f}")
-        if worse >= 10.0**-digits and worse >= t.ppf(0.975, len(apart) - 1) * error(apart):
+        clear = worse >= 10.0**-digits and worse >= t.ppf(0.975, len(apart) - 1) * error(apart)
+        if clear or worse >= (0.05 if "log" in score else 1.0):
             harm.append(name)
     return f"{row}: {'; '.join(told)}. Harm: {', '.join(harm) or 'none'}."
