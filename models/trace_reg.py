@@ -45,8 +45,8 @@ class TraceReg:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        weight: of the penalty on the sum of all traces, in units of a label's log-probability; 0 has none. A published
-            weight that is charged once an item is this one times the labels an item.
+        weight: of the penalty on the sum of all traces, in units of a label's log-probability; 0 has none. A
+            published weight that is charged once an item is this one times the labels an item.
     """
 
     network: nn.Module | None = None
