@@ -22,8 +22,9 @@ class Story(Protocol):
     nothing of one data set for the next. Settings are constructor arguments, kept under their own names as
     attributes (a dataclass does that).
 
-    It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), and the
-    methods of ``Guided``, ``Started`` and ``Prepared``.
+    It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), the methods of
+    ``Guided``, ``Started`` and ``Prepared``, and, where a network learns under em or vb, ``counting``: another
+    program of the same sites, by whose expected counts the parameters are updated (model-bootstrapped EM).
 
     Examples:
         >>> import pyro

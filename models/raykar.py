@@ -5,18 +5,21 @@
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
 Where there are no features, the truth has a learned prevalence instead, and the method is dawid_skene.
+
+Model-bootstrapped, the truth has a prevalence as well, and both it and the confusions are counted as if the class
+that the network predicts were the truth; the network learns the truth that follows from these and the labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pyro
 import pyro.distributions as dist
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from crowdppl import (
     Annotations,
@@ -43,10 +46,13 @@ class Raykar:
         network: maps features to K logits; by default one hidden layer; ``torch.nn.Linear(D, K)`` is Raykar's own,
             and with convolutions it is AggNet. A fit trains a copy.
         training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
+            data"), for few labels an item; the probabilities of the truth are then those of labels alone.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    bootstrapped: bool = False
 
     card: ClassVar[Card] = Card(
         title="Raykar",
@@ -64,7 +70,20 @@ class Raykar:
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""
-        log_p = prevalence(data) if self.network is None else classify(data, self.network)
+        alone = self.bootstrapped or self.network is None
+        self._labels(data, prevalence(data) if alone else classify(data, self.network))
+
+    @property
+    def counting(self) -> Callable[[Block], None] | None:
+        """The story by which parameters are counted, where it is not the model."""
+        return self._as_predicted if self.bootstrapped and self.network is not None else None
+
+    def _as_predicted(self, data: Block) -> None:
+        x = classify(data, self.network)
+        likely = torch.where(x == x.amax(-1, keepdim=True), 0.0, -30.0)  # all alike while the network warms up
+        self._labels(data, prevalence(data) + likely)
+
+    def _labels(self, data: Block, log_p: Tensor) -> None:
         with plates.annotators(data):
             rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))

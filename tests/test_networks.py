@@ -322,6 +322,37 @@ def test_the_house_recipe_is_written_out_and_gives_way_to_what_is_asked_for(
     assert evaluate(found, truth).accuracy > 0.85
 
 
+def test_model_bootstrapped_em_counts_what_the_network_predicts(both: tuple[Annotations, pd.Series]) -> None:
+    """With a network that does not move, by hand: prevalence, confusions, and the truth that labels then give."""
+    data, _ = both
+    torch.manual_seed(1)
+    network = nn.Linear(4, 3)
+    training = {"epochs": 2, "warm_up": 0, "learning_rate": 1e-30, "weight_decay": 0.0}
+    story = crowdppl.method("raykar", network=network, training=training, bootstrapped=True)
+    found = crowdppl.fit(story, data, inference="em")
+    predicted = found.classify(data.features).to_numpy().argmax(1)
+    prevalence = np.bincount(predicted, minlength=3) / len(predicted)
+    np.testing.assert_allclose(found.result.sites["prevalence"].mean, prevalence, atol=1e-9)
+    rows = data.frame()
+    item, who = data.items.get_indexer(rows["item"]), data.annotators.get_indexer(rows["annotator"])
+    label = data.classes.get_indexer(rows["label"])
+    counts = np.zeros((data.n_annotators, 3, 3))
+    np.add.at(counts, (who, predicted[item], label), 1)
+    confusion = found.result.sites["confusion"].mean
+    some = counts.sum(-1) > 0
+    np.testing.assert_allclose(confusion[some], (counts / counts.sum(-1, keepdims=True).clip(1))[some], atol=1e-9)
+    p = np.tile(prevalence, (data.n_items, 1))
+    np.multiply.at(p, item, confusion[who, :, label])
+    shares = p / p.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.probabilities(), shares, atol=1e-6)
+    learned = crowdppl.fit("raykar", data, inference="em", settings={"bootstrapped": True})
+    labelled = data.items[data.votes().sum(1) > 0]
+    votes = crowdppl.fit("majority_vote", data, inference="em").probabilities().loc[labelled]
+    assert evaluate(learned.classify(data.features), both[1]).accuracy > evaluate(votes, both[1]).accuracy + 0.05
+    with pytest.raises(MethodError, match="never asks it"):
+        crowdppl.fit("raykar", data, inference="svi", settings={"bootstrapped": True})
+
+
 def test_shares_are_even_where_votes_nearly_are() -> None:
     even, odd = torch.tensor([30.0, 34.0, 36.0]), torch.tensor([80.0, 10.0, 10.0])
     assert class_shares(even, "auto").tolist() == pytest.approx([1 / 3] * 3)

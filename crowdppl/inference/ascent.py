@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -111,9 +111,9 @@ class Ascent:
     def step(self) -> float:
         """One iteration; returns the objective at its start."""
         objective, total, priors = self.evaluate()
-        share = self.fold.density.chains or 1
+        share, counted = self.fold.density.chains or 1, self._counted(total)
         for name, prior in priors.items():
-            counts = total.gradient[name] / share
+            counts = counted.gradient[name] / share
             self.state.parameters[name] = self.rule.update(self.state.parameters[name], prior, counts)
         if self.state.logits:
             self._update_onehot()
@@ -124,6 +124,14 @@ class Ascent:
         if self.learner is not None:
             self.learner.learn(total.marginals[self.learner.truth])
         return objective
+
+    def _counted(self, total: Total) -> Total:
+        """The pass whose counts update the parameters: the objective's, unless the story has one of its own."""
+        counting = getattr(self.learner.problem.story, "counting", None) if self.learner is not None else None
+        if counting is None:
+            return total
+        fold = replace(self.fold, density=replace(self.fold.density, model=counting))
+        return fold(self.values(), gradient=list(self.state.parameters))
 
     def _update_onehot(self) -> None:
         """Given the truth's posterior, l is linear in a one-hot site: its gradient is the new logit."""
