@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,9 @@ def feature_table(features: Any, items: Iterable[Any] | None, book: Codebook) ->
     """Features in codebook order, one row an item.
 
     Args:
-        features: DataFrame indexed by item id, or an array or tensor (N, ...) whose rows belong to ``items``.
-        items: ids of the rows of an array.
+        features: DataFrame indexed by item id, or an array or tensor (N, ...) whose rows belong to ``items``, or a
+            ``torch.utils.data.Dataset`` of such rows, which is read once and held in memory.
+        items: ids of the rows of an array or dataset.
         book: codebook of the items, those without labels included.
 
     Returns:
@@ -69,6 +70,7 @@ def feature_table(features: Any, items: Iterable[Any] | None, book: Codebook) ->
             raise DataError(f"the feature {wrong[0]!r} is no number; encode it as numbers, or leave the column out")
         ids, values = features.index, features.to_numpy()
     else:
+        features = _stacked(features) if _is_dataset(features) else features
         values = features.detach().cpu().numpy() if hasattr(features, "detach") else np.asarray(features)
         if items is None:
             raise DataError("features are an array, which says nothing of items; give the id of each row in items=")
@@ -166,3 +168,31 @@ def _spelling_hint(ids: pd.Index[Any], book: Codebook) -> str:
         return ""
     mine, theirs = type(plain(ids[0])).__name__, type(plain(book.ids[0])).__name__
     return f"it has type {mine} and the known ones have type {theirs}: spell it as they are spelled"
+
+
+def _is_dataset(features: Any) -> bool:
+    """Whether rows are asked for one by one: torch's map-style datasets, and what looks like them."""
+    known = isinstance(features, (Sequence, Mapping)) or hasattr(features, "shape")
+    return hasattr(features, "__getitem__") and hasattr(features, "__len__") and not known
+
+
+def _stacked(dataset: Any) -> np.ndarray:
+    """The rows of a dataset (N, ...); of a pair, such as an image and its class, the first.
+
+    Raises:
+        DataError: when the dataset raises, or its rows differ in shape.
+    """
+    rows = []
+    for i in range(len(dataset)):
+        try:
+            found = dataset[i]
+        except Exception as error:  # a user's dataset may raise anything
+            raise DataError(f"the dataset of features raised at row {i}: {error!r}; mend it or that row") from error
+        row = found[0] if isinstance(found, tuple) else found
+        rows.append(row.detach().cpu().numpy() if hasattr(row, "detach") else np.asarray(row))
+        if rows[-1].shape != rows[0].shape:
+            raise DataError(
+                f"row {i} of the dataset of features has shape {rows[-1].shape}, row 0 has {rows[0].shape}; bring "
+                "all rows to one shape"
+            )
+    return np.stack(rows) if rows else np.empty((0, 0))

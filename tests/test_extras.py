@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 from crowdppl.alphabet import Alphabet
 from crowdppl.codebook import Codebook
@@ -129,3 +130,29 @@ def test_history_by_id_or_as_one_array() -> None:
 def test_history_that_is_refused(history: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         history_table(history, PEOPLE, 2)
+
+
+class Images(Dataset[Any]):
+    """Three tiny images with their classes; one of them may be broken."""
+
+    def __init__(self, broken: int = -1, crooked: int = -1) -> None:
+        self.broken, self.crooked = broken, crooked
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == self.broken:
+            raise OSError("truncated file")
+        return torch.full((1, 2, 3 if index == self.crooked else 2), float(index)), index
+
+
+def test_a_dataset_is_read_row_by_row() -> None:
+    found = feature_table(Images(), ["x", "10", "7"], ITEMS)
+    assert isinstance(found, np.ndarray) and found.shape == (3, 1, 2, 2)
+    rows = {"x": 0, "10": 1, "7": 2}
+    assert [float(row.mean()) for row in found] == [rows[str(item)] for item in ITEMS.ids]
+    with pytest.raises(DataError, match=r"raised at row 1: OSError\('truncated file'\)"):
+        feature_table(Images(broken=1), ["x", "10", "7"], ITEMS)
+    with pytest.raises(DataError, match=r"row 2 of the dataset of features has shape \(1, 2, 3\)"):
+        feature_table(Images(crooked=2), ["x", "10", "7"], ITEMS)
