@@ -172,7 +172,8 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
         if array.shape[1] < 4 or array.shape[-1] == 0:
             continue
         thinned = array[:, :: max(1, array.shape[1] // 100)]
-        rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still, each elsewhere: infinite
+            rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
         worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
         out["rhat"][name] = float(np.nanmax(rhat))
         out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
