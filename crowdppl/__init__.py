@@ -24,6 +24,7 @@ _PUBLIC = {
     "departures": ("departed",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "doubts": ("Doubt",),
+    "embedding": ("cloud_classifier", "trained_embedding"),
     "episodes": ("Episodes",),
     "errors": (
         "ChecksumError",
@@ -42,6 +43,7 @@ _PUBLIC = {
         "ThinDataWarning",
         "UnverifiedWarning",
     ),
+    "experts": ("Worker", "experts_for"),
     "filling": ("fill",),
     "grades": ("log_bands",),
     "groups": ("find_groups",),
@@ -62,9 +64,11 @@ _PUBLIC = {
         "with_abstentions",
     ),
     "membership": ("group_numbers",),
+    "meta_training": ("meta_trained",),
     "metrics": ("Evaluation", "evaluate"),
     "networks": ("ready",),
     "outliers": ("outlier_scores",),
+    "population": ("centre_of",),
     "posterior": ("Posterior", "load"),
     "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
     "ranks": ("RankCheck",),
@@ -82,7 +86,7 @@ _PUBLIC = {
     "summing": ("logsumexp",),
     "suspicion": ("covariance_spammers", "suspicious_annotators"),
     "training": ("log_volume",),
-    "unrolled": ("em_steps",),
+    "unrolled": ("em_on", "em_steps", "log_clouds"),
     "urns": ("log_urn", "with_urn"),
     "views": ("ready_view",),
 }
@@ -111,6 +115,8 @@ if TYPE_CHECKING:
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
     from crowdppl.doubts import Doubt as Doubt
+    from crowdppl.embedding import cloud_classifier as cloud_classifier
+    from crowdppl.embedding import trained_embedding as trained_embedding
     from crowdppl.episodes import Episodes as Episodes
     from crowdppl.errors import ChecksumError as ChecksumError
     from crowdppl.errors import ConvergenceWarning as ConvergenceWarning
@@ -127,6 +133,8 @@ if TYPE_CHECKING:
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
     from crowdppl.errors import UnverifiedWarning as UnverifiedWarning
+    from crowdppl.experts import Worker as Worker
+    from crowdppl.experts import experts_for as experts_for
     from crowdppl.filling import fill as fill
     from crowdppl.grades import log_bands as log_bands
     from crowdppl.groups import find_groups as find_groups
@@ -150,10 +158,12 @@ if TYPE_CHECKING:
     from crowdppl.likelihood import truth_and_labels as truth_and_labels
     from crowdppl.likelihood import with_abstentions as with_abstentions
     from crowdppl.membership import group_numbers as group_numbers
+    from crowdppl.meta_training import meta_trained as meta_trained
     from crowdppl.metrics import Evaluation as Evaluation
     from crowdppl.metrics import evaluate as evaluate
     from crowdppl.networks import ready as ready
     from crowdppl.outliers import outlier_scores as outlier_scores
+    from crowdppl.population import centre_of as centre_of
     from crowdppl.posterior import Posterior as Posterior
     from crowdppl.posterior import load as load
     from crowdppl.priors import coin_prior as coin_prior
@@ -182,7 +192,9 @@ if TYPE_CHECKING:
     from crowdppl.suspicion import covariance_spammers as covariance_spammers
     from crowdppl.suspicion import suspicious_annotators as suspicious_annotators
     from crowdppl.training import log_volume as log_volume
+    from crowdppl.unrolled import em_on as em_on
     from crowdppl.unrolled import em_steps as em_steps
+    from crowdppl.unrolled import log_clouds as log_clouds
     from crowdppl.urns import log_urn as log_urn
     from crowdppl.urns import with_urn as with_urn
     from crowdppl.views import ready_view as ready_view

@@ -107,7 +107,7 @@ def embedding_for(
     return out
 
 
-def trained(
+def trained_embedding(
     embedding: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor] | None, data: Any
 ) -> nn.Module | None:
     """The embedding with which annotations are fitted.

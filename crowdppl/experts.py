@@ -141,14 +141,15 @@ class Worker(nn.Module):
     """A classifier: features to the logits of one gate.
 
     Args:
-        experts: what it looks through.
+        experts: what it looks through, as ``experts_for`` gives them.
         gate: (M,).
     """
 
     gate: Tensor
 
-    def __init__(self, experts: Experts, gate: Tensor) -> None:
+    def __init__(self, experts: nn.Module, gate: Tensor) -> None:
         super().__init__()
+        assert isinstance(experts, Experts)
         self.experts = experts
         self.register_buffer("gate", gate.detach().float())
 

@@ -70,27 +70,27 @@ class MetaEm:
         Args:
             episodes: ``crowdppl.episodes.Episodes``, of other classes and items than those that will be fitted.
             how: iterations, batch, learning_rate, seed, and the switches ``through`` (gradients flow through EM)
-                and ``pseudo_annotators`` (annotators err): see ``crowdppl.meta_training.meta_trained``.
+                and ``pseudo_annotators`` (annotators err): see ``crowdppl.meta_trained``.
         """
         rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal)
-        network = crowdppl.meta_training.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
+        network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
         weights = {name: x.detach().clone() for name, x in network.state_dict().items()}
         return replace(self, embedding=network, weights=weights)
 
     def prepare(self, data: Annotations) -> MetaEm:
         """A copy with the network that ``meta_fit`` trained; without features there is nothing to look at."""
-        return replace(self, embedding=crowdppl.embedding.trained(self.embedding, self.widths, self.weights, data))
+        return replace(self, embedding=crowdppl.trained_embedding(self.embedding, self.widths, self.weights, data))
 
     @property
     def em(self) -> Any:
-        """``crowdppl.unrolled.em_steps`` with these settings."""
+        """``crowdppl.em_steps`` with these settings."""
         b = self.prevalence_mass if self.prevalence == "learned" else None
-        return partial(crowdppl.unrolled.em_steps, steps=self.steps, tau=self.tau, prevalence=b)
+        return partial(crowdppl.em_steps, steps=self.steps, tau=self.tau, prevalence=b)
 
     def start(self, data: Block) -> dict[str, Tensor]:
         """The means after some steps of EM from the votes."""
         placed, prior = look(data, self.embedding, "embedding"), confusion_prior(data, self.mass, self.diagonal)
-        return {} if placed is None else {"mean": crowdppl.unrolled.em_on(data, placed, prior, self.em).mean}
+        return {} if placed is None else {"mean": crowdppl.em_on(data, placed, prior, self.em).mean}
 
     def model(self, data: Block) -> None:
         """Draws prevalence, means, confusions, truths and labels."""
@@ -101,7 +101,7 @@ class MetaEm:
             mean = pyro.sample("mean", dist.Normal(zero, self.tau**-0.5).to_event(2))
             placed = look(data, network, "embedding")
             if placed is not None:
-                clouds = crowdppl.unrolled.log_clouds(placed, mean)  # (N, K), or of chains (C, 1, N, K)
+                clouds = crowdppl.log_clouds(placed, mean)  # (N, K), or of chains (C, 1, N, K)
                 log_p = log_p + (clouds.squeeze(-3) if clouds.dim() > 2 else clouds)
         with plates.annotators(data):
             prior = 1 + confusion_prior(data, self.mass, self.diagonal)
@@ -116,4 +116,4 @@ class MetaEm:
 
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits, from the posterior means of the story's sites; None without features."""
-        return crowdppl.embedding.cloud_classifier(self.embedding, sites)  # type: ignore[no-any-return]
+        return crowdppl.cloud_classifier(self.embedding, sites)

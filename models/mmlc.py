@@ -74,7 +74,7 @@ class Mmlc:
     def prepare(self, data: Annotations) -> Mmlc:
         """A copy with experts for these features."""
         sizes = (self.n_experts, self.widths, self.tower, self.training)
-        return replace(self, experts=crowdppl.experts.experts_for(self.experts, data, *sizes))
+        return replace(self, experts=crowdppl.experts_for(self.experts, data, *sizes))
 
     def model(self, data: Block) -> None:
         """Draws gates, truths and labels."""
@@ -111,9 +111,9 @@ class Mmlc:
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits of the oracle worker, from the posterior means of sites; None without features."""
         oracle = self._oracle(sites["gate"], sites.get("centre"))
-        return None if self.experts is None else crowdppl.experts.Worker(self.experts, oracle)
+        return None if self.experts is None else crowdppl.Worker(self.experts, oracle)
 
     def _oracle(self, gate: Tensor, centre: Tensor | None) -> Tensor:
         if centre is not None:
             return centre.squeeze(-2) if centre.dim() > 1 else centre
-        return crowdppl.population.centre_of(gate, self.oracle, self.bandwidth)
+        return crowdppl.centre_of(gate, self.oracle, self.bandwidth)

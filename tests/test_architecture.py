@@ -112,7 +112,9 @@ def wrong_imports(source: str) -> list[str]:
             fine = top in {"pyro", "torch"} or top in sys.stdlib_module_names
         if not fine:
             wrong.append(f"{module} {name}".strip())
-    return wrong
+    reached = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    names = [node.attr for node in reached if ast.unparse(node.value) == "crowdppl"]  # without importing a module
+    return [*wrong, *(f"crowdppl.{name}" for name in names if name not in VOCABULARY | {*crowdppl.__all__})]
 
 
 def label_sampling(source: str) -> list[str]:
@@ -226,6 +228,8 @@ def test_the_rules_catch_what_they_forbid() -> None:
         ".one_coin OneCoin",
     ]
     assert not wrong_imports("import torch\nimport pyro.distributions as dist\nfrom crowdppl import Card, plates")
+    assert wrong_imports("import crowdppl\ncrowdppl.experts.Worker") == ["crowdppl.experts"]
+    assert wrong_imports("import crowdppl\ncrowdppl.plates.items(crowdppl.fit)") == []
     assert label_sampling("pyro.sample('x', d, obs=y)\nannotate(data, p, t)") == ["line 1: pyro.sample('x', ...)"]
     assert label_sampling("pyro.sample('label', d)") == [
         "line 1: pyro.sample('label', ...)",

@@ -21,6 +21,10 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 RETURNED = "what a function returns; that function's example shows it"
 WITHOUT = {
+    **dict.fromkeys(["Worker", "experts_for", "centre_of"], "what mmlc is made of"),
+    **dict.fromkeys(
+        ["cloud_classifier", "em_on", "log_clouds", "meta_trained", "trained_embedding"], "what meta_em is made of"
+    ),
     "Block": "what a story is given, never made by a user",
     "Check": RETURNED,
     "Comparison": RETURNED,
