@@ -46,7 +46,7 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     out: dict[str, Any] = {
         "epochs": int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST)),
         "dropout": 0.2,
-        "mixup": 1.0,
+        "mixup": 0.0 if more.get("full_batch") else 1.0,  # blends are drawn by chance
         "balance": 1.0,
         "volume": 0.003,
     }

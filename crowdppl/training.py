@@ -34,6 +34,10 @@ class Training:
             relative entropy to it is below a fortieth of log K).
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
+        full_batch: learn from all items at once by a line search, without chance, so that the objective of em and
+            vb never falls. Nothing is dropped out, ``batch_size`` and ``learning_rate`` mean nothing, ``epochs``
+            are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns
+            errors by heart.
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
     """
 
@@ -51,6 +55,7 @@ class Training:
     volume: float = 0.0
     hidden: int = 128
     dropout: float = 0.5
+    full_batch: bool = False
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "hidden"):

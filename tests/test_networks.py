@@ -15,7 +15,7 @@ from torch import nn
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.inference.learning import _wanted, class_shares
+from crowdppl.inference.learning import class_shares, wanted
 from crowdppl.metrics import evaluate
 from crowdppl.networks import Network, Standardise, feature_tensor, log_shares
 from crowdppl.posterior import Posterior
@@ -370,7 +370,7 @@ def test_balance_and_volume_are_those_of_a_hand_computed_case() -> None:
     assert gram[0, 0] == pytest.approx(0.8) and gram[0, 1] == pytest.approx(0.4)
     volume = np.log(0.8 * 0.4 - 0.16)
     even = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    assert float(_wanted(p, Training(balance=2.0), even)) == pytest.approx(2 * (balance + np.log(2)))
-    assert float(_wanted(p, Training(balance=2.0), p.mean(0))) == pytest.approx(0)
-    assert float(_wanted(p, Training(volume=0.5), even)) == pytest.approx(-0.5 * volume, abs=1e-5)
-    assert float(_wanted(p, Training(), even)) == 0
+    assert float(wanted(p, Training(balance=2.0), even)) == pytest.approx(2 * (balance + np.log(2)))
+    assert float(wanted(p, Training(balance=2.0), p.mean(0))) == pytest.approx(0)
+    assert float(wanted(p, Training(volume=0.5), even)) == pytest.approx(-0.5 * volume, abs=1e-5)
+    assert float(wanted(p, Training(), even)) == 0

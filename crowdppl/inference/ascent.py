@@ -88,6 +88,8 @@ class Ascent:
         wanted = () if self.learner is None else (self.learner.truth,)
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
         priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
+        if self.learner is not None:
+            penalty += self.learner.penalty
         return float(total.objective.mean()) + penalty, total, priors
 
     def arrays(self) -> dict[str, Tensor]:
@@ -122,6 +124,11 @@ class Ascent:
                 self._climb = Climb(self.state.gaussians.leaves, CLIMB_STEPS)
             self._climb(self._gaussian_objective)
         if self.learner is not None:
+            moved = self.state.logits or self.state.gaussians.sites
+            if (
+                self.learner.training.full_batch and moved
+            ):  # the truth's probabilities are no longer those of the pass
+                total = self.fold(self.values(), marginals=(self.learner.truth,))
             self.learner.learn(total.marginals[self.learner.truth])
         return objective
 

@@ -35,7 +35,10 @@ class Learner:
     Attributes:
         truth: the site whose probabilities are learned.
         epochs: how many there have been.
+        penalty: what training adds to the fit's objective; minibatches climb another each, and add nothing.
     """
+
+    penalty = 0.0
 
     def __init__(self, problem: Problem, training: Training) -> None:
         network, truth = network_of(problem.story), problem.truth
@@ -53,10 +56,15 @@ class Learner:
         self.optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
         self._tell()
 
+    @property
+    def blind(self) -> bool:
+        """Whether it still learns the votes, and has no say."""
+        return self.epochs < self.training.warm_up
+
     def learn(self, marginal: Tensor) -> None:
         """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
         p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
-        self.epoch(self.votes if self.epochs < self.training.warm_up else p)
+        self.epoch(self.votes if self.blind else p)
         self._tell()
 
     def arrays(self) -> dict[str, Tensor]:
@@ -74,7 +82,7 @@ class Learner:
     def _tell(self) -> None:
         """Every block gets what the network makes of its items: the same for all classes while it warms up."""
         found = log_shares(self.network, self.features)
-        if self.epochs < self.training.warm_up:
+        if self.blind:
             found = torch.full_like(found, -math.log(found.shape[1]))
         blocks = self.problem.blocks
         assert isinstance(blocks, list)
@@ -117,7 +125,7 @@ class Learner:
             share = max(share, 1 - share)
             x, t = share * x + (1 - share) * x[other], share * t + (1 - share) * t[other]
         log_p = self.network(x).log_softmax(-1)
-        loss = -(t * log_p).sum(-1).mean() + _wanted(log_p.exp(), self.training, self.shares)
+        loss = -(t * log_p).sum(-1).mean() + wanted(log_p.exp(), self.training, self.shares)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the network's loss is {loss.item()} in epoch {self.epochs + 1}, step {number + 1}; lower "
@@ -143,7 +151,7 @@ def class_shares(votes: Tensor, kind: str) -> Tensor:
     return (even if uniform else found).float()
 
 
-def _wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
+def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
     """Terms on a batch's predictions (B, K) as a whole: shares of the classes, and volume."""
     out = p.new_zeros(())
     if training.balance > 0:

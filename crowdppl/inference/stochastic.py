@@ -64,7 +64,7 @@ def _refuse(options: Options, training: Training) -> None:
             raise MethodError(
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
-    for name in ("mixup", "balance", "volume"):
+    for name in ("mixup", "balance", "volume", "full_batch"):
         if getattr(training, name) > 0:
             raise MethodError(
                 f"training: {name}={getattr(training, name)} belongs to inference='em' and 'vb', where a network "

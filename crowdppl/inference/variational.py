@@ -156,20 +156,22 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     """
     if network_of(problem.story) is None:
         return None
+    from crowdppl.inference.full_batch import FullBatch
     from crowdppl.inference.learning import Learner
 
+    training = training_of(getattr(problem.story, "training", {}))
     for option in ("batch_size", "max_iterations", "tolerance"):
-        if getattr(options, option) is not None:
+        if getattr(options, option) is not None and not (training.full_batch and option == "tolerance"):
             raise MethodError(
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
     if options.restarts > 1:
         raise MethodError("restarts=1 is all there is where a network learns; fit with several seeds instead")
-    return Learner(problem, training_of(getattr(problem.story, "training", {})))
+    return (FullBatch if training.full_batch else Learner)(problem, training)
 
 
 def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbed:
-    """As many iterations as the network's training has epochs."""
+    """As many iterations as the network's training has epochs; in full batch, at most."""
     learner = ascent.learner
     assert learner is not None
 
@@ -177,15 +179,17 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
         ascent.restore(arrays)
         learner.restore(arrays, epochs)
 
+    full, tolerance = learner.training.full_batch, options.tolerance or learner.problem.default_tolerance
     kept = checkpoint_of(learner.problem, options, engine, lambda: {**ascent.arrays(), **learner.arrays()}, put)
     progress = iterate(
         lambda t: ascent.step(),
         options,
         steps=learner.training.length,
+        tolerance=tolerance if full else None,
         name=f"{engine} and network from {name}",
         checkpoint=kept,
     )
-    progress.converged = not progress.interrupted
+    progress.converged = progress.converged if full else not progress.interrupted
     return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
 
 
