@@ -23,6 +23,7 @@ from crowdppl.extras import gold_codes
 from crowdppl.networks import placed_features
 from crowdppl.options import Options
 from crowdppl.rows import Rows, rows_of_frame
+from crowdppl.stored_features import StoredFeatures
 from crowdppl.wide import rows_of_dicts, rows_of_matrix, rows_of_wide
 
 
@@ -40,7 +41,7 @@ class Annotations:
         blocks: the labels; about 9 bytes each.
         order: int32 (N,), the item code at each position of the blocks.
         gold_codes: (N,), the known class of each item or -1; None without gold.
-        features: DataFrame or array in codebook order of the items, or None.
+        features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         warnings: what was warned of.
@@ -59,7 +60,7 @@ class Annotations:
     blocks: list[Block]
     order: np.ndarray
     gold_codes: np.ndarray | None = None
-    features: pd.DataFrame | np.ndarray | None = None
+    features: pd.DataFrame | np.ndarray | StoredFeatures | None = None
     item_covariates: pd.DataFrame | None = None
     annotator_covariates: pd.DataFrame | None = None
     columns: pd.DataFrame | None = None

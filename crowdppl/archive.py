@@ -32,7 +32,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
     """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
 
     Kept are the annotations with all ids as they are spelled, gold, features, covariates and further columns, the
-    method with its settings, what the fit found and how it went.
+    method with its settings, what the fit found and how it went. Features that are a dataset stay where they are.
 
     Args:
         path: the folder; a posterior that is already there is replaced.
@@ -77,7 +77,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         (folder / f"{name}.part").replace(folder / name)
 
 
-def read(folder: Path, method: str | None, story: Story | None) -> dict[str, Any]:
+def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> dict[str, Any]:
     """What ``Posterior`` is built from, of a folder that ``save`` wrote; see ``crowdppl.load``."""
     contents = _contents(folder)
     saved = contents["method"]
@@ -91,7 +91,7 @@ def read(folder: Path, method: str | None, story: Story | None) -> dict[str, Any
                 f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); "
                 "register the method, or hand it over with story="
             ) from error
-    data = put_together(contents["data"])
+    data = put_together(contents["data"], features)
     story = restored(story, contents["networks"], data)
     result = contents["result"]
     sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}

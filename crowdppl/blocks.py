@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.bags import Bags, gather, sorted_pairs
+from crowdppl.stored_features import Features, taken
 
 BLOCK_LABELS = 500_000
 """Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
@@ -46,7 +47,7 @@ class Block:
     scale: float = 1.0
     gold: Tensor | None = None
     evidence: Tensor | None = None
-    features: Tensor | None = None
+    features: Features | None = None
     seen: Mapping[str, Tensor] | None = None
     history: Tensor | None = None
     abstainers: Tensor | None = None
@@ -179,28 +180,16 @@ class Block:
         """What is known of the items at ``positions`` besides labels: gold, evidence, features, seen."""
         at = torch.as_tensor(positions, device=self.device)
         found = {name: getattr(self, name) for name in ("gold", "evidence", "features")}
-        known: dict[str, Any] = {name: None if x is None else x[at] for name, x in found.items()}
+        known: dict[str, Any] = {name: None if x is None else taken(x, at) for name, x in found.items()}
         return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
-
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device)
-
-        return replace(
-            self,
-            bags=self.bags.to(device),
-            gold=move(self.gold),
-            evidence=move(self.evidence),
-            features=move(self.features),
-            seen=None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()},
-            history=move(self.history),
-            abstainers=move(self.abstainers),
-            entries=move(self.entries),
-            dtype=dtype,
-            _views={},
-        )
+        names = ("gold", "evidence", "features", "history", "abstainers", "entries")
+        found = {name: getattr(self, name) for name in names}
+        moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
+        seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
+        return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, _views={}, **moved)
 
     def as_block(self) -> Block:
         """Itself; whole annotations answer the same call with all their items in one block."""

@@ -25,6 +25,7 @@ from crowdppl.errors import CrowdpplWarning
 from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
 from crowdppl.options import Known, Options, check_options
 from crowdppl.rows import Rows
+from crowdppl.stored_features import StoredFeatures
 
 
 class Parts(TypedDict):
@@ -36,7 +37,7 @@ class Parts(TypedDict):
     blocks: list[Block]
     order: np.ndarray
     gold_codes: np.ndarray | None
-    features: pd.DataFrame | np.ndarray | None
+    features: pd.DataFrame | np.ndarray | StoredFeatures | None
     item_covariates: pd.DataFrame | None
     annotator_covariates: pd.DataFrame | None
     columns: pd.DataFrame | None

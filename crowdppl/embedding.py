@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks import Standardise, outputs
+from crowdppl.networks import Standardise, outputs, tried
 
 SPREAD = 3.0
 """Typical distance of standardised features from their mean, after the first projection."""
@@ -96,14 +96,7 @@ def embedding_for(
         own = body.body if isinstance(body, Embedding) else body
         new = Layers(features[0].numel(), widths) if own is None else deepcopy(own)
     out = Embedding(new, features, 0).requires_grad_(True)
-    try:
-        found = out.eval()(features[:2])
-    except Exception as error:  # a user's network may raise anything
-        shape = tuple(features.shape[1:])
-        raise MethodError(f"the embedding cannot read features of shape {shape}: {error}") from error
-    if found.dim() != 2 or len(found) != len(features[:2]) or not bool(torch.isfinite(found).all()):
-        raise MethodError(f"the embedding returns {tuple(found.shape)} for two items; it must return finite (2, M)")
-    out.dimension = found.shape[1]
+    out.dimension = tried(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
     return out
 
 

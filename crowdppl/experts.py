@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.blocks import Block
-from crowdppl.errors import DataError, MethodError
 from crowdppl.labels import Table
-from crowdppl.networks import Network, feature_tensor, outputs
+from crowdppl.networks import Network, features_for, outputs, tried
 from crowdppl.plates import Data
 from crowdppl.sight import look
+from crowdppl.stored_features import Features, read, taken
 from crowdppl.training import training_of
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class Experts(Network):
 
     typical: Tensor
 
-    def __init__(self, body: nn.Module, features: Tensor, tower: nn.Module, default: bool = False) -> None:
+    def __init__(self, body: nn.Module, features: Features, tower: nn.Module, default: bool = False) -> None:
         super().__init__(body, features, default)
         self.tower = tower
         at = np.linspace(0, len(features) - 1, min(TYPICAL, len(features))).round().astype(np.int64)
-        self.register_buffer("typical", features[torch.from_numpy(at)].clone())
+        self.register_buffer("typical", read(taken(features, torch.from_numpy(at))).clone())
 
     def begin(self, seed: int) -> None:
         """First weights, as of any network; the tower's are drawn."""
@@ -192,7 +192,7 @@ def experts_for(
         n_experts: M.
         widths: of an expert's layers, H the last.
         tower: widths of the tower's hidden layers.
-        training: settings of ``Training`` by name, of which dropout belongs to the default experts.
+        training: settings of ``Training`` by name: precision, and for the default experts dropout.
 
     Returns:
         None where data have no features and no experts were given.
@@ -201,29 +201,20 @@ def experts_for(
         DataError: when experts are given and data have no features.
         MethodError: when the experts refuse the features, or do not return finite (B, M, H) with M as said.
     """
-    features, given = feature_tensor(data), training_of(training)
+    given = training_of(training)
+    features = features_for(experts, data, "experts")
     if features is None:
-        if experts is not None:
-            raise DataError("the method has experts, but the data have no features; give features=")
         return None
     if isinstance(experts, Experts):
-        return deepcopy(experts).eval()
+        out = deepcopy(experts)
+        out.precision = given.precision
+        return out.eval()
     with torch.random.fork_rng():
-        n_features = features[0].numel()
+        n_features = math.prod(features.shape[1:])
         body = side_by_side(n_features, n_experts, widths, given.dropout) if experts is None else deepcopy(experts)
-        found = _tried(Network(body, features), features[:2], n_experts)
+        wanted = f"finite (B, M, H) with M = {n_experts} (n_experts=)"
+        found = tried(Network(body, features), features, (n_experts, None), wanted, "the network of experts")
         top = stacked([found.shape[-1], *tower], data.n_classes)
-        return Experts(body, features, top, default=experts is None).eval()
-
-
-def _tried(network: Network, some: Tensor, n_experts: int) -> Tensor:
-    try:
-        found = outputs(network, some)
-    except Exception as error:  # a user's network may raise anything
-        raise MethodError(f"the experts cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
-    if found.dim() != 3 or found.shape[:2] != (len(some), n_experts) or not bool(torch.isfinite(found).all()):
-        raise MethodError(
-            f"the experts return {tuple(found.shape)} for {len(some)} items; they must be finite (B, M, H) with "
-            f"M = {n_experts} (n_experts=)"
-        )
-    return found
+        out = Experts(body, features, top, default=experts is None)
+        out.precision = given.precision
+        return out.eval()

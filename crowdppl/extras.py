@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch.utils.data import Dataset
 
 from crowdppl.alphabet import Alphabet
 from crowdppl.codebook import Codebook, as_index, plain
 from crowdppl.errors import DataError
+from crowdppl.stored_features import StoredFeatures
 
 WITH_LABELS = "correct the id, or add it to items= if it is an item without labels"
 
@@ -47,20 +49,24 @@ def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | N
     return codes
 
 
-def feature_table(features: Any, items: Iterable[Any] | None, book: Codebook) -> pd.DataFrame | np.ndarray | None:
+def feature_table(
+    features: Any, items: Iterable[Any] | None, book: Codebook
+) -> pd.DataFrame | np.ndarray | StoredFeatures | None:
     """Features in codebook order, one row an item.
 
     Args:
         features: DataFrame indexed by item id, or an array or tensor (N, ...) whose rows belong to ``items``, or a
-            ``torch.utils.data.Dataset`` of such rows, which is read once and held in memory.
+            ``torch.utils.data.Dataset`` of such rows. A dataset, however small, is never read as a whole: rows are
+            read, and checked, when a network looks at them. Who wants them in memory hands over an array.
         items: ids of the rows of an array or dataset.
         book: codebook of the items, those without labels included.
 
     Returns:
-        A DataFrame for a DataFrame, an array (N, ...) for an array.
+        A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset.
 
     Raises:
-        DataError: when an item has no features or several, or a feature is no finite number.
+        DataError: when an item has no features or several, or a feature is no finite number; of a dataset, the
+            first row alone is looked at.
     """
     if features is None:
         return None
@@ -70,11 +76,14 @@ def feature_table(features: Any, items: Iterable[Any] | None, book: Codebook) ->
             raise DataError(f"the feature {wrong[0]!r} is no number; encode it as numbers, or leave the column out")
         ids, values = features.index, features.to_numpy()
     else:
-        features = _stacked(features) if _is_dataset(features) else features
-        values = features.detach().cpu().numpy() if hasattr(features, "detach") else np.asarray(features)
         if items is None:
-            raise DataError("features are an array, which says nothing of items; give the id of each row in items=")
+            raise DataError(
+                "features are an array or a dataset, which says nothing of items; give the id of each row in items="
+            )
         ids = as_index(items)
+        if is_dataset(features):
+            return StoredFeatures.of(features, ids).at(_rows(ids, book, "features", every=True))
+        values = features.detach().cpu().numpy() if hasattr(features, "detach") else np.asarray(features)
     if values.ndim < 2 or len(values) != len(ids):
         raise DataError(f"features have shape {values.shape} for {len(ids)} items; give one row an item")
     rows = _rows(ids, book, "features", every=True)
@@ -170,29 +179,9 @@ def _spelling_hint(ids: pd.Index[Any], book: Codebook) -> str:
     return f"it has type {mine} and the known ones have type {theirs}: spell it as they are spelled"
 
 
-def _is_dataset(features: Any) -> bool:
+def is_dataset(features: Any) -> bool:
     """Whether rows are asked for one by one: torch's map-style datasets, and what looks like them."""
+    if isinstance(features, StoredFeatures | Dataset):
+        return True
     known = isinstance(features, (Sequence, Mapping)) or hasattr(features, "shape")
     return hasattr(features, "__getitem__") and hasattr(features, "__len__") and not known
-
-
-def _stacked(dataset: Any) -> np.ndarray:
-    """The rows of a dataset (N, ...); of a pair, such as an image and its class, the first.
-
-    Raises:
-        DataError: when the dataset raises, or its rows differ in shape.
-    """
-    rows = []
-    for i in range(len(dataset)):
-        try:
-            found = dataset[i]
-        except Exception as error:  # a user's dataset may raise anything
-            raise DataError(f"the dataset of features raised at row {i}: {error!r}; mend it or that row") from error
-        row = found[0] if isinstance(found, tuple) else found
-        rows.append(row.detach().cpu().numpy() if hasattr(row, "detach") else np.asarray(row))
-        if rows[-1].shape != rows[0].shape:
-            raise DataError(
-                f"row {i} of the dataset of features has shape {rows[-1].shape}, row 0 has {rows[0].shape}; bring "
-                "all rows to one shape"
-            )
-    return np.stack(rows) if rows else np.empty((0, 0))

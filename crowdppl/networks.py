@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.training import training_of
+from crowdppl.stored_features import Features, StoredFeatures, taken
+from crowdppl.training import Training, training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
 
 ROWS = 4096
-"""Items that a network looks at at once where nothing is learned."""
+"""Items that a network looks at at once where nothing is learned, and rows of a table that are read at once."""
+NUMBERS = 2**24
+"""Numbers of images, or of what else is no table, that are looked at at once."""
 
 
 class Standardise(nn.Module):
@@ -27,21 +32,32 @@ class Standardise(nn.Module):
     same for all items becomes 0.
 
     Args:
-        features: (N, D), of all items.
+        features: (N, D), of all items. Stored ones are read 4096 rows at a time, twice where none is negative; in
+            float64, so that sums in another order come to the same in float32.
     """
 
     root: Tensor
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, features: Tensor) -> None:
+    def __init__(self, features: Features) -> None:
         super().__init__()
-        x = features.double()
-        root = bool((x >= 0).all())
-        x = x.sqrt() if root else x
-        spread = x.std(0, unbiased=False)
+
+        def chunks() -> Iterable[Tensor]:
+            return [features] if isinstance(features, Tensor) else parts(features)
+
+        root = all(bool((part >= 0).all()) for part in chunks())
+        n, mean, spread = 0, torch.zeros(()), torch.zeros(())
+        for part in chunks():
+            x = part.double().sqrt() if root else part.double()
+            m, its_mean, its_spread = len(x), x.mean(0), x.std(0, unbiased=False)
+            if n:  # Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance"
+                between = (its_mean - mean) * math.sqrt(n * m) / (n + m)
+                within = (n * spread.square() + m * its_spread.square()) / (n + m)
+                its_mean, its_spread = mean + (its_mean - mean) * m / (n + m), (within + between.square()).sqrt()
+            n, mean, spread = n + m, its_mean, its_spread
         self.register_buffer("root", torch.tensor(root))
-        self.register_buffer("mean", x.mean(0).float())
+        self.register_buffer("mean", mean.float())
         self.register_buffer("scale", torch.where(spread > 1e-8, 1 / spread.clamp(min=1e-8), 0.0).float())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,9 +73,14 @@ class Network(nn.Module):
         body: maps a batch of features to K logits.
         features: (N, ...) of all items; only tables (N, D) are standardised.
         default: whether the body was not given, so that its first weights are drawn.
+
+    Attributes:
+        precision: as ``Training.precision`` says.
     """
 
-    def __init__(self, body: nn.Module, features: Tensor, default: bool = False) -> None:
+    precision: str = "full"
+
+    def __init__(self, body: nn.Module, features: Features, default: bool = False) -> None:
         super().__init__()
         self.body = body
         self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
@@ -78,9 +99,18 @@ class Network(nn.Module):
                     part.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, K) of a batch (B, ...)."""
-        out: Tensor = self.body(self.first(x))
-        return out
+        """Logits (B, K) of a batch (B, ...), in float32 whatever the body computes in."""
+        mixed, x = self.precision == "mixed", self.first(x)
+        with torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
+            out: Tensor = self.body(x)
+        return out.float() if mixed else out
+
+
+def parts(features: Features) -> Iterable[Tensor]:
+    """Features one after the other, as many rows at a time as are looked at at once where nothing is learned."""
+    width = 1 if features.dim() == 2 else max(1, math.prod(features.shape[1:]))
+    found: Iterable[Tensor] = features.split(max(1, min(ROWS, NUMBERS // width)))
+    return found
 
 
 def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
@@ -89,18 +119,18 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
     return nn.Sequential(*layers)
 
 
-def feature_tensor(data: Annotations) -> Tensor | None:
+def feature_tensor(data: Annotations) -> Features | None:
     """Features in codebook order, float32 (N, ...); None where the data have none."""
-    if data.features is None:
-        return None
+    if data.features is None or isinstance(data.features, StoredFeatures):
+        return data.features
     values = data.features if isinstance(data.features, np.ndarray) else data.features.to_numpy()
     return torch.from_numpy(np.array(values, np.float32))
 
 
-def placed_features(data: Annotations) -> Tensor | None:
+def placed_features(data: Annotations) -> Features | None:
     """Features by position, as blocks hold items; None where the data have none."""
     found = feature_tensor(data)
-    return None if found is None else found[torch.from_numpy(data.order.astype(np.int64))]
+    return None if found is None else taken(found, torch.from_numpy(data.order.astype(np.int64)))
 
 
 def ready(
@@ -111,7 +141,7 @@ def ready(
     Args:
         network: maps features to K logits; None takes ``perceptron``; one that is ready already is copied.
         data: the annotations.
-        training: settings of ``Training`` by name, of which hidden and dropout belong to the default network.
+        training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
 
     Returns:
         A ``Network``; None where data have no features and no network was asked for.
@@ -126,47 +156,92 @@ def ready(
         >>> network(torch.zeros(2, 64)).shape  # two images, ten classes
         torch.Size([2, 10])
     """
-    features, given = feature_tensor(data), training_of(training or {})
+    given = training_of(training or {})
+    features = features_for(network, data, "a network")
     if features is None:
-        if network is not None:
-            raise DataError("the method has a network, but the data have no features; give features=")
         return None
     if isinstance(network, Network):
-        out: nn.Module = deepcopy(network)
+        out = deepcopy(network)
     elif network is not None:
         out = Network(deepcopy(network), features)
     else:
         with torch.random.fork_rng():
-            body = perceptron(features[0].numel(), data.n_classes, given.hidden, given.dropout)
+            body = perceptron(math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout)
             out = Network(body, features, default=True)
-    _check(out, features[:2], data.n_classes)
+    out.precision = given.precision
+    tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
     return out.eval()
 
 
-def _check(network: nn.Module, some: Tensor, n_classes: int) -> None:
+def features_for(network: nn.Module | None, data: Annotations, what: str) -> Features | None:
+    """What networks are to look at, as ``feature_tensor`` gives it.
+
+    Raises:
+        DataError: when a network (``what`` names it) is given and data have no features.
+    """
+    features = feature_tensor(data)
+    if features is None and network is not None:
+        raise DataError(f"the method has {what}, but the data have no features; give features=")
+    return features
+
+
+def tried(
+    network: nn.Module, features: Features, shape: Sequence[int | None], wanted: str, what: str = "the network"
+) -> Tensor:
+    """What a network makes of the first two items, once it is seen to be what is wanted.
+
+    Args:
+        network: features to a row an item.
+        features: (N, ...).
+        shape: of what it is to return for an item; None where any size will do.
+        wanted: the same in words, for messages.
+        what: its own name, likewise.
+
+    Raises:
+        MethodError: when the network refuses the features, or returns something else, or no finite numbers.
+        DataError: when the features cannot be read.
+    """
+    some = features[:2]
     try:
-        found = log_shares(network, some)
+        found = outputs(network, some)
+    except DataError:
+        raise
     except Exception as error:  # a user's network may raise anything
-        raise MethodError(f"the network cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
-    if found.shape != (len(some), n_classes):
-        raise MethodError(
-            f"the network returns {tuple(found.shape)} for {len(some)} items; it must return one logit for each of "
-            f"{n_classes} classes"
-        )
+        raise MethodError(f"{what} cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
+    sizes = zip(found.shape[1:], shape, strict=False)
+    if len(found) != len(some) or found.dim() != 1 + len(shape) or any(n not in (m, None) for m, n in sizes):
+        raise MethodError(f"{what} returns {tuple(found.shape)} for {len(some)} items; it must return {wanted}")
     if not bool(torch.isfinite(found).all()):
-        raise MethodError("the network's logits are not finite on the first items; look at its weights")
+        raise MethodError(f"what {what} returns is not finite on the first items; look at its weights")
+    return found
 
 
-def outputs(network: nn.Module, features: Tensor) -> Tensor:
+def begin(network: nn.Module, training: Training, seed: int) -> None:
+    """First weights for a fit, where crowdppl made the network ready; any other learns on from where it stands.
+
+    Raises:
+        MethodError: when such another one is to learn in mixed precision.
+    """
+    if isinstance(network, Network):
+        network.precision = training.precision
+        network.begin(seed)
+    elif training.precision != "full":
+        raise MethodError(
+            f"training: precision={training.precision!r} is for networks that crowdppl.ready or ready_view made "
+            "ready; call it in prepare, or use torch.autocast in the network"
+        )
+
+
+def outputs(network: nn.Module, features: Features) -> Tensor:
     """What a network returns (N, ...), as it stands; nothing is dropped out, and nothing is learned."""
     learning = network.training
     network.eval()
     with torch.no_grad():
-        rows = [network(part) for part in features.split(ROWS)]
+        rows = [network(part) for part in parts(features)]
     network.train(learning)
     return torch.cat(rows)
 
 
-def log_shares(network: nn.Module, features: Tensor) -> Tensor:
+def log_shares(network: nn.Module, features: Features) -> Tensor:
     """Log-probabilities (N, K) of the classes, as the network stands."""
     return outputs(network, features).log_softmax(-1)

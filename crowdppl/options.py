@@ -43,7 +43,8 @@ class Options(TypedDict, total=False):
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
             that of labels as numbers.
         gold: series or mapping from item id to known class, for some or all items.
-        features: DataFrame by item id, or array or torch Dataset (N, ...) whose rows belong to ``items``.
+        features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; a dataset
+            stays where it is, and rows are read when a network looks at them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
         item_covariates, annotator_covariates: DataFrames by id, carried along.
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a

@@ -203,21 +203,25 @@ class Posterior:
     plot_risk_coverage = risk_plot.plot_risk_coverage
 
 
-def load(path: str | Path, *, method: str | None = None, story: Story | None = None) -> Posterior:
+def load(
+    path: str | Path, *, method: str | None = None, story: Story | None = None, features: Any = None
+) -> Posterior:
     """Reads a posterior that ``Posterior.save`` wrote.
 
     Args:
         path: the folder.
         method: name of the method that it has to be of; by default any.
         story: the method itself, for one that has no name in the registry.
+        features: the dataset of the fit's features, where they were one; without it, everything works that need not
+            read the old items' features again.
 
     Raises:
         ResultError: when a file is missing or damaged, a newer version of crowdppl wrote it, it is of another
-            method than asked, or its method is not known here; the message says which.
+            method than asked, its method is not known here, or the dataset is another; the message says which.
 
     Examples:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).save("result")
         >>> crowdppl.load("result", method="one_coin")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    return Posterior(**archive.read(Path(path), method, story))
+    return Posterior(**archive.read(Path(path), method, story, features))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -15,6 +16,7 @@ from crowdppl.codebook import as_index
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.splitting import keep
+from crowdppl.stored_features import StoredFeatures
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -77,11 +79,12 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
     return pd.DataFrame(_engines(posterior).predict(posterior, new), index=new.items, columns=new.classes)
 
 
-def classify(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
+def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
     """What the network of a fit makes of new items that nobody labelled.
 
     Args:
-        features: one row an item, as those of the fit: a DataFrame by item id, or an array (N, ...).
+        features: one row an item, as those of the fit: a DataFrame by item id, an array (N, ...), or a
+            ``torch.utils.data.Dataset``, whose rows are read as they are looked at.
 
     Returns:
         Probabilities, DataFrame of items x classes.
@@ -140,7 +143,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
     An item that had labels before brings its old evidence along. The result speaks of the items of the new
-    labels.
+    labels. A network stands still: it says of the items what it learned from the old labels.
 
     Args:
         new_labels: annotations, or a table of them with one label a row.
@@ -148,7 +151,8 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
 
     Raises:
         MethodError: when the fit was not made by vb.
-        DataError: when an annotator or a class is not one of this fit.
+        DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
+            network looks at.
 
     Examples:
         >>> import pandas as pd
@@ -197,18 +201,29 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
 def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
+    Features come along; where new ones have none and all items are old ones, theirs do.
+
     Raises:
         DataError: when an annotator or a class is not one of the old ones, or there are no labels.
     """
-    if isinstance(new, Annotations):
-        require_labels(new.blocks)
-        pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
-        if all(a.equals(b) for a, b in pairs):
-            return new
-        return Annotations.from_frame(
-            new.frame(), "item", "annotator", "label", like=old, items=new.items, gold=new.gold
-        )
-    return Annotations.from_frame(new, like=old)
+    if not isinstance(new, Annotations):
+        return _with_features(old, Annotations.from_frame(new, like=old))
+    require_labels(new.blocks)
+    pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
+    if not all(a.equals(b) for a, b in pairs):
+        known: Any = {"items": new.items, "gold": new.gold, "features": new.features}
+        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, **known)
+    return _with_features(old, new)
+
+
+def _with_features(old: Annotations, new: Annotations) -> Annotations:
+    code = old.items.get_indexer(new.items)
+    if new.features is not None or old.features is None or (code < 0).any():
+        return new
+    features = old.features
+    if isinstance(features, pd.DataFrame):
+        return replace(new, features=features.iloc[code])
+    return replace(new, features=features.at(code) if isinstance(features, StoredFeatures) else features[code])
 
 
 def _engines(posterior: Posterior) -> Refit:

@@ -17,7 +17,8 @@ from crowdppl.blocks import build_blocks
 from crowdppl.building import with_known
 from crowdppl.codebook import Codebook
 from crowdppl.decoding import row_codes
-from crowdppl.errors import CrowdpplWarning
+from crowdppl.errors import CrowdpplWarning, ResultError
+from crowdppl.stored_features import StoredFeatures
 
 
 def take_apart(data: Annotations) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def take_apart(data: Annotations) -> dict[str, Any]:
         "gold_codes": data.gold_codes,
         "history": None if history is None else history.cpu().numpy(),
         "abstainers": data.abstainers,
-        "features": _columns(data.features) if isinstance(data.features, pd.DataFrame) else data.features,
+        "features": _features(data.features),
         "item_covariates": _columns(data.item_covariates),
         "annotator_covariates": _columns(data.annotator_covariates),
         "columns": _columns(data.columns),
@@ -45,8 +46,8 @@ def take_apart(data: Annotations) -> dict[str, Any]:
     }
 
 
-def put_together(parts: Mapping[str, Any]) -> Annotations:
-    """The annotations that ``take_apart`` described."""
+def put_together(parts: Mapping[str, Any], dataset: Any = None) -> Annotations:
+    """The annotations that ``take_apart`` described; with the dataset of their features, where they had one."""
     alphabet = Alphabet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"])
     order, blocks = build_blocks(
         parts["item"],
@@ -73,12 +74,27 @@ def put_together(parts: Mapping[str, Any]) -> Annotations:
         blocks=found,
         order=order,
         gold_codes=gold,
-        features=_frame(parts["features"], parts["items"]),
+        features=_features_again(parts["features"], parts["items"], dataset),
         item_covariates=_frame(parts["item_covariates"], parts["items"]),
         annotator_covariates=_frame(parts["annotator_covariates"], parts["annotators"]),
         columns=_frame(parts["columns"], None),
         warnings=tuple(_warning(*said) for said in parts["warnings"]),
     )
+
+
+def _features(features: Any) -> Any:
+    """Features as plain values; of stored ones, where their rows are."""
+    if isinstance(features, StoredFeatures):
+        return features.described()
+    return _columns(features) if isinstance(features, pd.DataFrame) else features
+
+
+def _features_again(kept: Any, ids: pd.Index[Any], dataset: Any) -> Any:
+    if isinstance(kept, Mapping) and "row_shape" in kept:
+        return StoredFeatures.recalled(kept, ids, dataset)
+    if dataset is not None:
+        raise ResultError("this posterior was saved with its features, if it had any; leave features= out")
+    return _frame(kept, ids)
 
 
 def _columns(table: pd.DataFrame | None) -> dict[str, Any] | None:

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
+from crowdppl.extras import is_dataset
 from crowdppl.networks import feature_tensor, log_shares, outputs
 from crowdppl.plates import Data
+from crowdppl.stored_features import Features, StoredFeatures, read
 
 if TYPE_CHECKING:
     from crowdppl.blocks import Block
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 
 
 def networks_of(story: Any) -> dict[str, nn.Module]:
-    """The networks of a story by the attribute that holds each; ``network`` is the classifier."""
-    return {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
+    """The networks of a story by the attribute that holds each; ``network`` is the classifier.
+
+    Those that a story calls ``standing`` have a say, and learn no more.
+    """
+    own = {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
+    return own | getattr(story, "standing", {})
 
 
 def network_of(story: Any) -> nn.Module | None:
-    """The classifier of a story; None where it has none."""
-    return networks_of(story).get("network")
+    """The classifier of a story, if it is to learn; None where there is none."""
+    return None if hasattr(story, "standing") else networks_of(story).get("network")
 
 
 def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
@@ -55,7 +61,7 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
     else:
         assert block.features is not None
         pyro.module(name, network)
-        found = network(block.features)
+        found = network(read(block.features))
     return found.to(torch.get_default_dtype())
 
 
@@ -104,19 +110,31 @@ def _classifier_of(posterior: Posterior) -> nn.Module | None:
     return found
 
 
-def class_shares(posterior: Posterior, features: pd.DataFrame | np.ndarray) -> pd.DataFrame:
+def class_shares(posterior: Posterior, features: Any) -> pd.DataFrame:
     """``Posterior.classify``."""
     network = _classifier_of(posterior)
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
+    known = feature_tensor(posterior.data)
+    index, rows = _rows_to_classify(features, () if known is None else tuple(known.shape[1:]))
+    device = next((x.device for x in network.parameters()), torch.device("cpu"))
+    found = log_shares(network, rows.to(device)).exp().double().cpu().numpy()
+    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
+
+
+def _rows_to_classify(features: Any, wanted: tuple[int, ...]) -> tuple[pd.Index[Any], Features]:
+    """Ids and rows of new items, seen to be of the shape wanted, and finite as far as they are read."""
+    if is_dataset(features):
+        known = isinstance(features, StoredFeatures)
+        stored = features if known else StoredFeatures.of(features, pd.RangeIndex(len(features)))
+        if stored.row_shape != wanted:
+            raise DataError(f"the dataset of features has rows {stored.row_shape}; the fit's were {wanted}")
+        return stored.ids, stored
     index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))
     values = features.to_numpy() if isinstance(features, pd.DataFrame) else np.asarray(features)
-    known = feature_tensor(posterior.data)
-    wanted = () if known is None else tuple(known.shape[1:])
     if values.shape[1:] != wanted or values.dtype.kind not in "iufb":
         raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
     if not np.isfinite(values).all():
         row = index[int(np.argmax(~np.isfinite(values.reshape(len(values), -1)).all(1)))]
         raise DataError(f"a feature of item {row!r} is not finite; fill it in")
-    found = log_shares(network, torch.from_numpy(np.array(values, np.float32))).exp().double().numpy()
-    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
+    return index, torch.from_numpy(np.array(values, np.float32))

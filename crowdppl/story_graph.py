@@ -14,6 +14,7 @@ import pyro.distributions as dist
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.sight import networks_of
+from crowdppl.stored_features import read
 
 ITEMS, ANNOTATORS, FEATURES = "items", "annotators", "features"
 SEEN = "items with features"
@@ -78,9 +79,10 @@ def _on(story: Any, data: Annotations) -> Callable[[], None]:
             story.model(block)
             return
         # No Delta: Pyro traces nothing to it. Networks are asked beforehand, as where a story is not learning.
-        near = dist.Normal(block.features, 1.0).to_event(block.features.dim() - 1)
+        features = read(block.features)
+        near = dist.Normal(features, 1.0).to_event(features.dim() - 1)
         with pyro.plate(SEEN, block.n_items):
-            x = pyro.sample(FEATURES, near, obs=block.features)
+            x = pyro.sample(FEATURES, near, obs=features)
         seen = {name: network(x) for name, network in networks_of(story).items()}
         story.model(replace(block, features=x, seen=seen, _views={}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from crowdppl.errors import DataError, MethodError
-from crowdppl.networks import Network, feature_tensor, outputs, perceptron
+from crowdppl.networks import Network, features_for, perceptron, tried
 from crowdppl.training import training_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def ready_view(
             is copied.
         data: the annotations.
         width: how many numbers it returns for each item.
-        training: settings of ``Training`` by name, of which hidden and dropout belong to the default network.
+        training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
 
     Returns:
         A ``View``; None where data have no features and no network was asked for.
@@ -50,26 +50,18 @@ def ready_view(
         >>> crowdppl.ready_view(None, crowdppl.anaesthetists(), width=5) is None  # they have no features
         True
     """
-    features, given = feature_tensor(data), training_of(training or {})
+    given = training_of(training or {})
+    features = features_for(network, data, "a network")
     if features is None:
-        if network is not None:
-            raise DataError("the method has a network, but the data have no features; give features=")
         return None
     if isinstance(network, View):
-        out: nn.Module = deepcopy(network)
+        out = deepcopy(network)
     elif network is not None:
         out = View(deepcopy(network), features)
     else:
         with torch.random.fork_rng():
-            out = View(perceptron(features[0].numel(), width, given.hidden, given.dropout), features, default=True)
-    some = features[:2]
-    try:
-        found = outputs(out, some)
-    except Exception as error:  # a user's network may raise anything
-        raise MethodError(f"the network cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
-    if found.shape != (len(some), width) or not bool(torch.isfinite(found).all()):
-        raise MethodError(
-            f"the network returns {tuple(found.shape)} for {len(some)} items; it must return {width} finite "
-            "numbers for each"
-        )
+            body = perceptron(math.prod(features.shape[1:]), width, given.hidden, given.dropout)
+            out = View(body, features, default=True)
+    out.precision = given.precision
+    tried(out, features, (width,), f"{width} finite numbers for each")
     return out.eval()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.networks import Network
+from crowdppl.networks import ROWS, Network
 from crowdppl.sight import networks_of
+from crowdppl.stored_features import Blank, StoredFeatures
 from crowdppl.story import Story, settings_of
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
                 "over with one of the same architecture: crowdppl.load(path, story=...)"
             )
     prepare: Any = getattr(story, "prepare", None)
+    features = data.features
+    if isinstance(features, StoredFeatures):  # only their shape is needed: what was made of them is in the arrays
+        data = replace(data, features=replace(features[:ROWS], dataset=Blank(features.row_shape)))
     try:
         again: Story = prepare(data)
         for name, network in networks_of(again).items():

@@ -14,6 +14,7 @@ from crowdppl.alphabet import Alphabet
 from crowdppl.codebook import Codebook
 from crowdppl.errors import DataError
 from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.stored_features import StoredFeatures
 
 ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
 PEOPLE = Codebook("annotator", pd.Index([1, 2]))
@@ -135,8 +136,8 @@ def test_history_that_is_refused(history: Any, message: str) -> None:
 class Images(Dataset[Any]):
     """Three tiny images with their classes; one of them may be broken."""
 
-    def __init__(self, broken: int = -1, crooked: int = -1) -> None:
-        self.broken, self.crooked = broken, crooked
+    def __init__(self, broken: int = -1) -> None:
+        self.broken = broken
 
     def __len__(self) -> int:
         return 3
@@ -144,15 +145,20 @@ class Images(Dataset[Any]):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if index == self.broken:
             raise OSError("truncated file")
-        return torch.full((1, 2, 3 if index == self.crooked else 2), float(index)), index
+        return torch.full((1, 2, 2), float(index)), index
 
 
-def test_a_dataset_is_read_row_by_row() -> None:
-    found = feature_table(Images(), ["x", "10", "7"], ITEMS)
-    assert isinstance(found, np.ndarray) and found.shape == (3, 1, 2, 2)
+def test_a_dataset_is_read_when_it_is_looked_at() -> None:
+    found = feature_table(Images(broken=1), ["x", "10", "7"], ITEMS)
+    assert isinstance(found, StoredFeatures) and found.shape == (3, 1, 2, 2)
     rows = {"x": 0, "10": 1, "7": 2}
-    assert [float(row.mean()) for row in found] == [rows[str(item)] for item in ITEMS.ids]
-    with pytest.raises(DataError, match=r"raised at row 1: OSError\('truncated file'\)"):
-        feature_table(Images(broken=1), ["x", "10", "7"], ITEMS)
-    with pytest.raises(DataError, match=r"row 2 of the dataset of features has shape \(1, 2, 3\)"):
-        feature_table(Images(crooked=2), ["x", "10", "7"], ITEMS)
+    there = [n for n, item in enumerate(ITEMS.ids) if item != "10"]
+    assert [float(row.mean()) for row in found[there]] == [rows[str(ITEMS.ids[n])] for n in there]
+    with pytest.raises(DataError, match=r"row 1 .* \(item '10'\) cannot be read: OSError\('truncated file'\)"):
+        found.read()
+    with pytest.raises(DataError, match=r"row 0 .* \(item 'x'\) cannot be read"):
+        feature_table(Images(broken=0), ["x", "10", "7"], ITEMS)
+    with pytest.raises(DataError, match=r"3 rows for 2 items"):
+        feature_table(Images(), ["x", "10"], ITEMS)
+    with pytest.raises(DataError, match="or a dataset, which says nothing of items"):
+        feature_table(Images(), None, ITEMS)

@@ -262,8 +262,8 @@ def test_what_cannot_be_is_refused(both: tuple[Annotations, pd.Series], posterio
         crowdppl.method("bayes_dgc", prior="published", pooled=20.0)
     with pytest.raises(MethodError, match="no setting 'epoch'"):
         fit("bayes_dgc", data, inference="vb", settings={"training": {"epoch": 3}})
-    with pytest.raises(MethodError, match="fit them together"):
-        posterior.update(data)
+    with pytest.raises(MethodError, match="checkpoint"):
+        posterior.update(data, checkpoint="here")
     with pytest.raises(MethodError, match="no network"):
         fit("one_coin", data, inference="em").classify(np.zeros((2, 4)))
     with pytest.raises(DataError, match="one row an item of"):

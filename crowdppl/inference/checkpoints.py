@@ -15,6 +15,7 @@ from torch import Tensor
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.networks import parts
 from crowdppl.sight import networks_of
 from crowdppl.story import settings_of
 
@@ -95,9 +96,11 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
         for x in network.state_dict().values():
             _add(digest, x)
     for block in problem.blocks:
-        for y in (block.bags.cells, block.bags.row_starts, block.gold, block.features):
+        for y in (block.bags.cells, block.bags.row_starts, block.gold):
             if y is not None:
                 _add(digest, y)
+        for part in () if block.features is None else parts(block.features):
+            _add(digest, part)
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.climb import Climb
 from crowdppl.inference.learning import Learner, wanted
 from crowdppl.inference.problem import Problem
-from crowdppl.networks import ROWS
+from crowdppl.networks import parts
 from crowdppl.training import Training
 
 STEPS = 10
@@ -58,7 +58,7 @@ class FullBatch(Learner):
         """
 
         def objective() -> tuple[float, Sequence[Tensor]]:
-            log_p = torch.cat([self.network(part) for part in self.features.split(ROWS)]).log_softmax(-1)
+            log_p = torch.cat([self.network(part) for part in parts(self.features)]).log_softmax(-1)
             penalty = self._penalty(log_p)
             total = (targets * log_p.double()).sum() + penalty
             if not bool(torch.isfinite(total)):

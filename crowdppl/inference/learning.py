@@ -14,8 +14,9 @@ from crowdppl.errors import NumericalError
 from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
-from crowdppl.networks import Network, log_shares
+from crowdppl.networks import begin, log_shares
 from crowdppl.sight import network_of
+from crowdppl.stored_features import Features, joined
 from crowdppl.training import Training, log_volume
 
 STREAM = 13
@@ -45,9 +46,8 @@ class Learner:
         assert network is not None and truth is not None
         self.problem, self.training, self.options = problem, training, problem.options
         self.network, self.truth, self.epochs = network, truth, 0
-        if isinstance(network, Network):
-            network.begin(problem.options.seed)
-        self.features = torch.cat([_features(block) for block in problem.blocks])
+        begin(network, training, problem.options.seed)
+        self.features = joined([_features(block) for block in problem.blocks])
         told = torch.cat([_told(block) for block in problem.blocks])
         self.rows = torch.nonzero(told).squeeze(-1)
         self.votes = soft_truth(problem.counts)
@@ -163,7 +163,7 @@ def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
     return out
 
 
-def _features(block: Block) -> Tensor:
+def _features(block: Block) -> Features:
     assert block.features is not None, "a fit with a network gives its blocks features"
     return block.features
 

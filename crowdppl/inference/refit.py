@@ -29,7 +29,8 @@ from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
-from crowdppl.sight import network_of
+from crowdppl.sight import networks_of
+from crowdppl.splitting import keep
 from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 
@@ -130,15 +131,15 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     """The posterior after more labels: the old posterior is the prior of vb on the new labels alone.
 
     Annotators and everything else shared carry what all labels taught; an item that had labels before brings
-    its old evidence along. The result speaks of the items of ``data``.
+    its old evidence along. Networks stand still. The result speaks of the items of ``data``.
 
     Raises:
-        MethodError: when a site of the story has no posterior that can serve as a prior, or a network learns.
+        MethodError: when a site of the story has no posterior that can serve as a prior, or the fit is asked to
+            keep a checkpoint.
+        DataError: when the story has networks and the items have no features.
     """
-    if network_of(posterior.story) is not None:
-        raise MethodError(
-            f"{posterior.method} has a network, which learns from all labels at once; fit them together"
-        )
+    if options.get("checkpoint") is not None:
+        raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
     chosen = replace(options_of(posterior), **options)
     evidence = torch.from_numpy(_old_evidence(posterior, data))
     _, engine, result = run(_Continued(posterior), data, "vb", chosen, evidence=evidence)
@@ -151,6 +152,7 @@ class _Continued:
     def __init__(self, posterior: Posterior) -> None:
         self.card = getattr(posterior.story, "card", None)
         self.plates = plates_of(posterior.story)
+        self.standing = networks_of(posterior.story)
         self._story, self._sites = posterior.story, posterior.result.sites
 
     def model(self, data: Block) -> Any:
@@ -210,8 +212,11 @@ def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
     out = np.zeros((data.n_items, data.n_classes))
     code = posterior.data.items.get_indexer(data.items)
     known = code >= 0
+    before = posterior.result.prevalence
+    if networks_of(posterior.story):  # which tell items apart before there are labels
+        before = predict(posterior, keep(data.with_gold(None), np.zeros(data.n_labels, bool)))[known]
     old = np.log(np.clip(posterior.result.probabilities[code[known]], 1e-30, None))
-    out[known] = old - np.log(np.clip(posterior.result.prevalence, 1e-30, None))
+    out[known] = old - np.log(np.clip(before, 1e-30, None))
     by_position: np.ndarray = out[data.order]
     return by_position
 

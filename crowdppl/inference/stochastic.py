@@ -20,8 +20,9 @@ from crowdppl.inference.checkpoints import checkpoint_of, cut, optimiser_arrays,
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.networks import Network
+from crowdppl.networks import begin
 from crowdppl.sight import networks_of, seen_by
+from crowdppl.stored_features import read
 from crowdppl.training import Training, training_of
 
 STREAM = 17
@@ -80,8 +81,7 @@ class Epochs:
     ) -> None:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
         for network in networks_of(problem.story).values():
-            if isinstance(network, Network):
-                network.begin(options.seed)
+            begin(network, training, options.seed)
         self.whole = replace(problem.whole(), seen=None, _views={})
         told = row_sizes(self.whole) > 0
         if self.whole.gold is not None:
@@ -142,7 +142,9 @@ class Epochs:
         return float(loss.detach())
 
     def _batch(self, rows: np.ndarray) -> Block:
-        return self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
+        batch = self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
+        assert batch.features is not None, "a fit with networks gives its blocks features"
+        return replace(batch, features=read(batch.features), _views={})  # once for all networks, and the guide
 
     def _groups(self) -> list[dict[str, Any]]:
         """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""

@@ -1,0 +1,103 @@
+"""More labels after a fit with a network: it stands still, and has its say once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import digamma
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.posterior import Posterior
+from crowdppl.splitting import keep
+from tests.test_networks import Frozen, clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+EXACT = {"tolerance": 1e-13}
+QUICK = {"training": {"epochs": 40}}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(240, 240, 4)[0]
+
+
+@pytest.fixture(scope="module")
+def halves(data: Annotations) -> tuple[np.ndarray, Posterior]:
+    """Every other label, so that nearly all items have labels in both halves, and the fit to the first half."""
+    first = np.arange(data.n_labels) % 2 == 0
+    return first, crowdppl.fit("bayes_dgc", keep(data, first), inference="vb", seed=0, settings=QUICK)
+
+
+def test_two_halves_come_near_the_whole_with_the_same_network(
+    data: Annotations, halves: tuple[np.ndarray, Posterior]
+) -> None:
+    first, one = halves
+    updated = one.update(keep(data, ~first))
+    whole = crowdppl.fit(Frozen(one.story), data, inference="vb", **EXACT)
+    alone = crowdppl.fit(Frozen(one.story), keep(data, ~first), inference="vb", **EXACT)
+    want = whole.probabilities().to_numpy()
+    off, off_before, off_alone = (np.abs(p.probabilities() - want).to_numpy().mean() for p in (updated, one, alone))
+    assert off < 0.015 and off < min(off_before, off_alone) / 4
+    c, c_whole, c_before = (p.result.sites["confusion"].arrays["concentration"] for p in (updated, whole, one))
+    assert np.abs(c - c_whole).mean() < np.abs(c_before - c_whole).mean() / 5
+    assert c.sum() == pytest.approx(c_whole.sum())  # each label is counted once
+    pd.testing.assert_frame_equal(updated.classify(data.features), one.classify(data.features), check_exact=True)
+
+
+def test_one_more_label_is_as_by_hand(data: Annotations) -> None:
+    """What network and old labels say of the item enters once, together: the fixed point, iterated by hand."""
+    old = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings={"recipe": "plain"})
+    item, who, label = data.items[17], 3, 2
+    more = pd.DataFrame({"item": [item], "annotator": [data.annotators[who]], "label": [data.classes[label]]})
+    new = old.update(more, **EXACT)
+    c = old.result.sites["confusion"].arrays["concentration"].copy()
+    before = c[who].copy()
+    p = old.probabilities().loc[item].to_numpy()
+    share = p
+    for _ in range(200):
+        c[who] = before
+        c[who, :, label] += share
+        share = p * np.exp(digamma(c[who, :, label]) - digamma(c[who].sum(-1)))
+        share = share / share.sum()
+    np.testing.assert_allclose(new.probabilities().loc[item], share, atol=1e-6)
+    np.testing.assert_allclose(new.result.sites["confusion"].arrays["concentration"], c, atol=1e-6)
+    assert np.abs(share - p).max() > 0.01
+
+
+def test_items_that_nobody_labelled_before_are_looked_at(data: Annotations) -> None:
+    """Their features come with the new annotations; without these there is nothing to look at."""
+    there = data.frame()["item"].isin(data.items[:160]).to_numpy()
+    old = crowdppl.fit("bayes_dgc", keep(data, there), inference="vb", seed=0, settings=QUICK)
+    rest = data.items[160:]
+    frame, features = data.frame()[~there], data.features
+    assert isinstance(features, pd.DataFrame)
+    strange: dict[str, Any] = {"item": "new " + frame["item"]}
+    moved = features.loc[rest].set_axis("new " + rest)
+    new = Annotations.from_frame(frame.assign(**strange), like=data, features=moved)
+    found = old.update(new).probabilities()
+    same = old.update(Annotations.from_frame(frame, like=data)).probabilities()  # items of the fit without labels
+    np.testing.assert_allclose(found, same.loc[rest], atol=1e-6)
+    with pytest.raises(DataError, match="give features="):
+        old.update(Annotations.from_frame(frame.assign(**strange), like=data))
+
+
+@pytest.mark.parametrize("name", ["global_noise", "coin_net"])
+def test_so_it_is_for_other_methods_of_vb(name: str, data: Annotations) -> None:
+    first = np.arange(data.n_labels) % 2 == 0
+    settings = {"training": {"epochs": 10}}
+    one = crowdppl.fit(name, keep(data, first), inference="vb", seed=0, settings=settings)
+    updated = one.update(keep(data, ~first)).probabilities()
+    whole = crowdppl.fit(Frozen(one.story), data, inference="vb").probabilities()
+    off, off_before = (np.abs(p - whole).to_numpy().mean() for p in (updated, one.probabilities()))
+    assert off < off_before * 2 / 3  # coin_net forgets which of the old items were outliers
+
+
+def test_a_checkpoint_is_refused(data: Annotations, halves: tuple[np.ndarray, Posterior]) -> None:
+    with pytest.raises(MethodError, match="leave it out of an update"):
+        halves[1].update(data, checkpoint="here")
