@@ -23,7 +23,7 @@ _PUBLIC = {
     "datasets": ("anaesthetists", "digits"),
     "departures": ("departed",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
-    "doubts": ("Doubt",),
+    "doubt": ("Doubt",),
     "embedding": ("cloud_classifier", "trained_embedding"),
     "episodes": ("Episodes",),
     "errors": (
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from crowdppl.distributions import Categorical as Categorical
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
-    from crowdppl.doubts import Doubt as Doubt
+    from crowdppl.doubt import Doubt as Doubt
     from crowdppl.embedding import cloud_classifier as cloud_classifier
     from crowdppl.embedding import trained_embedding as trained_embedding
     from crowdppl.episodes import Episodes as Episodes

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdppl.discrepancies import FEW, Design
+from crowdppl.errors import MethodError
+from crowdppl.expected_agreement import Agreement, by_the_story, independent, shares_more
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-EVEN = 0.01
-"""Share of an even row mixed into each row of a confusion, so that an answer never given is not impossible."""
+BEYOND = 1.0
+"""Standard deviations of excess from which on a story is asked whether it explains them."""
 PAIRS = 20
 """Pairs of annotators from which on their bulk tells how far a sound pair may be from the model."""
-ROWS = 200_000
-"""Pairs of labels that are held at once with a number for each class."""
 
 
 @dataclass(frozen=True)
@@ -58,37 +58,46 @@ class Excess:
         return out
 
 
-def excess_of(posterior: Posterior) -> Excess:
+def excess_of(posterior: Posterior, alone: bool = False) -> Excess:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
     Whether two labels of an item agree is predicted from the *other* labels of the item, by the fitted confusions
-    and prevalence, so that a pair cannot hide by having convinced the model of a truth.
+    and prevalence, so that a pair cannot hide by having convinced the model of a truth. A story that lets labels of
+    an item have more in common than its truth, as those of a group have, is asked itself what it expects of the
+    pairs who agree more than that (``crowdppl.expected_agreement``): what it has explained is no excess. One that
+    cannot be asked about items alone is not.
+
+    Args:
+        alone: whether to take labels for independent given the truth whatever the story, which is quicker.
 
     Raises:
         DataError: when no item has two labels.
     """
-    design, result, data = Design.of(posterior.data), posterior.result, posterior.data
-    table = (1 - EVEN) * result.table + EVEN / data.n_answers
-    said = np.log(table[design.annotator, :, design.answer])  # (S, K)
-    start = np.log(np.maximum(result.prevalence, 1e-12))
-    joint = np.stack([np.bincount(design.item, x, len(design.labels)) for x in said.T], 1) + start
-    if data.gold_codes is not None:
-        gold = data.gold_codes[data.order]
-        joint[(gold >= 0)[:, None] & (np.arange(data.n_classes) != gold[:, None])] = -np.inf
+    design = Design.of(posterior.data)
     met, times = _met(design)
+    found = _agreements(design, independent(posterior, design), met, times)
+    if alone or not shares_more(posterior.story):
+        return found
+    asked = found.z > BEYOND
+    try:
+        again = _agreements(design, by_the_story(posterior, design), met[asked], times[asked])
+    except MethodError:  # its plate is not that of items; a doubt too many is better than a fit that fails for one
+        return found
+    np.place(found.expected, asked, again.expected)
+    np.place(found.variance, asked, again.variance)
+    return found
+
+
+def _agreements(design: Design, probable: Agreement, met: np.ndarray, times: np.ndarray) -> Excess:
+    """Of the pairs with these keys, who share so many labels."""
     sums = np.zeros((3, len(met)))
     for one, other, key in design.meetings():
         column = np.searchsorted(met, key)
         kept = np.flatnonzero(met[np.minimum(column, len(met) - 1)] == key) if len(met) else column[:0]
-        for part in np.split(kept, range(ROWS, len(kept), ROWS)):
-            a, b, at = one[part], other[part], column[part]
-            rest = joint[design.item[a]] - said[a] - said[b]
-            rest = np.exp(rest - rest.max(1, keepdims=True))
-            both = np.einsum("pkl,pkl->pk", table[design.annotator[a]], table[design.annotator[b]])
-            p = (rest * both).sum(1) / rest.sum(1)
-            found = (design.answer[a] == design.answer[b], p, p * (1 - p))
-            for total, value in zip(sums, found, strict=True):
-                total += np.bincount(at, value, len(met))
+        a, b, at = one[kept], other[kept], column[kept]
+        p = probable(a, b)
+        for total, value in zip(sums, (design.answer[a] == design.answer[b], p, p * (1 - p)), strict=True):
+            total += np.bincount(at, value, len(met))
     one, other = np.divmod(met, design.n_annotators)
     return Excess(one, other, times, *sums)
 

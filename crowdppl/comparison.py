@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -11,14 +12,18 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.comparison_plot import plot_comparison
-from crowdppl.errors import MethodError
+from crowdppl.correction import Correction
+from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import HeldoutScore, heldout_score
 from crowdppl.leave_one_out import standard_error
 
 if TYPE_CHECKING:
     from crowdppl.inference.options import FitOptions
+    from crowdppl.posterior import Posterior
     from crowdppl.story import Story
 
+AVERAGES = "crowdppl.calibration"
+"""Module that averages fits; looked up."""
 Models = Sequence[str] | Mapping[str, "str | Story"]
 
 
@@ -43,6 +48,45 @@ class Comparison:
     def best(self) -> str:
         """Name of the method with the highest score."""
         return str(self.table.index[0])
+
+    def probabilities(self, members: Mapping[str, Posterior]) -> pd.DataFrame:
+        """Probability of each class for each item, averaged over methods by their stacking weights.
+
+        The rule is that of ``fit("auto", ...)``, without its discounts: a method that weighs less than .01 is left
+        out, and the other weights are made to sum to one. A comparison holds no fits, which would be as many sets
+        of draws: hand those over that you have.
+
+        Args:
+            members: a fit of each method by its name in the table; one that is left out need not be there. Of a
+                corrected posterior, the method's own probabilities are taken.
+
+        Returns:
+            DataFrame (N, K), item ids x class names.
+
+        Raises:
+            MethodError: when a method that has weight is missing, or one was not compared.
+            DataError: when the fits are of different items or classes.
+
+        Examples:
+            >>> data, names = crowdppl.anaesthetists(), ["majority_vote", "one_coin"]
+            >>> found = crowdppl.compare(names, data, folds=3, inference="em", seed=0)
+            >>> fits = {name: crowdppl.fit(name, data, inference="em", seed=0) for name in names}
+            >>> found.probabilities(fits).loc[[36, 38]].round(2)
+            class    1     2     3     4
+            item
+            36     0.0  0.00  0.95  0.05
+            38     0.0  0.08  0.92  0.00
+        """
+        calibration: Any = import_module(AVERAGES)  # by name, because it weighs by what is here
+        given = self.table["weight"]
+        kept = given[given >= calibration.LEAST_WEIGHT]
+        _check_members(members, given.index, kept.index)
+        weights = {str(name): float(weight) for name, weight in (kept / kept.sum()).items()}
+        correction = Correction(np.empty((0, 0)), weights, dict.fromkeys(weights, 0.0), {})
+        fits = {name: members[name].uncorrected() for name in weights}
+        data = next(iter(fits.values())).data
+        averaged: Posterior = calibration.calibrated(fits, data.with_gold(None), correction)
+        return averaged.probabilities()
 
     def __repr__(self) -> str:
         return self.table.to_string(float_format=lambda x: f"{x:.4g}")
@@ -116,6 +160,22 @@ def _check(
         stray = set(given) - set(named) if isinstance(given, Mapping) else set()
         if stray:
             raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
+
+
+def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:
+    for name in members:
+        if name not in compared:
+            raise MethodError(f"{name!r} was not compared ({', '.join(compared)})")
+    for name in needed:
+        if name not in members:
+            raise MethodError(f"{name!r} has weight, and no fit of it was given; fit it to the same data")
+    first = next(iter(needed))
+    for name in needed:
+        one, other = members[first].data, members[name].data
+        if not (one.items.equals(other.items) and one.classes.equals(other.classes)):
+            raise DataError(
+                f"{first!r} and {name!r} were fitted to different items or classes; fit both to the same"
+            )
 
 
 def _table(scores: Mapping[str, HeldoutScore]) -> pd.DataFrame:

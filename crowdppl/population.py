@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.doubts import Doubt
+from crowdppl.doubt import Doubt
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
     graph = graph_of(ready, a_few_labels() if data is None else data)
     layout, card = arrange(graph), card_of(ready)
     shapes = {} if card is None else card.sites
-    left, top, right, bottom = _extent(layout)
+    left, top, right, bottom = extent(layout)
     axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
@@ -64,7 +64,8 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
     return axes
 
 
-def _extent(layout: Layout) -> tuple[float, float, float, float]:
+def extent(layout: Layout) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a drawing with its white edge; down is positive."""
     ovals, boxes = layout.ovals.values(), layout.boxes.values()
     return (
         min([o.x - o.rx for o in ovals] + [b.left for b in boxes]) - EDGE,

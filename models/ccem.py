@@ -60,6 +60,7 @@ class Ccem:
         fails="when annotators' errors can be seen in the features; classifier and confusions can trade places",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("features",),
     )
 
     def prepare(self, data: Annotations) -> Ccem:

@@ -62,6 +62,7 @@ class CrowdLayer:
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("features",),
     )
 
     def __post_init__(self) -> None:

@@ -69,6 +69,7 @@ class GeoCrowdnet:
         fails="when the weight is too large: predictions are pushed to equal shares of the classes",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("features",),
     )
 
     def __post_init__(self) -> None:

@@ -65,6 +65,7 @@ class Mmlc:
         fails="when nobody is typical or most err alike; probabilities are of the oracle's label, not of the class",
         cost="a step of the experts, and labels x M x H, for each batch of items",
         refused=dict.fromkeys(("em", "vb", "gibbs", "nuts"), REASON),
+        uses=("features",),
     )
 
     def __post_init__(self) -> None:
@@ -94,9 +95,8 @@ class Mmlc:
             log_p = crowdppl.prevalence(data, "uniform")
         else:
             table, log_p = experts.labels_and_truth(data, gate, partial(self._oracle, gate, centre))
-        table = crowdppl.with_abstentions(data, table)
         with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+            annotate(data, crowdppl.with_abstentions(data, table), truth(data, log_p))
 
     def guide(self, data: Block) -> None:
         """Points that start from even gates; with a centre, mean field."""

@@ -62,6 +62,7 @@ class Raykar:
         fails="with few labels an annotator: rows without any prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("features",),
     )
 
     def prepare(self, data: Annotations) -> Raykar:

@@ -63,6 +63,7 @@ class TraceReg:
         fails="when annotators are wrong more often than right on average",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        uses=("features",),
     )
 
     def prepare(self, data: Annotations) -> TraceReg:

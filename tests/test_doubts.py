@@ -4,77 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import crowdppl
-from crowdppl import collusion
 from crowdppl import doubts as module
-from crowdppl.annotations import Annotations
 from crowdppl.correction import Correction
-from crowdppl.doubts import Doubt, doubts
+from crowdppl.doubt import Doubt
+from crowdppl.doubts import doubts
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.inference import fit
-from crowdppl.inference.results import FitResult, SiteResult
-from crowdppl.posterior import Posterior
 from tests.crowd import annotations
+from tests.doubtful import handmade, kinds, simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
-CONFUSION = ("annotator", "truth", "label")
-
-
-def simulated(seed: int, n_items: int, n_annotators: int, each: int, n_classes: int, **bad: int) -> Annotations:
-    """Accuracies from .7 to .9; the first annotators are "spam" (labels at random) or "copy" (nine in ten labels
-    are those of the first)."""
-    rng = np.random.default_rng(seed)
-    shape = (n_items, n_annotators)
-    truth = rng.integers(n_classes, size=(n_items, 1))
-    right = rng.random(shape) < rng.uniform(0.7, 0.9, n_annotators)
-    label = np.where(right, truth, (truth + rng.integers(1, n_classes, shape)) % n_classes)
-    spam, copy = bad.get("spam", 0), bad.get("copy", 0)
-    label[:, :spam] = rng.integers(n_classes, size=(n_items, spam))
-    label[:, :copy] = np.where(rng.random((n_items, copy)) < 0.9, label[:, :1], label[:, :copy])
-    seen = np.argsort(rng.random(shape), 1)[:, :each].ravel()
-    item = np.repeat(np.arange(n_items), each)
-    return annotations(list(zip(item.tolist(), seen.tolist(), label[item, seen].tolist(), strict=True)), n_classes)
-
-
-def kinds(posterior: Posterior, thorough: bool = False) -> list[str]:
-    return [doubt.kind for doubt in doubts(posterior, thorough)]
-
-
-def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:
-    """Annotators who gave so many labels each, on items of their own, and a result made by hand."""
-    who = np.repeat(np.arange(len(given)), given)
-    item = np.arange(len(who))
-    data = annotations([(i, int(a), int(i % n_classes)) for i, a in zip(item, who, strict=True)], n_classes)
-    table = np.tile(0.8 * np.eye(n_classes) + 0.2 / n_classes, (len(given), 1, 1))
-    point: dict[str, Any] = {
-        "sites": {},
-        "probabilities": np.full((len(item), n_classes), 1 / n_classes),
-        "probability_sd": None,
-        "table": table,
-        "table_draws": None,
-        "prevalence": np.full(n_classes, 1 / n_classes),
-        "prevalence_draws": None,
-    }
-    return Posterior(object(), "handmade", "em", data, FitResult(**(point | parts)))  # type: ignore[arg-type]
-
-
-def site(dims: tuple[str, ...], *shape: int, family: str = "point") -> SiteResult:
-    """A site whose values are even shares along the last dimension."""
-    value = np.full(shape, 1 / shape[-1])
-    arrays = {
-        "point": {"value": value},
-        "dirichlet": {"concentration": value},
-        "onehot": {"probability": value},
-        "draws": {"draws": np.broadcast_to(value, (2, 3, *shape))},
-    }
-    return SiteResult("site", dims, family, arrays[family])
 
 
 def test_a_doubt_reads_as_its_text() -> None:
@@ -114,67 +58,6 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
     assert by_chance <= 6
     assert len(told) > 20
     assert np.mean(np.array(told) > 0.1) < 0.1
-
-
-def test_free_parameters_by_hand() -> None:
-    a = 3
-    sites = {
-        "confusion": (site(CONFUSION, a, 4, 4), (12, 4)),
-        "concentration": (site(CONFUSION, a, 4, 4, family="dirichlet"), (12, 4)),
-        "drawn": (site(CONFUSION, a, 4, 4, family="draws"), (12, 4)),
-        "coin": (site(("annotator", "2"), a, 2), (1, 1)),
-        "ability": (site(("annotator",), a), (1, 1)),
-        "member": (site(("annotator", "m"), a, 5, family="onehot"), (0, 0)),
-        "prevalence": (site(("class",), 4), (0, 0)),
-        "shared": (site(("truth", "label"), 4, 4), (0, 0)),
-    }
-    for name, (one, expected) in sites.items():
-        assert module._parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
-    two = {"coin": sites["coin"][0], "confusion": sites["confusion"][0]}
-    assert module._parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
-    scores = SiteResult("site", ("annotator", "class"), "normal", {"mean": np.ones((a, 4))})
-    assert module._parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
-
-
-@pytest.mark.parametrize(("n_classes", "need"), [(2, 16), (3, 24), (5, 40), (6, 60)])
-def test_thin_by_hand(n_classes: int, need: int) -> None:
-    """2 labels a free parameter, 8 a row; a quarter of all labels."""
-
-    def found(given: list[int]) -> list[str]:
-        sites = {"confusion": site(CONFUSION, len(given), n_classes, n_classes)}
-        return kinds(handmade(given, n_classes, sites=sites))
-
-    assert found([need - 1] * 4) == ["thin"]
-    assert found([need] * 4) == []
-    assert found([need - 1] * 2 + [3 * (need - 1)] * 2) == []  # exactly a quarter
-    assert found([need - 1] * 2 + [3 * (need - 1), 2 * need]) == ["thin"]
-
-
-def test_thin_gives_its_figures() -> None:
-    given = [3, 5, 90, 4]
-    posterior = handmade(given, 5, sites={"confusion": site(CONFUSION, 4, 5, 5)})
-    assert doubts(posterior) == ()
-    (doubt,) = doubts(handmade([3, 5, 9, 4], 5, sites={"confusion": site(CONFUSION, 4, 5, 5)}))
-    assert doubt.text.startswith("4 of 4 annotators, with 100% of all labels, gave fewer than 40 labels (median 4)")
-    assert "handmade has 20 free parameters for each" in doubt.text
-
-
-def test_narrow_posteriors_are_spared() -> None:
-    rng = np.random.default_rng(0)
-    for worth, expected in ((8, ["thin"]), (20, [])):  # 12 labels a row are asked of two classes
-        draws = rng.dirichlet([0.8 * worth, 0.2 * worth], (200, 6, 2))
-        draws[:, :, 1] = draws[:, :, 1, ::-1]
-        np.testing.assert_allclose(module._narrowness(draws), worth, rtol=0.35)
-        sites = {"confusion": site(CONFUSION, 6, 2, 2)}
-        assert kinds(handmade([5] * 6, 2, sites=sites, table_draws=draws.astype(np.float32))) == expected
-
-
-def test_thin_tells_methods_apart() -> None:
-    data = simulated(0, 120, 20, 3, 4)  # 18 labels an annotator
-    assert kinds(fit("dawid_skene", data, inference="em")) == ["thin"]
-    assert kinds(fit("bayesian_dawid_skene", data, inference="vb")) == ["thin"]
-    assert kinds(fit("one_coin", data, inference="em")) == []
-    assert kinds(fit("majority_vote", data, inference="em")) == []
 
 
 def test_diagonal_by_hand() -> None:
@@ -241,61 +124,6 @@ def test_permuted_chains_are_reported_as_the_sampler_found_them() -> None:
     (doubt,) = found([0, 1, 2], [0, 2, 1], [0, 1, 2], [1, 2, 0])
     assert doubt.kind == "permuted"
     assert "2 of 4 chains call the classes otherwise than the votes do (chain 1: 1 for 2, 2 for 1)" in doubt.text
-
-
-def test_copiers_and_groups_are_told_apart() -> None:
-    pair = simulated(0, 700, 16, 8, 3, copy=2)
-    (doubt,) = doubts(fit("dawid_skene", pair, inference="em"))
-    assert doubt.kind == "copying"
-    assert doubt.text.startswith("annotators 0, 1 agree in ")
-    agreed, shared, expected = map(int, re.findall(r"\d+", doubt.text)[2:5])
-    rows = pair.frame().pivot(index="item", columns="annotator", values="label")
-    both = rows[[0, 1]].dropna()
-    assert (agreed, shared) == (int((both[0] == both[1]).sum()), len(both))
-    assert expected < agreed
-    (doubt,) = doubts(fit("dawid_skene", simulated(0, 700, 24, 8, 3, copy=4), inference="em"))
-    assert doubt.kind == "colluding"
-    n, *members = map(int, re.findall(r"\d+", doubt.text.split(".")[0]))
-    assert doubt.text.startswith(f"{n} annotators agree among themselves more than the fit expects: ")
-    assert n == len(members) >= 3
-    assert set(members) <= {0, 1, 2, 3}
-
-
-def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
-    monkeypatch.setattr(module, "_votes", lambda posterior: ())
-    for quick, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(module, "QUICK", quick)
-        assert kinds(posterior) == expected
-        assert kinds(posterior, thorough=True) == ["copying"]
-
-
-def test_items_that_are_hard_for_all_are_no_collusion() -> None:
-    """Three annotators guess where an item is hard, so that all pairs agree more on easy ones than is expected."""
-    rng = np.random.default_rng(0)
-    truth, hard = rng.integers(3, size=(5000, 1)), rng.random((5000, 1)) < 0.3
-    said = np.where(hard | (rng.random((5000, 3)) < 0.02), rng.integers(3, size=(5000, 3)), truth)
-    labels = [(i, a, int(said[i, a])) for i in range(5000) for a in range(3)]
-    posterior = fit("one_coin", annotations(labels, 3), inference="em")
-    assert (collusion.p_values(collusion.excess_of(posterior)) < 0.01).mean() > 0.5
-    assert kinds(posterior) == []
-
-
-def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> None:
-    passed = 0
-    for shared in (10, 40, 300):
-        agreed = np.arange(shared + 1)
-        for p in (0.1, 0.5, 0.93):
-            exact = binom.sf(agreed - 1, shared, p)
-            for hits, tail in zip(agreed, exact, strict=True):
-                n = np.array([shared])
-                one = collusion.Excess(n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p))
-                looked = module._conspicuous(one)
-                assert looked or tail > module.LEVEL
-                passed += not looked
-    assert passed > 300  # it passes over most
-    empty = np.empty(0)
-    assert not module._conspicuous(collusion.Excess(*[empty.astype(int)] * 3, *[empty] * 3))
 
 
 def test_a_method_that_predicts_worse_than_votes() -> None:

@@ -7,12 +7,11 @@ from html import escape
 from math import hypot
 
 from crowdppl.story_graph import ANNOTATORS, FEATURES, ITEMS, StoryGraph
-from crowdppl.story_layout import Box, Layout, Oval, arrange
+from crowdppl.story_layout import Box, Oval, arrange
+from crowdppl.story_plot import extent
 from docs.making import symbols
 
 INK, FILL, SHADE = "#333333", "#ffffff", "#d9d9d9"
-EDGE = 10.0
-"""White around the drawing."""
 
 CAPTIONS: Mapping[str, str] = {
     ITEMS: "items N",
@@ -40,7 +39,7 @@ def svg(method: str, graph: StoryGraph, shapes: Mapping[str, str]) -> str:
     """
     layout = arrange(graph)
     shapes = {"label": "N A", FEATURES: "N"} | dict(shapes)
-    left, top, right, bottom = _extent(layout)
+    left, top, right, bottom = extent(layout)
     wide, high = f"{right - left:.0f}", f"{bottom - top:.0f}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{left:.0f} {top:.0f} {wide} {high}" '
@@ -71,16 +70,6 @@ def in_words(graph: StoryGraph) -> str:
     arrows = [f"{name} depends on {', '.join(parents)}." for name, parents in graph.parents.items() if parents]
     plates = [f"Plate of {plate}: {', '.join(names)}." for plate, names in graph.plates.items()]
     return " ".join([*arrows, *plates])
-
-
-def _extent(layout: Layout) -> tuple[float, float, float, float]:
-    ovals, boxes = layout.ovals.values(), layout.boxes.values()
-    return (
-        min([o.x - o.rx for o in ovals] + [b.left for b in boxes]) - EDGE,
-        min([o.y - o.ry for o in ovals] + [b.top for b in boxes]) - EDGE,
-        max([o.x + o.rx for o in ovals] + [b.right for b in boxes]) + EDGE,
-        max([o.y + o.ry for o in ovals] + [b.bottom for b in boxes]) + EDGE,
-    )
 
 
 def _plate(plate: str, box: Box) -> str:

@@ -17,7 +17,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "heldout",
         "leave_one_out",
         "criticism",
-        "doubts",
+        "doubt",
         "suspicion",
         "outliers",
         "ranks",

@@ -95,8 +95,8 @@ ABOUT = (
     "Read off the benchmarks below: per cent of known truths that are found, averaged over the sets of a row, ± "
     "its standard error from the number of known truths (which does not say how much another set of the kind "
     "would differ). Between methods within a standard error of the best, these results do not decide. Methods for "
-    "ordered classes stand only where classes have an order, and a method that was not measured on each set of a "
-    "row is left out of it."
+    "ordered classes stand only where classes have an order, methods for features nowhere, and a method that was "
+    "not measured on each set of a row is left out of it."
 )
 
 
@@ -115,14 +115,17 @@ def tables(text: str) -> list[Rows]:
 
 
 def accuracies(rows: Rows) -> Accuracies:
-    """Per cent by method of the zoo and set, from the table of accuracies; what was not measured is left out."""
+    """Per cent by method of the zoo and set, from the table of accuracies; what was not measured is left out.
+
+    So are methods that look at features: the table is of labels alone, from which they are others of the zoo.
+    """
     out = {}
     for row in rows:
         name, *cells = row.values()
         sets = list(row)[1:]
         method = name.partition(" (")[0]
         out[method] = {s: float(cell) for s, cell in zip(sets, cells, strict=True) if cell != "-"}
-    return {method: out[method] for method in out if method in registry.names()}
+    return {method: out[method] for method in out if method in registry.names() and not looks(method)}
 
 
 def mean_and_error(measured: Mapping[str, float], sets: Sequence[str]) -> tuple[float, float]:
@@ -153,6 +156,12 @@ def kind_row(kind: str, right: Accuracies) -> list[str]:
 def candidates(right: Accuracies, sets: Sequence[str], graded: bool) -> list[str]:
     """Methods that were measured on all these sets and are meant for such classes."""
     return [m for m, row in right.items() if (graded or not ordered(m)) and set(sets) <= set(row)]
+
+
+def looks(method: str) -> bool:
+    """Whether a method is for items with features."""
+    card = card_of(registry.method(method))
+    return card is not None and "features" in card.uses
 
 
 def ordered(method: str) -> bool:

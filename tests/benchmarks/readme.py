@@ -16,6 +16,17 @@ from tests.benchmarks import advice, results, zoo
 README = results.ROOT / "README.md"
 
 
+SHOWN = (
+    "EM side by side with crowd-kit",
+    "Memory of EM",
+    "EM from a million to ten million labels",
+    "An epoch of a network",
+    "Gibbs side by side with NUTS",
+    "Accuracy on real annotations",
+    "Probabilities by auto with known truths",
+    "Truth from features and labels",
+)
+"""Results that README holds whole; to the others it points."""
 UNMEASURED = "No complete run of `make bench` is recorded yet."
 
 
@@ -24,12 +35,20 @@ class ReadmeError(ValueError):
 
 
 def benchmarks() -> str:
-    """The results below their title, headings one level down; a word of their absence before the first run."""
+    """Machine and main results, and where the others are; a word of their absence before the first run."""
     if not results.PATH.exists():
         return UNMEASURED
-    _, _, body = results.read().partition("\n\n")
-    lines = (f"#{line}" if line.startswith("#") else line for line in body.strip().splitlines())
-    return "\n".join(lines)
+    text = results.read()
+    machine = text.partition("\n## ")[0].partition("\n\n")[2].strip()
+    found = results.sections(text)
+    whole = [f"### {title}\n\n{found[title]}" for title in SHOWN if title in found]
+    more = [f"- [{title}](docs/benchmarks.md#{anchor(title)})" for title in found if title not in SHOWN]
+    return "\n\n".join([machine, *whole, "### More", "In docs/benchmarks.md:", "\n".join(more)])
+
+
+def anchor(title: str) -> str:
+    """What a heading is called in links."""
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def advised() -> str:

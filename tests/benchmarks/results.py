@@ -13,6 +13,8 @@ SECTIONS = (
     "EM side by side with crowd-kit",
     "Memory of EM",
     "EM from a million to ten million labels",
+    "An epoch of a network",
+    "bayes_dgc on LabelMe",
     "Gibbs side by side with NUTS",
     "Import",
     "Accuracy on real annotations",

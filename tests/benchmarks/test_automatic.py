@@ -13,6 +13,7 @@ import pytest
 from crowdppl.annotations import Annotations
 from crowdppl.automatic import members as automatic_members
 from crowdppl.calibration import calibrated
+from crowdppl.correction import Correction
 from crowdppl.inference import fit
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
@@ -49,16 +50,17 @@ def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureReq
         return
     blind: Table = {method: {} for method in (AUTO, OWN, IBCC, SMOOTHED)}
     told: Table = {GIVEN: {}, SAME: {}}
-    words, took, took_told = [], {}, {}
+    done, took, took_told = {}, {}, {}
     for name in NINE:
         data, gold = read(folders[0], name)
         free, members, took[name] = automatic(data)
-        words.append(f"- {SETS[name]}: {in_words(free)}")
+        assert free.correction is not None
+        done[SETS[name]] = free.correction
         for method, probabilities in rivals(data, free).items():
             blind[method][name] = scored(probabilities, gold)
         told[GIVEN][name], told[SAME][name], took_told[name] = over_splits(data, gold, free, members)
         print(f"{name} {took[name]:.1f} s {blind[AUTO][name]} {took_told[name]:.1f} s {told[GIVEN][name]}")
-    parts = [ABOUT_BLIND, score_tables(blind, BLIND, took), named(blind), "What was done:", "\n".join(words)]
+    parts = [ABOUT_BLIND, score_tables(blind, BLIND, took), named(blind), "What was done:", in_words(done)]
     recorder.add(BLIND, "\n\n".join(parts))
     recorder.add(TOLD, f"{ABOUT_TOLD}\n\n{score_tables(told, TOLD, took_told)}")
 
@@ -135,11 +137,14 @@ def split(gold: pd.Series, seed: int) -> tuple[pd.Series, pd.Series]:
     return gold.iloc[order[:n]], gold.iloc[order[n:]]
 
 
-def in_words(posterior: Posterior) -> str:
-    """What the correction says of itself."""
-    correction = posterior.correction
-    assert correction is not None
-    return "; ".join([str(correction), *correction.notes])
+def in_words(done: Mapping[str, Correction]) -> str:
+    """What corrections say of themselves by set, and once what all of them say."""
+    shared = [note for note in next(iter(done.values())).notes if all(note in x.notes for x in done.values())]
+    lines = []
+    for name, correction in done.items():
+        own = [note for note in correction.notes if note not in shared]
+        lines.append(f"- {name}: {'; '.join([str(correction), *own])}")
+    return "\n".join([*lines, *(f"- all: {note}" for note in shared)])
 
 
 def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:

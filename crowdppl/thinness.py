@@ -1,0 +1,129 @@
+"""The doubt that annotators gave too few labels for what a method wants to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdppl.discrepancies import Design
+from crowdppl.doubt import Doubt
+from crowdppl.errors import DataError
+from crowdppl.leave_one_out import standard_error
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+A_PARAMETER, A_ROW = 2, 8
+"""Labels that an annotator has to give for each free parameter, and for each row of a table."""
+NARROW = 1.5
+"""A posterior as narrow as by so many times the labels needed is supported, wherever it has that from."""
+THIN = 0.25
+"""Share of all labels that may come from annotators who gave too few."""
+ERRORS = 2
+"""Standard errors by which annotators have to agree otherwise than drawn tables expect."""
+LITTLE = 0.2
+"""Share of the agreement beyond chance below which drawn tables say next to nothing."""
+ENGINES = "crowdppl.inference.cells"
+"""Module that knows what an engine does with a story; looked up by name, so that results import no engine."""
+PAIRS = 200_000
+"""Pairs of labels that are held at once with a number for each class."""
+
+
+def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
+    """Too few labels for each annotator's parameters, where the fit makes too much of them.
+
+    Args:
+        given: labels of each annotator, (A,).
+    """
+    free, rows = parameters(posterior)
+    need = max(A_PARAMETER * free, A_ROW * rows)
+    few = given < need
+    share = given[few].sum() / max(1, given.sum())
+    if share <= THIN:
+        return
+    draws = posterior.result.table_draws
+    if draws is not None and np.median(narrowness(draws[:: len(draws) // 50 + 1, few])) >= NARROW * need / rows:
+        return
+    sampled = any(site.family == "draws" for site in posterior.result.sites.values())
+    prior = _prior(posterior) if sampled else "on the prior, or on chance where there is none"
+    if prior:
+        many = f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels,"
+        yield Doubt(
+            "thin",
+            f"{many} gave fewer than {need} labels (median {np.median(given[few]):.0f}), and {posterior.method} "
+            f"has {free} free parameters for each: its probabilities rest {prior}. {_remedy(posterior, sampled)} "
+            "with fewer, such as majority_vote or one_coin, give annotators who are alike one id, or collect more "
+            "labels",
+        )
+
+
+def _prior(posterior: Posterior) -> str:
+    """What drawn tables rest on, where that is no good; empty where annotators agree as these tables expect."""
+    try:
+        observed, expected, chance, error = _agreement(posterior)
+    except DataError:  # no item has two labels
+        return "on the prior, of which nothing tells whether it is right"
+    apart = observed - expected
+    silent = expected - chance < LITTLE * (observed - chance)
+    if apart > -ERRORS * error and not (silent and apart > ERRORS * error):
+        return ""
+    says = "next to nothing" if apart > 0 else "too much"
+    return (
+        f"on a prior that says {says} of the annotators, who agree in {observed:.0%} of pairs of labels where the "
+        f"fit expects {expected:.0%}"
+    )
+
+
+def _remedy(posterior: Posterior, sampled: bool) -> str:
+    if sampled:
+        return "Choose another prior, take a method"
+    average = "averages over all tables that the labels allow"
+    if import_module(ENGINES).cell(posterior.story, posterior.data, "gibbs") == "exact":
+        return f'Fit it with inference="gibbs", which {average}, or take a method'
+    return f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}, or one'
+
+
+def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
+    """Share of pairs of labels of an item that are equal: as observed, as mean tables and prevalence have it, as by
+    chance; and the standard error of the difference of the first two, items being the units.
+
+    Raises:
+        DataError: when no item has two labels.
+    """
+    design, result = Design.of(posterior.data), posterior.result
+    equal, expected, item = [], [], []
+    for one, other, _ in design.meetings():
+        for a, b in zip(*(np.split(rows, range(PAIRS, len(rows), PAIRS)) for rows in (one, other)), strict=True):
+            tables = result.table[design.annotator[a]], result.table[design.annotator[b]]
+            expected.append(np.einsum("pkl,pkl,k->p", *tables, result.prevalence))
+            equal.append(design.answer[a] == design.answer[b])
+            item.append(design.item[a])
+    apart = np.concatenate(equal) - np.concatenate(expected)
+    owner = np.unique(np.concatenate(item), return_inverse=True)[1]
+    share = np.bincount(design.answer) / len(design.answer)
+    observed, probable = (float(np.concatenate(x).mean()) for x in (equal, expected))
+    return observed, probable, float((share**2).sum()), standard_error(apart, owner)
+
+
+def parameters(posterior: Posterior) -> tuple[int, int]:
+    """Free parameters of an annotator, and how many rows of proportions or single numbers they are in."""
+    free, rows = 0, 0
+    for site in posterior.result.sites.values():
+        if "annotator" not in site.dims or "item" in site.dims or site.family == "onehot":
+            continue
+        value = site.arrays["draws"][0, 0] if site.family == "draws" else site.mean
+        numbers, last = value.size // posterior.data.n_annotators, value.shape[-1]
+        shares = site.dims[-1] != "annotator" and last > 1 and np.allclose(value.sum(-1), 1)
+        rows += numbers // last if shares else numbers
+        free += numbers // last * (last - 1) if shares else numbers
+    return free, rows
+
+
+def narrowness(draws: np.ndarray) -> np.ndarray:
+    """How many labels a row of each annotator is worth, (A,): the concentration of Dirichlets with this spread."""
+    mean, variance = draws.mean(0, dtype=np.float64), draws.var(0, dtype=np.float64)
+    worth = (1 - (mean**2).sum(-1)) / np.maximum(variance.sum(-1), 1e-12) - 1
+    return np.asarray(worth.mean(-1))

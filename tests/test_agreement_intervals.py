@@ -1,0 +1,117 @@
+"""Intervals of agreement: resamples of items, and how often the intervals hold the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl import ballots, coefficients, pairings
+from crowdppl.agreement import agreement_pairs, agreement_table
+from crowdppl.annotations import Annotations
+from crowdppl.ballots import Ballots, Resamples, Tally
+from crowdppl.datasets import anaesthetists
+from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def test_resamples_are_the_items_drawn_again() -> None:
+    """Each sample against the coefficients of data in which items are copied as often as they were drawn."""
+    sparse = random_labels(7, n_items=60)
+    data = graded(sparse)
+    held = Ballots.of(data)
+    resamples = Resamples(held.n_items, 5, seed=3)
+    near = coefficients.nearness(4, "quadratic")
+    kappa = pairings.mean_kappa(held, near, resamples)
+    (count,) = resamples
+    assert count.shape == (60, 5)
+    assert (count.sum(0) == 60).all()
+    totals = Tally.of(held, ordered=True).total(count)
+    for number in range(5):
+        copies = values(graded(np.repeat(sparse, count[:, number].astype(int), axis=0)))
+        assert kappa.resampled[number] == pytest.approx(copies["cohen_kappa"], abs=1e-12)
+        for name, formula in (
+            ("percent_agreement", coefficients.percent_agreement),
+            ("fleiss_kappa", coefficients.fleiss_kappa),
+            ("krippendorff_nominal", coefficients.krippendorff_nominal),
+            ("krippendorff_ordinal", coefficients.krippendorff_ordinal),
+        ):
+            assert formula(totals)[number] == pytest.approx(copies[name], abs=1e-12)
+        assert coefficients.gwet(totals, near)[number] == pytest.approx(copies["gwet_ac2"], abs=1e-12)
+
+
+def test_intervals_are_quantiles_and_the_seed_decides() -> None:
+    data = anaesthetists()
+    table = agreement_table(data, bootstrap=200, level=0.8, seed=4)
+    held = Ballots.of(data)
+    drawn = pairings.mean_kappa(held, coefficients.nearness(4, "identity"), Resamples(held.n_items, 200, 4))
+    np.testing.assert_allclose(
+        table.loc["cohen_kappa", ["low", "high"]].astype(float), np.nanquantile(drawn.resampled, [0.1, 0.9])
+    )
+    pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=200, level=0.8, seed=4))
+    assert (table["low"] != agreement_table(data, bootstrap=200, level=0.8, seed=5)["low"]).all()
+    assert agreement_table(data, bootstrap=0)[["low", "high"]].isna().all(axis=None)
+
+
+def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = graded(random_labels(8, n_items=80, n_annotators=12, keep=0.4))
+    table, pairs = agreement_table(data, bootstrap=50), agreement_pairs(data)
+    monkeypatch.setattr(pairings, "AT_ONCE", 40)
+    monkeypatch.setattr(ballots, "WIDEST", 7)
+    assert len(list(pairings.pairings(Ballots.of(data), np.eye(4)))) > 5
+    pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=50), rtol=1e-10)
+    pd.testing.assert_frame_equal(pairs, agreement_pairs(data), rtol=1e-10)
+
+
+SHARES, ACCURACY = np.array([0.5, 0.3, 0.2]), 0.8
+
+
+def simulated(seed: int, n_items: int = 150) -> Annotations:
+    """Five equal annotators, each item labelled by two to four of them."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(3, n_items, p=SHARES)[:, None]
+    wrong = (truth + rng.integers(1, 3, size=(n_items, 5))) % 3
+    labels = np.where(rng.random((n_items, 5)) < ACCURACY, truth, wrong).astype(float)
+    missing = rng.random((n_items, 5)).argsort(1) >= rng.integers(2, 5, size=(n_items, 1))
+    return Annotations.from_matrix(np.where(missing, NO, labels))
+
+
+def population() -> dict[str, float]:
+    """What the coefficients tend to: annotators err evenly and have the same shares of classes."""
+    agreed = ACCURACY**2 + (1 - ACCURACY) ** 2 / 2
+    share = SHARES * ACCURACY + (1 - SHARES) * (1 - ACCURACY) / 2
+    kappa = (agreed - share @ share) / (1 - share @ share)
+    chance = share @ (1 - share) / 2
+    found = dict.fromkeys(BEYOND_CHANCE, kappa)
+    return found | {"percent_agreement": agreed, "gwet_ac1": (agreed - chance) / (1 - chance)}
+
+
+def coverage(level: float, n: int) -> pd.Series:
+    """Share of simulated data sets whose interval holds the population's value."""
+    truth = pd.Series(population())
+    held = []
+    for seed in range(n):
+        table = agreement_table(simulated(seed), bootstrap=300, level=level, seed=seed)
+        held.append((table["low"] <= truth[table.index]) & (truth[table.index] <= table["high"]))
+    return pd.DataFrame(held).mean()
+
+
+def test_intervals_cover() -> None:
+    n = 150
+    slack = 3 * np.sqrt(0.9 * 0.1 / n)
+    found = coverage(0.9, n)
+    assert len(found) == 5
+    assert ((found > 0.9 - slack - 0.02) & (found < 0.9 + slack)).all(), found
+    narrow = coverage(0.6, 60)
+    assert (narrow < 0.9 - slack - 0.02).all(), "the check above can fail"
+
+
+@pytest.mark.slow
+def test_intervals_cover_closely() -> None:
+    """Cohen's may fall short by more: resampling pairs that share twenty to fifty items biases it."""
+    n = 1000
+    found = coverage(0.95, n)
+    error = 3 * np.sqrt(0.95 * 0.05 / n)
+    assert (found.drop("cohen_kappa") > 0.95 - error - 0.01).all(), found
+    assert (found > 0.9).all(), found

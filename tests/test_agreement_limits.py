@@ -1,0 +1,110 @@
+"""Agreement at the limits of data: one class, few shared items, many annotators, real annotations."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import krippendorff
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.agreement import agreement_pairs, agreement_table
+from crowdppl.annotations import Annotations
+from crowdppl.datasets import anaesthetists
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
+from tests.ratings import random_labels, values
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def test_one_class_only() -> None:
+    """Agreement is certain, and so is chance agreement; AC1's chance is then zero."""
+    data = Annotations.from_matrix(np.zeros((5, 3), int), classes=[0, 1], kind="ordinal")
+    with pytest.warns(CrowdpplWarning, match="cohen_kappa, fleiss_kappa, krippendorff_nominal.*one class"):
+        table = agreement_table(data, bootstrap=20)
+    assert (table.loc[["percent_agreement", "gwet_ac1", "gwet_ac2"], ["value", "low", "high"]] == 1).all(axis=None)
+    rest = ["cohen_kappa", "fleiss_kappa", "krippendorff_nominal", "krippendorff_ordinal", "krippendorff_interval"]
+    assert table.loc[rest, ["value", "low", "high"]].isna().all(axis=None)
+
+
+def test_nearly_one_class_says_what_the_interval_is_made_from() -> None:
+    labels = np.zeros((20, 2), int)
+    labels[0] = 1
+    with pytest.warns(ThinDataWarning, match=r"interval of fleiss_kappa is made from \d+ of 200 samples"):
+        table = agreement_table(Annotations.from_matrix(labels), bootstrap=200)
+    assert table.loc["fleiss_kappa", ["value", "low", "high"]].tolist() == [1, 1, 1]
+
+
+def test_pairs_that_share_few_items_are_warned_of() -> None:
+    thin = Annotations.from_matrix(random_labels(0, n_items=40, n_annotators=30, keep=0.2))
+    with pytest.warns(ThinDataWarning, match="cohen_kappa is a mean over .* pairs .*few items.*biased towards 0"):
+        agreement_table(thin, bootstrap=0)
+    strangers = Annotations.from_arrays([1, 1, 2, 2], list("abcd"), [0, 0, 0, 1])
+    with pytest.warns(CrowdpplWarning, match="cohen_kappa is not defined and NaN.*share two items"):
+        row = agreement_table(strangers, bootstrap=0).loc["cohen_kappa"]
+    assert np.isnan(row["value"])
+    assert row[["items", "pairs", "pairs_left_out"]].tolist() == [0, 0, 2]
+    full = Annotations.from_matrix(random_labels(0, n_items=400, keep=0.9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agreement_table(full, bootstrap=100)
+
+
+@pytest.mark.parametrize("shared", [2, 5, 10])
+def test_few_shared_items_bias_cohen_and_not_the_others(shared: int) -> None:
+    """What the warning says, at its threshold: at ten shared items some 5 %, at two far more."""
+    rng = np.random.default_rng(shared)
+    groups = 3000
+    truth = rng.choice(2, (groups * shared, 1))
+    labels = np.where(rng.random((groups * shared, 2)) < 0.8, truth, 1 - truth)
+    item = np.repeat(np.arange(groups * shared), 2)
+    annotator = np.repeat(np.arange(groups) * 2, 2 * shared) + np.tile([0, 1], groups * shared)
+    value = values(Annotations.from_arrays(item, annotator, labels.ravel()))
+    assert value["krippendorff_nominal"] == pytest.approx(0.36, abs=4 / np.sqrt(groups * shared))
+    low, high = {2: (0.5, 0.75), 5: (0.75, 0.92), 10: (0.88, 0.98)}[shared]
+    assert low < value["cohen_kappa"] / 0.36 < high
+
+
+def test_refused() -> None:
+    data = anaesthetists()
+    lonely = Annotations.from_arrays([1, 2, 3], list("aab"), [0, 1, 1])
+    for ask in (agreement_table, agreement_pairs):
+        with pytest.raises(DataError, match="none of 3 items was labelled by two annotators"):
+            ask(lonely)
+        with pytest.raises(DataError, match="design"):
+            ask(Annotations.design([1, 1], ["a", "b"], classes=[0, 1]))
+        with pytest.raises(MethodError, match="weights='cubic' is none of 'identity', 'linear', 'quadratic'"):
+            ask(data, weights="cubic")
+    for level in (0, 1, 95):
+        with pytest.raises(MethodError, match="level"):
+            agreement_table(data, level=level)
+    with pytest.raises(MethodError, match="bootstrap=-1"):
+        agreement_table(data, bootstrap=-1)
+
+
+def test_many_annotators_take_no_dense_matrix() -> None:
+    rng = np.random.default_rng(0)
+    n = 20_000
+    item, annotator = np.repeat(np.arange(n // 4), 4), rng.integers(n, size=n)
+    data = Annotations.from_arrays(item, annotator, rng.integers(4, size=n))
+    tracemalloc.start()
+    agreement_table(data, bootstrap=40)
+    agreement_pairs(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60e6  # items x annotators in bytes: 70e6, in floats 560e6
+
+
+@pytest.mark.parametrize("name", ["web", "rte", "imagenet15n"])
+def test_alpha_of_real_annotations(real_data: Path, name: str) -> None:
+    rows = pd.read_csv(real_data / name / "answers.csv").drop_duplicates(["item", "annotator"])
+    data = Annotations.from_frame(rows, kind="ordinal" if name == "web" else "nominal")
+    found = values(data)
+    counts = data.votes().astype(int)
+    domain = [float(label) if name == "web" else k for k, label in enumerate(data.classes)]
+    for level in ("nominal", "ordinal", "interval")[: 3 if name == "web" else 1]:
+        alpha = krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement=level)
+        assert found[f"krippendorff_{level}"] == pytest.approx(alpha, abs=1e-10)

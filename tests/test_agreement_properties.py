@@ -1,0 +1,116 @@
+"""Agreement of annotators: what has to change a coefficient, and what must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.agreement import agreement_pairs, agreement_table
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, rows_of, values
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def test_perfect_agreement_is_one() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(rng.integers(4, size=(50, 1)), 5, axis=1).astype(float)
+    truth[rng.random(truth.shape) < 0.3] = NO
+    table = agreement_table(graded(truth), bootstrap=50)
+    assert len(table) == 8
+    np.testing.assert_allclose(table[["value", "low", "high"]], 1, rtol=0, atol=1e-12)
+
+
+def test_labels_that_ignore_the_items_agree_by_chance() -> None:
+    found = np.array([values(graded(np.random.default_rng(seed).integers(3, size=(200, 4)))) for seed in range(40)])
+    names = list(values(graded(random_labels(0))).index)
+    error = found.std(0, ddof=1) / np.sqrt(len(found))
+    chance = np.array([1 / 3 if name == "percent_agreement" else 0 for name in names])
+    assert (np.abs(found.mean(0) - chance) < 4 * error).all()
+    assert (error < 0.01).all()
+
+
+def test_only_cohen_forgives_different_habits() -> None:
+    """Annotators who ignore the items but prefer different classes: by Cohen chance, by Scott's pi below it."""
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        labels = np.stack([rng.choice(2, 200, p=p) for p in ([0.8, 0.2], [0.2, 0.8])], 1)
+        found.append(values(Annotations.from_matrix(labels))[["cohen_kappa", "fleiss_kappa"]])
+    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(40)
+    assert abs(mean[0]) < 4 * error[0]
+    assert mean[1] == pytest.approx((0.32 - 0.5) / 0.5, abs=4 * error[1])
+    assert mean[1] < -20 * error[1], "the check above can fail"
+
+
+def test_two_annotators_make_scotts_pi_and_large_data_make_alpha_of_it() -> None:
+    """Exactly: 1 - alpha = (1 - kappa) (1 - 1 / labels)."""
+    for n_items in (20, 20_000):
+        labels = random_labels(3, n_items=n_items, n_annotators=2, keep=2).astype(int)
+        value = values(Annotations.from_matrix(labels))
+        share = np.bincount(labels.ravel(), minlength=4) / labels.size
+        pi = ((labels[:, 0] == labels[:, 1]).mean() - share @ share) / (1 - share @ share)
+        assert value["fleiss_kappa"] == pytest.approx(pi, abs=1e-12)
+        gap = (1 - pi) / (2 * n_items)
+        assert value["krippendorff_nominal"] - pi == pytest.approx(gap, abs=1e-12)
+
+
+def test_names_and_order_of_classes_mean_nothing_to_nominal_coefficients() -> None:
+    sparse = random_labels(5)
+    item, annotator, answer = rows_of(sparse)
+
+    def table(names: list[str], **options: Any) -> pd.DataFrame:
+        given = np.array(names)[answer]
+        return agreement_table(Annotations.from_arrays(item, annotator, given, **options), bootstrap=30)
+
+    straight = table(["a", "b", "c", "d"])
+    pd.testing.assert_frame_equal(straight, table(["z", "p", "a", "q"]), rtol=1e-12)
+    order = {"classes": ["a", "b", "c", "d"], "kind": "ordinal"}
+    ranked, mixed = table(["a", "b", "c", "d"], **order), table(["c", "a", "d", "b"], **order)
+    for name in ("krippendorff_ordinal", "cohen_kappa", "gwet_ac2"):
+        assert ranked.loc[name, "value"] != pytest.approx(mixed.loc[name, "value"], abs=1e-3)
+    assert "krippendorff_interval" not in ranked.index, "names are no numbers"
+
+
+def test_missing_labels_abstentions_and_plain_repeats_change_nothing() -> None:
+    item, annotator, answer = rows_of(random_labels(6))
+    plain = Annotations.from_arrays(item, annotator, answer, classes=range(4))
+    unsure = Annotations.from_arrays(
+        [*item, 0, 999], [*annotator, 77, 78], [*answer, "pass", "pass"], classes=range(4), abstentions=["pass"]
+    )
+    repeated = Annotations.from_arrays(
+        [*item, *item[:20]], [*annotator, *annotator[:20]], [*answer, *answer[:20]], classes=range(4)
+    )
+    empty = Annotations.from_arrays(item, annotator, answer, classes=range(4), items=[5000, 5001])
+    first = agreement_table(plain, bootstrap=30)
+    for other in (unsure, repeated, empty):
+        pd.testing.assert_frame_equal(first, agreement_table(other, bootstrap=30), rtol=1e-12)
+        pd.testing.assert_frame_equal(agreement_pairs(plain), agreement_pairs(other), rtol=1e-12)
+
+
+def test_an_annotator_is_not_compared_with_itself() -> None:
+    """x says a and b on item 1, y says a: half agreement. On item 2 only x labels, twice: nothing to compare."""
+    data = Annotations.from_arrays([1, 1, 1, 2, 2, 3, 3], list("xxyxxxy"), list("abaaabb"))
+    found = agreement_table(data, bootstrap=0).loc["percent_agreement"]
+    assert found["value"] == pytest.approx((0.5 + 1) / 2)
+    assert found[["items", "pairs", "items_left_out"]].tolist() == [2, 2, 1]
+    # Six labels by one annotator are one ballot, although six sixths are not quite one.
+    torn = Annotations.from_arrays([1] * 7, list("xxxxxxy"), [*range(6), 0])
+    assert agreement_pairs(torn)["items"].tolist() == [1]
+
+
+def test_numbers_without_order_are_weighted_only_when_asked() -> None:
+    sparse = random_labels(2)
+    plain = Annotations.from_matrix(sparse)
+    assert list(values(plain).index) == ["percent_agreement", *BEYOND_CHANCE]
+    asked = agreement_table(plain, weights="quadratic", bootstrap=0)
+    pd.testing.assert_frame_equal(asked, agreement_table(graded(sparse), bootstrap=0))
+    weighted = asked["weights"][asked["weights"] != ""]
+    assert weighted.to_dict() == {"cohen_kappa": "quadratic", "gwet_ac2": "quadratic"}
+    shuffled = Annotations.from_matrix(sparse, classes=[3.0, 1.0, 0.0, 2.0])
+    with pytest.raises(MethodError, match=r"'quadratic' needs classes with an order.*3\.0, 1\.0.*kind='ordinal'"):
+        agreement_table(shuffled, weights="quadratic")

@@ -1,0 +1,188 @@
+"""Copiers and colluders are reported unless the fit has explained them; hard items are not taken for either."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import crowdppl
+from crowdppl import collusion, dependence
+from crowdppl import doubts as module
+from crowdppl.annotations import Annotations
+from crowdppl.discrepancies import Design
+from crowdppl.doubts import doubts
+from crowdppl.errors import MethodError
+from crowdppl.expected_agreement import EVEN, by_the_story, independent, shares_more
+from crowdppl.inference import fit
+from crowdppl.inference.results import SiteResult
+from crowdppl.posterior import Posterior
+from tests.crowd import annotations, crowd
+from tests.doubtful import kinds, simulated
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def test_copiers_and_groups_are_told_apart() -> None:
+    pair = simulated(0, 700, 16, 8, 3, copy=2)
+    (doubt,) = doubts(fit("dawid_skene", pair, inference="em"))
+    assert doubt.kind == "copying"
+    assert doubt.text.startswith("annotators 0, 1 agree in ")
+    agreed, shared, expected = map(int, re.findall(r"\d+", doubt.text)[2:5])
+    rows = pair.frame().pivot(index="item", columns="annotator", values="label")
+    both = rows[[0, 1]].dropna()
+    assert (agreed, shared) == (int((both[0] == both[1]).sum()), len(both))
+    assert expected < agreed
+    (doubt,) = doubts(fit("dawid_skene", simulated(0, 700, 24, 8, 3, copy=4), inference="em"))
+    assert doubt.kind == "colluding"
+    n, *members = map(int, re.findall(r"\d+", doubt.text.split(".")[0]))
+    assert doubt.text.startswith(f"{n} annotators agree among themselves more than the fit expects: ")
+    assert n == len(members) >= 3
+    assert set(members) <= {0, 1, 2, 3}
+
+
+def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
+    monkeypatch.setattr(module, "_votes", lambda posterior: ())
+    for quick, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
+        monkeypatch.setattr(dependence, "QUICK", quick)
+        assert kinds(posterior) == expected
+        assert kinds(posterior, thorough=True) == ["copying"]
+
+
+def test_items_that_are_hard_for_all_are_no_collusion() -> None:
+    """Three annotators guess where an item is hard, so that all pairs agree more on easy ones than is expected."""
+    rng = np.random.default_rng(0)
+    truth, hard = rng.integers(3, size=(5000, 1)), rng.random((5000, 1)) < 0.3
+    said = np.where(hard | (rng.random((5000, 3)) < 0.02), rng.integers(3, size=(5000, 3)), truth)
+    labels = [(i, a, int(said[i, a])) for i in range(5000) for a in range(3)]
+    posterior = fit("one_coin", annotations(labels, 3), inference="em")
+    assert (collusion.p_values(collusion.excess_of(posterior)) < 0.01).mean() > 0.5
+    assert kinds(posterior) == []
+
+
+def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> None:
+    passed = 0
+    for shared in (10, 40, 300):
+        agreed = np.arange(shared + 1)
+        for p in (0.1, 0.5, 0.93):
+            exact = binom.sf(agreed - 1, shared, p)
+            for hits, tail in zip(agreed, exact, strict=True):
+                n = np.array([shared])
+                one = collusion.Excess(n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p))
+                looked = dependence.conspicuous(one)
+                assert looked or tail > dependence.LEVEL
+                passed += not looked
+    assert passed > 300  # it passes over most
+    empty = np.empty(0)
+    assert not dependence.conspicuous(collusion.Excess(*[empty.astype(int)] * 3, *[empty] * 3))
+
+
+def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
+    """24 annotators right in 60 to 90 % of their labels, 8 an item; those of a clique repeat its first in 80 %."""
+    rng = np.random.default_rng(seed)
+    truth, shape = rng.integers(3, size=(700, 1)), (700, 24)
+    right = rng.random(shape) < rng.uniform(0.6, 0.9, 24)
+    label = np.where(right, truth, (truth + rng.integers(1, 3, shape)) % 3)
+    for clique in members:
+        columns = list(clique)
+        repeated = rng.random((700, len(columns))) < 0.8
+        label[:, columns] = np.where(repeated, label[:, columns[:1]], label[:, columns])
+    seen = np.argsort(rng.random(shape), 1)[:, :8].ravel()
+    item = np.repeat(np.arange(700), 8)
+    return annotations(list(zip(item.tolist(), seen.tolist(), label[item, seen].tolist(), strict=True)), 3)
+
+
+def told(posterior: Posterior) -> set[int]:
+    """The annotators that doubts of dependence name."""
+    texts = [doubt.text for doubt in doubts(posterior) if doubt.kind in ("copying", "colluding")]
+    ids = [found for text in texts for found in re.findall(r"(?:^annotators|expects:) ([0-9, ]+)", text)]
+    return {int(n) for n in ", ".join(ids).split(", ") if n}
+
+
+def test_which_stories_are_asked() -> None:
+    asked = ("dependent_clusters", "ebcc", "item_difficulty", "glad", "mixed_membership")
+    others = ("dawid_skene", "one_coin", "mace", "community", "hierarchical_dawid_skene")
+    assert all(shares_more(crowdppl.method(name)) for name in asked)
+    assert not any(shares_more(crowdppl.method(name)) for name in others)
+    assert shares_more(object())
+
+
+def test_a_story_of_independent_labels_expects_what_its_tables_say() -> None:
+    posterior = fit("one_coin", crowd(n_items=25).with_gold({3: 1, 7: 0}), inference="em", seed=0)
+    design = Design.of(posterior.data)
+    ((one, other, _),) = design.meetings()
+    # by points, and with even shares mixed into each row or into both at once
+    np.testing.assert_allclose(
+        by_the_story(posterior, design)(one, other), independent(posterior, design)(one, other), atol=2 * EVEN
+    )
+    assert by_the_story(posterior, design)(one[:0], other[:0]).shape == (0,)
+
+
+def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
+    groups = [0, 0, 1, 0, 2]
+    story = crowdppl.method("dependent_clusters", groups=groups)
+    fitted = fit(story, crowd(n_items=20, n_annotators=5, labels_each=4), inference="vb", seed=0)
+    sites = {name: SiteResult(name, x.dims, "point", {"value": x.mean}) for name, x in fitted.result.sites.items()}
+    posterior = replace(fitted, result=replace(fitted.result, sites=sites))
+    share, link, table = (sites[name].mean for name in ("prevalence", "link", "confusion"))
+
+    def evidence(labels: list[tuple[int, int]]) -> float:
+        alone, shared = np.ones(3), np.ones(3)
+        for a, label in labels:
+            if groups[a]:
+                alone *= table[a, :, label]
+            else:
+                shared *= table[a, :, label]
+        return float(share @ (alone * (link[0, 0] @ shared)))
+
+    design = Design.of(posterior.data)
+    ((one, other, _),) = design.meetings()
+    found = by_the_story(posterior, design)(one, other)
+    for a, b, p in zip(one, other, found, strict=True):
+        mates = np.flatnonzero(design.item == design.item[a])
+        rest = [(int(design.annotator[n]), int(design.answer[n])) for n in mates if n not in (a, b)]
+        pair = design.annotator[[a, b]].tolist()
+        agree = sum(evidence([*rest, (pair[0], x), (pair[1], x)]) for x in range(3)) / evidence(rest)
+        assert p == pytest.approx((1 - EVEN) ** 2 * agree + (1 - (1 - EVEN) ** 2) / 3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_clique_that_the_fit_has_modelled_is_no_doubt(seed: int) -> None:
+    data = cliques(seed, (0, 1, 2, 3))
+    blind = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+    assert told(blind) and told(blind) <= {0, 1, 2, 3}
+    found = fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)
+    assert doubts(found) == ()
+    assert not crowdppl.suspicious_annotators(found)["copying"].any()
+    before, after = (collusion.excess_of(found, alone=alone) for alone in (True, False))
+    inside = (before.one < 4) & (before.other < 4)
+    assert before.z[inside].min() > 2 > after.z[inside].max()
+
+
+def test_a_clique_that_the_fit_has_not_modelled_is_still_a_doubt() -> None:
+    data = cliques(0, (0, 1, 2, 3), (4, 5, 6, 7))
+    assert told(fit("bayesian_dawid_skene", data, inference="vb", seed=0)) >= {0, 3, 4, 5, 6, 7}
+    one = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(4), 0))
+    assert told(fit(one, data, inference="vb", seed=0, tolerance=1e-5)) == {4, 5, 6, 7}
+    assert told(fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)) == set()
+
+
+def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(4), 0))
+    posterior = fit(story, cliques(1, (0, 1, 2, 3)), inference="vb", seed=0, tolerance=1e-5)
+    assert told(posterior) == set()
+
+    def refuse(*given: object) -> None:
+        raise MethodError("its plate is not that of items")
+
+    monkeypatch.setattr("crowdppl.inference.predictive.predictive", refuse)
+    assert told(posterior) == {0, 1, 2, 3}
+
+
+def test_honest_annotators_taken_for_a_group_raise_no_doubt() -> None:
+    story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(3), 0))
+    assert told(fit(story, cliques(3), inference="vb", seed=0, tolerance=1e-5)) == set()

@@ -1,0 +1,264 @@
+"""What a posterior exports, keeps and is asked again, on fits and on engines that only pretend."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import beta
+
+from crowdppl.annotations import Annotations
+from crowdppl.datasets import anaesthetists
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference import fit
+from crowdppl.inference.results import SiteResult
+from crowdppl.posterior import Posterior, load
+from crowdppl.simulation import random_design
+from tests.crowd import crowd
+from tests.three_items import Handmade, data, posterior, result
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+SHORT: dict[str, dict[str, Any]] = {"vb": {}, "gibbs": {"chains": 4, "draws": 100, "warmup": 50}}
+
+
+class Pretend:
+    """Engines that remember what they were asked."""
+
+    def predict(self, posterior: Posterior, data: Annotations) -> np.ndarray:
+        self.data = data
+        return np.tile([0.5, 0.5], (data.n_items, 1))
+
+    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
+        cells = np.concatenate([block.bags.cells.numpy() for block in posterior.data.blocks])
+        return np.tile(cells % 2, (n, 1))
+
+    def update(self, posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
+        self.data, self.options = data, options
+        return posterior
+
+
+def test_new_data_get_the_codes_of_the_old() -> None:
+    engines = Pretend()
+    held = Posterior(Handmade(), "handmade", "vb", data(), result(), refit=engines)
+    table = held.predict(pd.DataFrame({"item": ["n1", "n2"], "worker": ["c", "c"], "answer": ["yes", "yes"]}))
+    assert list(table.index) == ["n1", "n2"]
+    assert list(table.columns) == ["no", "yes"]
+    assert list(engines.data.annotators) == ["a", "b", "c"]
+    held.predict(Annotations.from_arrays([1, 1], ["b", "c"], ["yes", "no"]))
+    assert list(engines.data.annotators) == ["a", "b", "c"]
+    with pytest.raises(DataError, match="'z'"):
+        held.predict(pd.DataFrame({"item": [1], "worker": ["z"], "answer": ["yes"]}))
+    with pytest.raises(DataError, match="'maybe'"):
+        held.predict(pd.DataFrame({"item": [1], "worker": ["a"], "answer": ["maybe"]}))
+    assert held.update(data(), seed=3) is held
+    assert engines.options == {"seed": 3}
+    with pytest.raises(MethodError, match="'em'"):
+        posterior().update(data())
+
+
+def test_drawn_labels_stand_as_the_rows_of_the_data() -> None:
+    held = Posterior(Handmade(), "handmade", "vb", data(), result(), refit=Pretend())
+    drawn = held.draw_labels(n=2)
+    assert drawn["draw"].tolist() == [0] * 8 + [1] * 8
+    for number in (0, 1):
+        rows = drawn[drawn["draw"] == number].drop(columns="draw").reset_index(drop=True)
+        pd.testing.assert_frame_equal(rows, held.data.frame())
+    for wrong in ({"kind": "both"}, {"n": 0}):
+        with pytest.raises(MethodError, match="kind"):
+            held.draw_labels(**wrong)
+
+
+@pytest.fixture(scope="module")
+def fits() -> dict[str, Posterior]:
+    """Dawid & Skene's anaesthetists by an engine of each sort."""
+    patients = anaesthetists()
+    how = {"em": ("dawid_skene", {}), "vb": ("bayesian_dawid_skene", {}), "glad": ("glad", {"inference": "vb"})}
+    how["gibbs"] = ("bayesian_dawid_skene", {"draws": 50, "warmup": 50})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: fit(method, patients, **({"inference": name} | more)) for name, (method, more) in how.items()}
+
+
+def group(exported: Any, name: str) -> Any:
+    """A group of either generation of ArviZ."""
+    return exported[name].dataset if hasattr(exported[name], "dataset") else exported[name]
+
+
+def test_maximum_likelihood_of_1979(fits: dict[str, Posterior]) -> None:
+    np.testing.assert_allclose(fits["em"].prevalence()["mean"], [0.40, 0.42, 0.11, 0.07], atol=0.005)
+    assert fits["em"].diagnostics()["objective"] == pytest.approx(-190.731, abs=5e-4)
+
+
+def test_arviz_gets_the_draws_with_their_names(fits: dict[str, Posterior]) -> None:
+    exported = fits["gibbs"].to_arviz()
+    draws = group(exported, "posterior")
+    assert draws["confusion"].dims == ("chain", "draw", "annotator", "truth", "label")
+    np.testing.assert_array_equal(
+        draws["confusion"].values, fits["gibbs"].result.sites["confusion"].arrays["draws"]
+    )
+    assert list(draws["confusion"]["annotator"].values) == ["1", "2", "3", "4", "5"]
+    assert list(draws["prevalence"]["class"].values) == list(fits["gibbs"].data.classes)
+    shares = group(exported, "constant_data")["truth_probability"]
+    np.testing.assert_array_equal(shares.values, fits["gibbs"].result.probabilities)
+
+
+def test_arviz_gets_draws_of_families(fits: dict[str, Posterior]) -> None:
+    draws = group(fits["vb"].to_arviz(draws=4000, seed=1), "posterior")["confusion"]
+    site = fits["vb"].result.sites["confusion"]
+    c = site.arrays["concentration"]
+    sd = beta.std(c, c.sum(-1, keepdims=True) - c)
+    np.testing.assert_allclose(draws.mean(("chain", "draw")), site.mean, atol=5 * sd.max() / np.sqrt(4000))
+    np.testing.assert_allclose(draws.std(("chain", "draw")), sd, rtol=0.15, atol=1e-3)
+    again = group(fits["vb"].to_arviz(draws=4000, seed=1), "posterior")["confusion"]
+    np.testing.assert_array_equal(draws.values, again.values)
+    ability = group(fits["glad"].to_arviz(draws=4000), "posterior")["ability"]
+    stored = fits["glad"].result.sites["ability"].arrays
+    np.testing.assert_allclose(ability.std(("chain", "draw")), stored["scale"], rtol=0.1)
+
+
+def test_arviz_is_refused_points(fits: dict[str, Posterior]) -> None:
+    with pytest.raises(MethodError, match="em found points"):
+        fits["em"].to_arviz()
+
+
+def test_a_dimension_that_means_two_sizes_gets_two_names() -> None:
+    sites = [
+        SiteResult("full", ("annotator", "label"), "draws", {"draws": np.zeros((2, 3, 3, 2))}),
+        SiteResult("some", ("annotator", "label"), "draws", {"draws": np.zeros((2, 3, 2, 1))}),
+        SiteResult("other", ("kind",), "draws", {"draws": np.zeros((2, 3, 4))}),
+        SiteResult("more", ("kind",), "draws", {"draws": np.zeros((2, 3, 5))}),
+    ]
+    exported = posterior(result(sites={site.name: site for site in sites}), "gibbs").to_arviz()
+    dims = {name: array.dims[2:] for name, array in group(exported, "posterior").data_vars.items()}
+    assert dims["full"] == ("annotator", "label")
+    assert dims["some"] == ("annotator_2", "label_1")
+    assert dims["other"] == ("kind",)
+    assert dims["more"] == ("kind_5",)
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "glad"])
+def test_a_loaded_posterior_answers_as_the_saved_one(
+    engine: str, fits: dict[str, Posterior], tmp_path: Path
+) -> None:
+    held = fits[engine]
+    held.save(tmp_path)
+    found = load(tmp_path)
+    pd.testing.assert_frame_equal(found.annotators(), held.annotators())
+    pd.testing.assert_frame_equal(found.probabilities(sd=True), held.probabilities(sd=True))
+    assert found.diagnostics() == held.diagnostics()
+    some = held.data.frame().query("item <= 10")
+    pd.testing.assert_frame_equal(found.predict(some), held.predict(some))
+    pd.testing.assert_frame_equal(found.draw_labels(2, seed=1), held.draw_labels(2, seed=1))
+
+
+def test_gaussian_sites_are_exported_in_their_own_space() -> None:
+    posterior = fit("hierarchical_dawid_skene", crowd(), inference="vb", max_iterations=30)
+    drawn = group(posterior.to_arviz(draws=4000), "posterior")
+    for name in ("crowd", "concentration"):
+        x, mean = drawn[name].to_numpy(), posterior.result.sites[name].mean
+        assert (x > 0).all()
+        np.testing.assert_allclose(x.mean((0, 1)), mean, atol=4 * x.std() / 4000**0.5 + 0.03 * np.abs(mean).max())
+    np.testing.assert_allclose(drawn["crowd"].sum("label"), 1)
+    odd = SiteResult("odd", ("item",), "normal", {"loc": np.zeros(3), "scale": np.ones(3), "mean": np.ones(3)})
+    assert odd.constrained(np.zeros(3)) is None
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_entropy_falls_apart_into_what_labels_and_what_annotators_leave_open(engine: str) -> None:
+    few, many = crowd(n_items=30, seed=2), crowd(n_items=3000, seed=2)
+    parts = [fit("bayesian_dawid_skene", x, inference=engine, **SHORT[engine]).entropy() for x in (few, many)]
+    for table in parts:
+        np.testing.assert_allclose(table["total"], table["aleatoric"] + table["epistemic"], atol=1e-12)
+        assert (table >= 0).all(axis=None)
+    share = [table["epistemic"].mean() / table["total"].mean() for table in parts]
+    assert share[1] < 0.02 < share[0]  # annotators who gave 2,000 labels are known, those who gave 20 are not
+    point = fit("bayesian_dawid_skene", few, inference="em", settings={"mass": 9.0}).entropy()
+    assert point["epistemic"].isna().all()
+    np.testing.assert_array_equal(point["total"], point["aleatoric"])
+
+
+def test_entropies_are_those_of_the_draws() -> None:
+    """From draws of the tables by hand: Bayes' rule draw by draw."""
+    labels = crowd(n_items=25)
+    posterior = fit("bayesian_dawid_skene", labels, inference="gibbs", chains=4, draws=50, warmup=20)
+    rows, result = labels.frame(), posterior.result
+    p = np.log(result.prevalence_draws)[:, None, :].repeat(25, 1)
+    for item, annotator, answer in zip(rows["item"], rows["annotator"], rows["label"], strict=True):
+        p[:, item] += np.log(result.table_draws[:, annotator, :, answer])
+    p = np.exp(p - p.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    own = -(p * np.log2(np.clip(p, 1e-300, 1))).sum(-1).mean(0)
+    mean = p.mean(0)
+    total = -(mean * np.log2(mean)).sum(-1)
+    np.testing.assert_allclose(posterior.entropy()["aleatoric"], own, atol=1e-5)
+    np.testing.assert_allclose(posterior.entropy()["total"], total, atol=1e-5)
+
+
+def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
+    every = crowd(n_items=120)
+    whole = fit("bayesian_dawid_skene", every, inference="vb", tolerance=1e-12)
+    found = whole.without([0, 3])
+    rows = every.frame()
+    rest = rows[~rows["annotator"].isin([0, 3])]
+    alone = Annotations.from_frame(rest, classes=[0, 1, 2], items=range(120), annotators=range(6))
+    wanted = fit("bayesian_dawid_skene", alone, inference="vb", tolerance=1e-12)
+    np.testing.assert_allclose(found.probabilities(), wanted.probabilities(), atol=1e-4)
+    assert found.data.n_labels == len(rest) and found.annotators()["labels"].loc[[0, 3]].tolist() == [0, 0]
+    assert whole.data.n_labels == len(rows)
+    with pytest.raises(DataError, match="77"):
+        whole.without([77])
+    with pytest.raises(DataError, match="no label is left"):
+        whole.without(range(6))
+
+
+def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
+    posterior = fit("one_coin", crowd(), inference="em")
+    options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}
+    new = Annotations.from_arrays([1, 1, 2], [0, 3, 2], [0, 1, 2], **options)
+    found = posterior.predict(new)
+    assert sorted(found.index) == [1, 2, 9] and found.loc[9].tolist() == [0, 1, 0]
+    assert found.columns.tolist() == [0, 1, 2]
+
+
+def test_a_design_is_refused_where_labels_are_needed() -> None:
+    design = random_design(4, 6, 2, classes=[0, 1, 2])
+    with pytest.raises(DataError, match="design of 8 labels"):
+        fit("one_coin", design, inference="em")
+    with pytest.raises(DataError, match="design of 8 labels"):
+        fit("one_coin", crowd(), inference="em").predict(design)
+
+
+def test_items_that_were_fitted_are_predicted_as_fitted(fits: dict[str, Posterior]) -> None:
+    for engine, atol in (("em", 1e-5), ("vb", 1e-5), ("gibbs", 0.12)):
+        held = fits[engine]
+        predicted = held.predict(held.data.frame())
+        np.testing.assert_allclose(predicted, held.probabilities(), atol=atol)
+
+
+def test_replicated_labels_look_like_the_labels(fits: dict[str, Posterior]) -> None:
+    held = fits["vb"]
+    given = held.data.frame()["label"].to_numpy()
+
+    def agreement(kind: str) -> float:
+        drawn = held.draw_labels(20, seed=0, kind=kind)["label"].to_numpy().reshape(20, -1)
+        return float((drawn == given).mean())
+
+    expected = np.mean(held.annotators()["accuracy"] ** 2)
+    assert agreement("posterior") > expected - 0.1
+    assert agreement("prior") < 0.45
+
+
+def test_updating_in_two_halves_is_nearly_one_fit(fits: dict[str, Posterior]) -> None:
+    rows = fits["vb"].data.frame()
+    first = Annotations.from_frame(rows.query("item <= 30"))
+    held = fit("bayesian_dawid_skene", first, inference="vb").update(rows.query("item > 30"))
+    assert list(held.data.items) == list(range(31, 46))
+    expected = fits["vb"].annotators()
+    assert (held.annotators()["accuracy"] - expected["accuracy"]).abs().max() < 0.05
+    whole = fits["vb"].result.sites["confusion"].arrays["concentration"].sum()
+    assert held.result.sites["confusion"].arrays["concentration"].sum() == pytest.approx(whole, rel=1e-6)

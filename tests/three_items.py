@@ -1,0 +1,47 @@
+"""A posterior of three items and three annotators, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crowdppl.annotations import Annotations
+from crowdppl.card import Card
+from crowdppl.inference.results import FitResult
+from crowdppl.posterior import Posterior
+
+ITEMS = [10, 7, 7, 7, 9, 9, 10, 10]
+ANNOTATORS = ["b", "a", "b", "c", "a", "b", "a", "c"]
+LABELS = ["yes", "no", "no", "yes", "yes", "no", "yes", "yes"]
+TABLE = np.array([[[0.9, 0.1], [0.3, 0.7]], [[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5], [0.5, 0.5]]])
+SHARE = np.array([0.25, 0.75])
+
+
+class Handmade:
+    card: ClassVar[Card] = Card("Handmade", "nobody")
+
+    def model(self, data: Any) -> None: ...
+
+
+def data(**options: Any) -> Annotations:
+    return Annotations.from_arrays(ITEMS, ANNOTATORS, LABELS, **options)
+
+
+def result(**parts: Any) -> FitResult:
+    """A point: items 7, 9, 10 are no for sure, undecided, and rather yes."""
+    point = {
+        "sites": {},
+        "probabilities": np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]),
+        "probability_sd": None,
+        "table": TABLE,
+        "table_draws": None,
+        "prevalence": SHARE,
+        "prevalence_draws": None,
+        "diagnostics": {"converged": True, "iterations": 3, "objective": -5.0, "objectives": [-9.0, -6.0, -5.0]},
+    }
+    return FitResult(**(point | parts))
+
+
+def posterior(found: FitResult | None = None, inference: str = "em", **options: Any) -> Posterior:
+    return Posterior(Handmade(), "handmade", inference, data(**options), found or result())
