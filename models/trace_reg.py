@@ -3,7 +3,7 @@
     confusion[a, k]   (no prior)                                   (A, K, K)
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
-    potential         -weight * sum over annotators of trace(confusion[a]) a label
+    potential         -weight * trace(confusion[a]) a label
 
 Only the product of classifier and confusion can be seen in labels. Of all pairs with the same product, the one with
 the smallest trace has the true confusion matrices, where their mean is diagonally dominant. While the network
@@ -45,8 +45,9 @@ class TraceReg:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        weight: of the penalty on the sum of all traces, in units of a label's log-probability; 0 has none. A
-            published weight that is charged once an item is this one times the labels an item.
+        weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
+            label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once
+            an item: its weight is this one times the labels an item.
     """
 
     network: nn.Module | None = None
@@ -75,7 +76,8 @@ class TraceReg:
         with plates.annotators(data):
             rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
-        penalty(data, "trace", self.weight * confusion.diagonal(dim1=-2, dim2=-1).sum())
+        traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
+        penalty(data, "trace", self.weight * traces.sum() / max(1, len(traces)))
         table = with_abstentions(data, confusion.log())
         truth_and_labels(data, classify(data, self.network), table, self.likelihood)
 

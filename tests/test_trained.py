@@ -87,7 +87,7 @@ def test_the_trace_and_the_volumes_by_hand() -> None:
     data, a = tiny(), rows()
     plain = objective(prepared("ccem", data), data.as_block(), {"confusion": a})
     trace = objective(prepared("trace_reg", data, weight=0.3), data.as_block(), {"confusion": a})
-    assert trace - plain == pytest.approx(-0.3 * len(LABELS) * sum(np.trace(x) for x in a.numpy()), rel=1e-6)
+    assert trace - plain == pytest.approx(-0.3 * sum(np.trace(a[w].numpy()) for _, w, _ in LABELS), rel=1e-6)
     story = prepared("geo_crowdnet", data, weight=0.2)
     f = shares(story, data)
     found = objective(story, data.as_block(), {"confusion": a}) - plain
@@ -113,6 +113,17 @@ def test_crowd_layers_by_hand(form: str) -> None:
         chosen = np.asarray(logits[form])
         want += chosen[label] - np.log(np.exp(chosen).sum())
     assert objective(story, data.as_block(), {"weights": w}) == pytest.approx(want, rel=1e-5)
+
+
+def test_where_nothing_is_seen_traces_that_depend_on_items_are_those_that_do_not() -> None:
+    """Without features, instance_trace says that it is trace_reg; with errors that do not bend, it is, too."""
+    data, a = tiny(), rows()
+    plain = objective(prepared("trace_reg", data, weight=0.3), data.as_block(), {"confusion": a})
+    torch.set_default_dtype(torch.float32)  # in which its second network is made
+    straight = prepared("instance_trace", data, weight=0.3)
+    torch.set_default_dtype(torch.float64)
+    sites = {"confusion": a, "lean": torch.zeros(len(a), straight.width, 3, 3)}
+    assert objective(straight, data.as_block(), sites) == pytest.approx(plain, rel=1e-6)
 
 
 def test_a_minibatch_stands_for_all_items() -> None:

@@ -80,7 +80,7 @@ ROWS: dict[str, float | None] = {**{name_of(weight): weight for weight in WEIGHT
 def settings_of(row: str, labels_per_image: int) -> dict[str, Any]:
     """Settings of the method: the published loss is an image's, and has the mean trace over annotators."""
     weight = ROWS[row]
-    chosen = {} if weight is None else {"weight": weight / (ANNOTATORS * labels_per_image)}
+    chosen = {} if weight is None else {"weight": weight / labels_per_image}
     return {**chosen, "training": TRAINING}
 
 
@@ -91,9 +91,9 @@ EXPLAINED = (
     "the accuracy of the classifier on test images in per cent; then the error of the confusion matrices, the mean "
     "over annotators of the squared distance from the true one, divided by the squared norm of the true one "
     "(Frobenius). Weights are those of the published loss as the paper's listing has it: cross-entropies summed "
-    "over an image's labels, and the mean trace over annotators. Divided by annotators and by labels of an image, "
-    "they are `weight` of `trace_reg`, a label's and of the sum of traces, whose default of .01 stands beside them "
-    "as it is. `trace_reg` by svi, and `raykar` by em, where the same network learns an epoch between updates. "
+    "over an image's labels, and the mean trace over annotators. Divided by the labels of an image, they are "
+    "`weight` of `trace_reg`, which each label pays for its annotator's trace; its default of .01 stands beside "
+    "them as it is. `trace_reg` by svi, and `raykar` by em, where the network learns an epoch between updates. "
     f"One hidden layer with dropout, AdamW, batches of {TRAINING['batch_size']}, {TRAINING['epochs']} epochs at a "
     f"rate of {TRAINING['learning_rate']:g} that falls along a cosine, ten times that for annotators under svi. "
     "Published are 200 epochs of Adam at .001 on 46 times as many images, which takes a core hours; with so few "
