@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from crowdppl.annotations import Annotations
-from crowdppl.comparison import stacking_weights
+from crowdppl.comparison import LEAST_WEIGHT, stacking_weights
 from crowdppl.correction import RATES, Correction, discount
 from crowdppl.decoding import row_codes
 from crowdppl.inference.predictive import left_out, refit
@@ -26,8 +26,6 @@ UNKNOWN = (
     "labels cannot tell a bias that annotators share from the truth, and no truth was given: where many of them "
     "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
 )
-LEAST_WEIGHT = 0.01
-"""Members that weigh less in the average are left out of it: they would have to be fitted again all the same."""
 
 
 def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Correction | None = None) -> Posterior:

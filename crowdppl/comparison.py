@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -12,7 +11,6 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.comparison_plot import plot_comparison
-from crowdppl.correction import Correction
 from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import HeldoutScore, heldout_score
 from crowdppl.leave_one_out import standard_error
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
     from crowdppl.story import Story
 
-AVERAGES = "crowdppl.calibration"
-"""Module that averages fits; looked up."""
+LEAST_WEIGHT = 0.01
+"""Methods that weigh less in an average are left out of it: they would have to be fitted all the same."""
 Models = Sequence[str] | Mapping[str, "str | Story"]
 
 
@@ -77,16 +75,15 @@ class Comparison:
             36     0.0  0.00  0.95  0.05
             38     0.0  0.08  0.92  0.00
         """
-        calibration: Any = import_module(AVERAGES)  # by name, because it weighs by what is here
         given = self.table["weight"]
-        kept = given[given >= calibration.LEAST_WEIGHT]
+        kept = given[given >= LEAST_WEIGHT]
         _check_members(members, given.index, kept.index)
-        weights = {str(name): float(weight) for name, weight in (kept / kept.sum()).items()}
-        correction = Correction(np.empty((0, 0)), weights, dict.fromkeys(weights, 0.0), {})
-        fits = {name: members[name].uncorrected() for name in weights}
-        data = next(iter(fits.values())).data
-        averaged: Posterior = calibration.calibrated(fits, data.with_gold(None), correction)
-        return averaged.probabilities()
+        own = {str(name): members[str(name)].uncorrected().probabilities() for name in kept.index}
+        mean = sum(
+            (weight * own[str(name)].to_numpy() for name, weight in (kept / kept.sum()).items()), np.zeros(())
+        )
+        first = next(iter(own.values()))
+        return pd.DataFrame(mean, index=first.index, columns=first.columns)
 
     def __repr__(self) -> str:
         return self.table.to_string(float_format=lambda x: f"{x:.4g}")

@@ -22,8 +22,8 @@ EVEN = 0.01
 """Share of an even row mixed into each row of a confusion, so that an answer never given is not impossible."""
 DRAWS = 10
 """Draws of the posterior over which a story's expectation is averaged."""
-ROWS, ASKED = 200_000, 2_000_000
-"""Pairs of labels that are held at once with a number for each class; numbers held while a story is asked."""
+NUMBERS = 2_000_000
+"""Numbers that are held at once, such as the tables of the annotators of some pairs of labels."""
 
 
 def shares_more(story: object) -> bool:
@@ -53,7 +53,7 @@ def independent(posterior: Posterior, design: Design) -> Agreement:
         both = np.einsum("pkl,pkl->pk", table[design.annotator[a]], table[design.annotator[b]])
         return np.asarray((rest * both).sum(1) / rest.sum(1))
 
-    return _in_parts(agreement, ROWS)
+    return _in_parts(agreement, max(1, NUMBERS // table[0].size))
 
 
 def by_the_story(posterior: Posterior, design: Design) -> Agreement:
@@ -74,7 +74,7 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
         p = np.exp(logs[..., 1:] - logs[..., :1]).sum(-1).mean(0)
         return np.asarray(kept * p + (1 - kept) / n_answers)
 
-    return _in_parts(agreement, max(1, ASKED // ((1 + n_answers) * posterior.data.n_classes)))
+    return _in_parts(agreement, max(1, NUMBERS // ((1 + n_answers) * posterior.data.n_classes)))
 
 
 def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -143,7 +143,8 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
     An item that had labels before brings its old evidence along. The result speaks of the items of the new
-    labels. A network stands still: it says of the items what it learned from the old labels.
+    labels. A network stands still: it says of the items what it learned from the old labels, and of an item that
+    had labels before what it said then.
 
     Args:
         new_labels: annotations, or a table of them with one label a row.

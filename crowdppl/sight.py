@@ -29,8 +29,9 @@ def networks_of(story: Any) -> dict[str, nn.Module]:
 
     Those that a story calls ``standing`` have a say, and learn no more.
     """
-    own = {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
-    return own | getattr(story, "standing", {})
+    if hasattr(story, "standing"):
+        return dict(story.standing)
+    return {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
 
 
 def network_of(story: Any) -> nn.Module | None:
@@ -127,6 +128,7 @@ def _rows_to_classify(features: Any, wanted: tuple[int, ...]) -> tuple[pd.Index[
     if is_dataset(features):
         known = isinstance(features, StoredFeatures)
         stored = features if known else StoredFeatures.of(features, pd.RangeIndex(len(features)))
+        stored = stored if len(stored) else replace(stored, row_shape=wanted)
         if stored.row_shape != wanted:
             raise DataError(f"the dataset of features has rows {stored.row_shape}; the fit's were {wanted}")
         return stored.ids, stored

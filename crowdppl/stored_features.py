@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -46,6 +47,11 @@ class StoredFeatures:
         Raises:
             DataError: when there is not one row an item, or the first cannot be used.
         """
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise DataError(
+                f"the {type(dataset).__name__} of features has no length, or no rows by number; give a map-style "
+                "dataset, with __len__ and __getitem__"
+            )
         if isinstance(dataset, StoredFeatures):
             found = replace(dataset, ids=ids)
         else:
@@ -186,13 +192,14 @@ class Elsewhere:
 
 
 class Blank:
-    """Rows of zeros, for what is to be built in the right shape and filled from elsewhere."""
+    """Rows that say nothing, for what is to be built in the right shape and filled from elsewhere."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
 
     def __getitem__(self, row: int) -> Tensor:
-        return torch.zeros(self.shape)
+        # not all the same, or a network that standardises rows would make nothing finite of them
+        return torch.linspace(0, 1, math.prod(self.shape)).reshape(self.shape)
 
 
 Features = Tensor | StoredFeatures

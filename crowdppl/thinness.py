@@ -12,6 +12,8 @@ from crowdppl.discrepancies import Design
 from crowdppl.doubt import Doubt
 from crowdppl.errors import DataError
 from crowdppl.leave_one_out import standard_error
+from crowdppl.sight import networks_of
+from crowdppl.splitting import keep
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -28,8 +30,10 @@ LITTLE = 0.2
 """Share of the agreement beyond chance below which drawn tables say next to nothing."""
 ENGINES = "crowdppl.inference.cells"
 """Module that knows what an engine does with a story; looked up by name, so that results import no engine."""
-PAIRS = 200_000
-"""Pairs of labels that are held at once with a number for each class."""
+NUMBERS = 2_000_000
+"""Numbers that are held at once: of each pair of labels, the table of an annotator."""
+SOME = 100
+"""Labels on which it is seen what an engine does with a story."""
 
 
 def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
@@ -81,7 +85,9 @@ def _remedy(posterior: Posterior, sampled: bool) -> str:
     if sampled:
         return "Choose another prior, take a method"
     average = "averages over all tables that the labels allow"
-    if import_module(ENGINES).cell(posterior.story, posterior.data, "gibbs") == "exact":
+    data = posterior.data
+    some = keep(data, np.arange(data.n_labels) < SOME)
+    if not networks_of(posterior.story) and import_module(ENGINES).cell(posterior.story, some, "gibbs") == "exact":
         return f'Fit it with inference="gibbs", which {average}, or take a method'
     return f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}, or one'
 
@@ -94,9 +100,9 @@ def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
         DataError: when no item has two labels.
     """
     design, result = Design.of(posterior.data), posterior.result
-    equal, expected, item = [], [], []
+    equal, expected, item, step = [], [], [], max(1, NUMBERS // result.table[0].size)
     for one, other, _ in design.meetings():
-        for a, b in zip(*(np.split(rows, range(PAIRS, len(rows), PAIRS)) for rows in (one, other)), strict=True):
+        for a, b in zip(*(np.split(rows, range(step, len(rows), step)) for rows in (one, other)), strict=True):
             tables = result.table[design.annotator[a]], result.table[design.annotator[b]]
             expected.append(np.einsum("pkl,pkl,k->p", *tables, result.prevalence))
             equal.append(design.answer[a] == design.answer[b])

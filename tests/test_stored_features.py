@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import crowdppl
 from crowdppl import networks
@@ -44,6 +44,10 @@ class Disk(Dataset[Any]):
         if index == self.torn and self.instead is None:
             raise OSError("truncated file")
         return self.instead if index == self.torn else (self.values[index], 0)
+
+
+class Stream(IterableDataset[Any]):
+    """Rows one after the other, none by its number."""
 
 
 def again(data: Annotations, features: Any, ids: Any = None) -> Annotations:
@@ -167,6 +171,9 @@ def test_what_is_seen_at_the_door(data: Annotations) -> None:
     found = crowdppl.fit("raykar", data, inference="em", settings={"training": {"epochs": 1}})
     with pytest.raises(DataError, match=r"has rows \(3,\); the fit's were \(4,\)"):
         found.classify(Disk(np.zeros((5, 3))))
+    assert found.classify(Disk(np.zeros((0, 4)))).shape == (0, 3)
+    with pytest.raises(DataError, match="the Stream of features has no length"):
+        again(data, Stream())
 
 
 def test_it_answers_as_a_tensor_does() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import Tensor, nn
 
 import crowdppl
 from crowdppl import networks
@@ -76,3 +77,26 @@ def test_a_story_on_stored_features_has_the_same_graph(data: Annotations) -> Non
     story = crowdppl.method("raykar")
     assert graph_of(story, stored).parents == graph_of(story, data).parents
     assert networks.feature_tensor(stored) is stored.features
+
+
+class Contrast(nn.Module):
+    """Standardises each row, of which nothing finite comes where a row is all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last((x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True))
+        return out
+
+
+def test_a_loaded_fit_tells_what_needs_no_row(data: Annotations, tmp_path: Path) -> None:
+    stored = again(data, Disk(np.asarray(data.features)[:, :, None, None]))
+    body = nn.Sequential(nn.Flatten(), Contrast())
+    how = {"inference": "em", "seed": 0, "settings": {**SETTINGS, "network": body}}
+    found = crowdppl.fit("raykar", stored, **how)
+    found.save(tmp_path)
+    bare = crowdppl.load(tmp_path, story=crowdppl.method("raykar", network=body))
+    assert "thin" in [doubt.kind for doubt in found.doubts()]
+    assert bare.doubts() == found.doubts() and bare.summary() == found.summary()

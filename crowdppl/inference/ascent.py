@@ -112,6 +112,8 @@ class Ascent:
 
     def step(self) -> float:
         """One iteration; returns the objective at its start."""
+        if self.learner is not None:
+            self.learner.warm()
         objective, total, priors = self.evaluate()
         share, counted = self.fold.density.chains or 1, self._counted(total)
         for name, prior in priors.items():

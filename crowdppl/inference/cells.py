@@ -27,9 +27,9 @@ def cell(story: Story, data: Annotations, engine: str) -> str:
         engine: one of the engines.
     """
     ready = getattr(story, "prepare", None)
-    story = story if ready is None else ready(data)
     options = replace(Options(), max_iterations=1, draws=4, warmup=1, chains=1)
     try:
+        story = story if ready is None else ready(data)
         refuse(story, engine)
         with quiet("cpu"):
             return _cell(pose(story, data, options), engine)

@@ -103,9 +103,8 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
         progress = best.progress
         if not progress.converged:
             ended = "was stopped" if progress.interrupted else "did not converge"
-            notes.append(
-                f"{engine} {ended} after {len(progress.objectives)} iterations; raise max_iterations or tolerance"
-            )
+            more = "max_iterations" if best.ascent.learner is None else "training={'epochs': ...}"
+            notes.append(f"{engine} {ended} after {len(progress.objectives)} iterations; raise {more} or tolerance")
         out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
         out["start"] = best.start
         out["restarts"] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -22,27 +22,38 @@ class FullBatch(Learner):
     """A learner that climbs one function of its weights, on all items, without chance.
 
     Its function is the part of the fit's objective that the weights enter: the expected log-probability of the
-    truth, less N times ``wanted`` and half the weight decay of the squared weights. Items without labels take part,
-    as they do in the objective. Warming up is done before the fit, which begins with what was learned of the votes.
-
-    Attributes:
-        penalty: what balance, volume and weight decay add to the fit's objective.
+    truth, less ``wanted`` and half the weight decay of the squared weights for each item of which something is
+    known. Items without labels take part, as they do in the objective. It learns the votes before the first
+    iteration, so that the objective begins with what came of that.
     """
 
     def __init__(self, problem: Problem, training: Training) -> None:
         _refuse(problem, training)
+        self.warmed = training.warm_up == 0
         super().__init__(problem, training)
-        self.weights = [x for x in self.network.parameters() if x.requires_grad]
-        self.penalty = 0.0
-        for _ in range(training.warm_up):
-            self.epoch(self.votes)
-        self.epochs = 0
-        self._tell()
+        self._settle()
 
     @property
     def blind(self) -> bool:
-        """Never: it has learned the votes before it is asked."""
-        return False
+        """Whether it has yet to learn the votes."""
+        return not self.warmed
+
+    def warm(self) -> None:
+        """Learns the votes of items that have some, unless it has."""
+        if self.warmed:
+            return
+        told = torch.zeros_like(self.votes[:, :1])
+        told[self.rows] = 1
+        for _ in range(self.training.warm_up):
+            self.epoch(told * self.votes)
+        self.epochs, self.warmed = 0, True
+        self._tell()
+
+    def restore(self, arrays: Mapping[str, Tensor], epochs: int) -> None:
+        """Takes back what ``arrays`` gave after some epochs."""
+        self.warmed = True
+        super().restore(arrays, epochs)
+        self._settle()
 
     def epoch(self, targets: Tensor) -> float:
         """Some quasi-Newton steps.
@@ -58,7 +69,7 @@ class FullBatch(Learner):
         """
 
         def objective() -> tuple[float, Sequence[Tensor]]:
-            log_p = torch.cat([self.network(part) for part in parts(self.features)]).log_softmax(-1)
+            log_p = self._look()
             penalty = self._penalty(log_p)
             total = (targets * log_p.double()).sum() + penalty
             if not bool(torch.isfinite(total)):
@@ -70,15 +81,26 @@ class FullBatch(Learner):
             return float(total.detach()), torch.autograd.grad(total, self.weights)
 
         self.network.eval()
+        self.epochs += 1
+        if not self.weights:
+            return 0.0
         Climb(self.weights, STEPS)(objective)
         value, _ = objective()
-        self.epochs += 1
-        return -value / len(targets)
+        return -value / max(1, len(self.rows))
+
+    def _look(self) -> Tensor:
+        return torch.cat([self.network(part) for part in parts(self.features)]).log_softmax(-1)
 
     def _penalty(self, log_p: Tensor) -> Tensor:
-        n, squares = len(log_p), sum((x.double().square().sum() for x in self.weights), torch.zeros(()))
+        squares = sum((x.double().square().sum() for x in self.weights), torch.zeros(()))
         terms = wanted(log_p.exp(), self.training, self.shares).double()
-        return -n * (terms + 0.5 * self.training.weight_decay * squares)
+        return -len(self.rows) * (terms + 0.5 * self.training.weight_decay * squares)
+
+    @torch.no_grad()
+    def _settle(self) -> None:
+        """The penalty of the weights as they are."""
+        self.network.eval()
+        self.penalty = float(self._penalty(self._look()))
 
 
 def _refuse(problem: Problem, training: Training) -> None:

@@ -53,13 +53,18 @@ class Learner:
         self.votes = soft_truth(problem.counts)
         self.shares = class_shares(problem.counts.sum(0), training.shares)
         rate, decay = training.learning_rate, training.weight_decay
-        self.optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
+        self.weights = [x for x in network.parameters() if x.requires_grad]
+        still = [torch.zeros(1)]  # an optimiser wants something to hold
+        self.optimiser = torch.optim.AdamW(self.weights or still, lr=rate, weight_decay=decay)
         self._tell()
 
     @property
     def blind(self) -> bool:
         """Whether it still learns the votes, and has no say."""
         return self.epochs < self.training.warm_up
+
+    def warm(self) -> None:
+        """What is to be learned before the first iteration: nothing, where the first epochs are for that."""
 
     def learn(self, marginal: Tensor) -> None:
         """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
@@ -102,6 +107,9 @@ class Learner:
         Raises:
             NumericalError: when a loss is not finite.
         """
+        if not self.weights:  # a network that was trained elsewhere has its say, and stands still
+            self.epochs += 1
+            return 0.0
         stream = self.options.generator(STREAM, self.epochs)
         rate = 0.5 * (1 + math.cos(math.pi * self.epochs / self.training.epochs))
         for group in self.optimiser.param_groups:

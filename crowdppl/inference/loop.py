@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,24 +49,29 @@ def iterate(
     from tqdm import tqdm  # kept out of `import crowdppl`
 
     progress = Progress() if checkpoint is None else Progress(checkpoint.resume())
+    progress.converged = _settled(progress.objectives, tolerance)
     bar = tqdm(range(len(progress.objectives), steps), desc=name, disable=not options.progress)
     try:
         for t in bar:
+            if progress.converged:
+                break
             value = step(t)
-            before = progress.objectives[-1] if progress.objectives else None
             progress.objectives.append(value)
+            progress.converged = _settled(progress.objectives, tolerance)
             if checkpoint is not None:
                 checkpoint.keep(progress.objectives, steps)
             if options.callback is not None:
                 options.callback(t, value)
             bar.set_postfix(objective=f"{value:.6g}")
-            if tolerance is None or before is None:
-                continue
-            if abs(value - before) <= tolerance * (1 + abs(value)):
-                progress.converged = True
-                break
     except KeyboardInterrupt:
         progress.interrupted = True
     finally:
         bar.close()
     return progress
+
+
+def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:
+    if tolerance is None or len(objectives) < 2:
+        return False
+    before, value = objectives[-2:]
+    return abs(value - before) <= tolerance * (1 + abs(value))

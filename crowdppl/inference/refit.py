@@ -75,7 +75,8 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     state = State({}, {}, free)
     ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed)
     steps = problem.options.max_iterations or 1000
-    tolerance = problem.options.tolerance or problem.default_tolerance
+    tolerance = problem.options.tolerance
+    tolerance = problem.default_tolerance if tolerance is None else tolerance
     iterate(lambda t: ascent.step(), replace(problem.options, callback=None), steps=steps, tolerance=tolerance)
     return truth_at(problem, ascent.values(), free.chains)
 

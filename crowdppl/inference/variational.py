@@ -179,7 +179,9 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
         ascent.restore(arrays)
         learner.restore(arrays, epochs)
 
-    full, tolerance = learner.training.full_batch, options.tolerance or learner.problem.default_tolerance
+    full, tolerance = learner.training.full_batch, options.tolerance
+    if tolerance is None:
+        tolerance = learner.problem.default_tolerance
     kept = checkpoint_of(learner.problem, options, engine, lambda: {**ascent.arrays(), **learner.arrays()}, put)
     progress = iterate(
         lambda t: ascent.step(),
@@ -189,7 +191,8 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
         name=f"{engine} and network from {name}",
         checkpoint=kept,
     )
-    progress.converged = progress.converged if full else not progress.interrupted
+    if not full or learner.training.stop_after is not None:
+        progress.converged = not progress.interrupted
     return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
 
 
