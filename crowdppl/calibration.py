@@ -11,7 +11,8 @@ from crowdppl.annotations import Annotations
 from crowdppl.comparison import LEAST_WEIGHT, stacking_weights
 from crowdppl.correction import RATES, Correction, discount
 from crowdppl.decoding import row_codes
-from crowdppl.inference.predictive import left_out, refit
+from crowdppl.inference.leaving_out import left_out
+from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
 from crowdppl.posterior import Posterior

@@ -15,7 +15,8 @@ from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
 from crowdppl.inference import fit
-from crowdppl.inference.predictive import left_out, refit
+from crowdppl.inference.leaving_out import left_out
+from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import item_folds, keep, label_folds

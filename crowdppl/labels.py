@@ -51,6 +51,7 @@ class Labels(TorchDistribution):
         state: the state on which labels depend, enumerated or drawn.
         within: "item" (one state an item, or a group's item) or "label" (a state of its own for each label).
         groups: the group of each annotator where states belong to (group, item).
+        power: of the likelihood of labels that are there; those that are drawn are drawn from the table.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -64,9 +65,10 @@ class Labels(TorchDistribution):
         *,
         within: str = "item",
         groups: tuple[int, ...] | None = None,
+        power: float = 1.0,
         batch_shape: torch.Size | None = None,
     ) -> None:
-        self.block, self.log_p, self.state = block, log_p, state
+        self.block, self.log_p, self.state, self.power = block, log_p, state, power
         self.within, self.groups = within, groups
         self.plates = self._plates()
         super().__init__(torch.Size(self.plates if batch_shape is None else batch_shape), validate_args=False)
@@ -86,11 +88,12 @@ class Labels(TorchDistribution):
             self.state,
             within=self.within,
             groups=self.groups,
+            power=self.power,
             batch_shape=torch.Size(batch_shape),
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probability of each bag of labels at the state: (*enumerated, *batch)."""
+        """Log-probability of each bag of labels at the state, times ``power``: (*enumerated, *batch)."""
         block = self.block if value is self.block.bags.cells else self.block.answered(value)
         if isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self.log_p)
@@ -98,6 +101,8 @@ class Labels(TorchDistribution):
             sums, lead = self._from_coin(block, self.log_p)
         else:
             sums, lead = self._from_callable(block, self.log_p(block.answer))
+        if self.power != 1:
+            sums = self.power * sums
         if self.groups is not None and lead:
             lead = lead[:-1]
         by_state = flip(sums).reshape((*lead, -1, *self.plates)).movedim(len(lead), -1)

@@ -15,7 +15,7 @@ from crowdppl.errors import MethodError
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-ENGINES = "crowdppl.inference.predictive"
+ENGINES = "crowdppl.inference.leaving_out"
 """Module that scores labels at draws; looked up by name, so that results import no engine."""
 CLOSED = "crowdppl.inference.cavity"
 """Module that takes what a label taught out of the parameters; looked up likewise."""

@@ -25,6 +25,7 @@ def annotate(
     *,
     within: Literal["item", "label"] = "item",
     groups: tuple[int, ...] | None = None,
+    power: float = 1.0,
     name: str = "label",
 ) -> Tensor:
     """Says how labels come out: every label of an item, given the item's state.
@@ -40,6 +41,7 @@ def annotate(
             matter.
         within: "item" sums a state out once for all labels of an item; "label" for each label alone.
         groups: the group of each annotator, (A,), where the state belongs to (group, item).
+        power: of the likelihood: below 1, labels count for less; they are drawn as ``log_p`` says all the same.
         name: name of the site.
 
     Returns:
@@ -55,7 +57,7 @@ def annotate(
         tensor([1, 1], dtype=torch.int32)
     """
     block = data.as_block()
-    labels = Labels(block, log_p, state, within=within, groups=groups)
+    labels = Labels(block, log_p, state, within=within, groups=groups, power=power)
     out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.observed else None)
     return out
 

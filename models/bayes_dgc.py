@@ -110,9 +110,9 @@ class BayesDgc:
             prior = prior - leaning_rows(k, self.mass, self.diagonal).to(prior) + rows
         with plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = (1.0 if self.temper is None else self.temper) * with_abstentions(data, confusion.log())
+        table, power = with_abstentions(data, confusion.log()), 1.0 if self.temper is None else self.temper
         with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+            annotate(data, table, truth(data, log_p), power=power)
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""

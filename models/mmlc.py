@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import pyro
@@ -94,9 +93,10 @@ class Mmlc:
             table = torch.einsum("...am,...mkl->...akl", gate, view).log_softmax(-1)
             log_p = crowdppl.prevalence(data, "uniform")
         else:
-            table, log_p = experts.labels_and_truth(data, gate, partial(self._oracle, gate, centre))
+            table, log_p = experts.labels_and_truth(data, gate, lambda: self._oracle(gate, centre))
+        table = crowdppl.with_abstentions(data, table)
         with plates.items(data):
-            annotate(data, crowdppl.with_abstentions(data, table), truth(data, log_p))
+            annotate(data, table, truth(data, log_p))
 
     def guide(self, data: Block) -> None:
         """Points that start from even gates; with a centre, mean field."""

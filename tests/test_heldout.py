@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyro
 import pytest
+import torch
 
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.comparison import compare
 from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import heldout_score
-from crowdppl.inference.predictive import left_out, refit
+from crowdppl.inference import fit, leaving_out
+from crowdppl.inference.leaving_out import left_out
+from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import item_folds, keep, label_folds
@@ -70,6 +74,38 @@ def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) ->
         spots = other.frame().merge(rows.loc[out, ["item", "annotator"]], how="left", indicator=True)
         total += np.exp(left_out(part, other, (spots["_merge"] == "both").to_numpy())[0])
     np.testing.assert_allclose(total, 1, rtol=1e-9)
+
+
+def test_tempered_labels_are_predicted_as_tables_say() -> None:
+    """Probabilities of all answers add up to one."""
+    data = crowd(60, 6, 3, 4, seed=2)
+    posterior = fit("bayes_dgc", data, inference="vb", settings={"recipe": "plain", "temper": 0.5})
+    out = label_folds(data, 3, 0) == 0
+    part = refit(posterior, keep(data, ~out))
+    frame = data.frame()
+    logs = []
+    for answer in data.classes:
+        said = frame.assign(label=frame["label"].where(~out, answer))
+        logs.append(left_out(part, Annotations.from_frame(said, like=data, items=data.items), out)[0])
+    np.testing.assert_allclose(np.exp(logs).sum(0), 1, atol=1e-8)
+    with pytest.raises(MethodError, match="after em or vb"):
+        heldout_score("bayes_dgc", data, inference="gibbs", settings={"recipe": "plain", "temper": 0.5}, draws=20)
+
+
+def test_at_power_one_tables_say_what_differences_of_evidence_do() -> None:
+    data = crowd(60, 6, 3, 4, seed=2)
+    out = label_folds(data, 3, 0) == 0
+    part = fit("dawid_skene", keep(data, ~out), inference="em")
+    for mine, theirs in zip(left_out(part, data, out), leaving_out._by_tables(part, data, out, True), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-4)
+
+
+def test_labels_are_drawn_from_tables_whatever_their_power() -> None:
+    design = crowdppl.random_design(4000, 1, 1, classes=["no", "yes"], seed=0)
+    right = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
+    with pyro.poutine.seed(rng_seed=0), crowdppl.plates.items(design):
+        cells = crowdppl.annotate(design, right, torch.ones(4000, dtype=torch.int64), power=0.2)
+    assert float((cells % 2).double().mean()) == pytest.approx(0.9, abs=0.02)
 
 
 def test_the_story_that_made_the_labels_predicts_them_best() -> None:

@@ -17,7 +17,8 @@ import crowdppl
 from crowdppl import Annotations, annotate, plates, truth
 from crowdppl.errors import MethodError
 from crowdppl.inference.cavity import ROUNDS, log_left_out
-from crowdppl.inference.predictive import given_the_rest, left_out, refit
+from crowdppl.inference.leaving_out import given_the_rest, left_out
+from crowdppl.inference.predictive import refit
 from crowdppl.inference.uses import read_uses
 from crowdppl.leave_one_out import leave_one_out
 from crowdppl.posterior import Posterior

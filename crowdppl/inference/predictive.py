@@ -1,4 +1,4 @@
-"""Refits without some labels, and the probability that such a fit gives to them."""
+"""Fits to other labels of the same items, and how probable a fit finds bags of labels."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from pyro import poutine
 from torch import Tensor
 
 from crowdppl.bags import Bags
 from crowdppl.blocks import Block
-from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.fitting import run
+from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.report import WIDTH
 from crowdppl.inference.resuming import Earlier
+from crowdppl.labels import Labels
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -45,6 +47,10 @@ class Rows:
     item: np.ndarray
     row: np.ndarray
     cell: np.ndarray
+
+
+class TemperedError(MethodError):
+    """Labels were scored at a power, so that differences of scores are no probabilities of labels."""
 
 
 def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
@@ -85,11 +91,19 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
 
     Differences between rows that share labels are what is wanted: log p(more | fewer, draw). An engine that
     gives points counts as one draw; draws of a sampler are taken evenly spread over its chains.
+
+    Raises:
+        TemperedError: when the story takes the labels' likelihood to a power.
     """
     options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
     data = posterior.data
     with quiet("cpu"):
         problem = pose(posterior.story, data, options)
+        if label_power(problem) != 1:
+            raise TemperedError(
+                f"{posterior.method} takes the labels' likelihood to a power (temper), so that it says how "
+                "probable labels are only once the truth is known; give temper=1 for this"
+            )
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
@@ -99,6 +113,15 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
         at = torch.from_numpy(position[rows.item])
         pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * data.n_classes)]
         return np.concatenate(pieces) if draws else _evidence(problem, block, {}, at)
+
+
+def label_power(problem: Problem) -> float:
+    """The power to which the story takes the labels' likelihood."""
+    block = next(block for block in problem.blocks if block.n_items)
+    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+    with torch.random.fork_rng():
+        trace = poutine.trace(model).get_trace(block.subset(np.arange(1), 1.0))
+    return next((float(x["fn"].power) for x in nodes(trace).values() if isinstance(x.get("fn"), Labels)), 1.0)
 
 
 def _chunks(draws: Mapping[str, Tensor], width: int) -> Iterator[dict[str, Tensor]]:
@@ -145,80 +168,3 @@ def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> dict[str, 
     position[data.order] = np.arange(data.n_items)
     parts, at = [block.seen for block in problem.blocks if block.seen is not None], torch.from_numpy(position[item])
     return {name: torch.cat([seen[name] for seen in parts])[at] for name in parts[0]}
-
-
-def left_out(
-    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How probable a fit without some labels finds them.
-
-    Args:
-        posterior: a fit of the labels that were kept.
-        full: all labels.
-        out: bool (S,), the labels that were left out, in the order of ``full.frame()``.
-        alone: whether to score labels one at a time, too.
-        draws: of the posterior, over which predictions are averaged.
-
-    Returns:
-        log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
-        items with labels left out; and log p(all their labels left out | kept labels).
-    """
-    item, cell = row_codes(full.blocks, full.order)
-    mine, at = np.unique(item[out], return_inverse=True)
-    home = np.full(full.n_items, -1)
-    home[mine] = np.arange(len(mine))
-    there = ~out & (home[item] >= 0)
-    kept = home[item[there]], cell[there]
-    n = len(mine)
-    joint = np.concatenate([kept[0], kept[0] + n, at + n]), np.concatenate([kept[1], kept[1], cell[out]])
-    logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint), draws)
-    before, after = logs[:, :n], logs[:, n:]
-    items = _mean_exp(after - before)
-    if not alone:
-        return np.empty(0), mine, items
-    row, copied = _copies(kept[0], at, n)
-    cells = np.concatenate([kept[1][copied], cell[out]])
-    with_one = predictive(posterior, Rows(item[out], np.concatenate([row, np.arange(len(at))]), cells), draws)
-    return _mean_exp(with_one - before[:, at]), mine, items
-
-
-def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
-    """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
-
-    Args:
-        posterior: with draws.
-        unit: "label" or "item"; items without labels are left out.
-        n_draws: how many draws.
-
-    Returns:
-        float64 (n draws, S) in the order of ``data.frame()``, or (n draws, items with labels) in codebook order.
-    """
-    data = posterior.data
-    item, cell = row_codes(data.blocks, data.order)
-    mine, at = np.unique(item, return_inverse=True)
-    every = predictive(posterior, Rows(mine, at, cell), n_draws)
-    if unit == "item":
-        return every
-    row, copied = _copies(at, at, len(mine))
-    others = copied != row  # a label's row holds all labels of its item but itself
-    rest = predictive(posterior, Rows(item, row[others], cell[copied[others]]), n_draws)
-    out: np.ndarray = every[:, at] - rest
-    return out
-
-
-def _copies(owner: np.ndarray, asked: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each asked owner all entries that it owns: the asking row of each copy, and the entry copied.
-
-    ``owner`` is sorted.
-    """
-    sizes = np.bincount(owner, minlength=n)
-    starts = np.cumsum(sizes) - sizes
-    row = np.repeat(np.arange(len(asked)), sizes[asked])
-    first = np.repeat(np.cumsum(sizes[asked]) - sizes[asked], sizes[asked])
-    return row, starts[asked][row] + np.arange(len(row)) - first
-
-
-def _mean_exp(x: np.ndarray) -> np.ndarray:
-    top = x.max(0)
-    out: np.ndarray = top + np.log(np.exp(x - top).mean(0))
-    return out

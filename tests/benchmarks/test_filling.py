@@ -14,7 +14,7 @@ import pytest
 from crowdppl.annotations import Annotations
 from crowdppl.filling import fill
 from crowdppl.inference import fit
-from crowdppl.inference.predictive import left_out
+from crowdppl.inference.leaving_out import left_out
 from crowdppl.metrics import matched
 from crowdppl.posterior import Posterior
 from crowdppl.scores import right

@@ -1,0 +1,118 @@
+"""How probable a fit finds labels that it was not shown, or each of those that it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdppl.decoding import row_codes
+from crowdppl.errors import MethodError
+from crowdppl.inference.predictive import DRAWS, Rows, TemperedError, predictive
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+
+def left_out(
+    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How probable a fit without some labels finds them.
+
+    Args:
+        posterior: a fit of the labels that were kept.
+        full: all labels.
+        out: bool (S,), the labels that were left out, in the order of ``full.frame()``.
+        alone: whether to score labels one at a time, too.
+        draws: of the posterior, over which predictions are averaged.
+
+    Returns:
+        log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
+        items with labels left out; and log p(all their labels left out | kept labels).
+    """
+    item, cell = row_codes(full.blocks, full.order)
+    mine, at = np.unique(item[out], return_inverse=True)
+    home = np.full(full.n_items, -1)
+    home[mine] = np.arange(len(mine))
+    there = ~out & (home[item] >= 0)
+    kept = home[item[there]], cell[there]
+    n = len(mine)
+    joint = np.concatenate([kept[0], kept[0] + n, at + n]), np.concatenate([kept[1], kept[1], cell[out]])
+    try:
+        logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint), draws)
+    except TemperedError:
+        return _by_tables(posterior, full, out, alone)
+    before, after = logs[:, :n], logs[:, n:]
+    items = _mean_exp(after - before)
+    if not alone:
+        return np.empty(0), mine, items
+    row, copied = _copies(kept[0], at, n)
+    cells = np.concatenate([kept[1][copied], cell[out]])
+    with_one = predictive(posterior, Rows(item[out], np.concatenate([row, np.arange(len(at))]), cells), draws)
+    return _mean_exp(with_one - before[:, at]), mine, items
+
+
+def _by_tables(
+    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What ``left_out`` returns, from the truth's probabilities and the mean tables.
+
+    For points, and for mean fields, in which truth and tables are independent, these are the means over draws; and
+    where the fit is of a tempered likelihood, labels are as probable as its tables say.
+    """
+    if any(site.family == "draws" for site in posterior.result.sites.values()):
+        raise MethodError(
+            f"{posterior.method} takes the labels' likelihood to a power (temper); labels left out are then scored "
+            "after em or vb, and not after a sampler"
+        )
+    item, cell = row_codes(full.blocks, full.order)
+    annotator, answer = np.divmod(cell[out], full.n_answers)
+    mine, at = np.unique(item[out], return_inverse=True)
+    start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))
+    said = np.log(np.clip(posterior.result.table[annotator, :, answer], 1e-300, None))
+    together = np.stack([np.bincount(at, x, len(mine)) for x in said.T], 1)
+    items = np.logaddexp.reduce(start + together, axis=1)
+    return np.logaddexp.reduce(start[at] + said, axis=1) if alone else np.empty(0), mine, items
+
+
+def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
+    """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
+
+    Args:
+        posterior: with draws.
+        unit: "label" or "item"; items without labels are left out.
+        n_draws: how many draws.
+
+    Returns:
+        float64 (n draws, S) in the order of ``data.frame()``, or (n draws, items with labels) in codebook order.
+    """
+    data = posterior.data
+    item, cell = row_codes(data.blocks, data.order)
+    mine, at = np.unique(item, return_inverse=True)
+    every = predictive(posterior, Rows(mine, at, cell), n_draws)
+    if unit == "item":
+        return every
+    row, copied = _copies(at, at, len(mine))
+    others = copied != row  # a label's row holds all labels of its item but itself
+    rest = predictive(posterior, Rows(item, row[others], cell[copied[others]]), n_draws)
+    out: np.ndarray = every[:, at] - rest
+    return out
+
+
+def _copies(owner: np.ndarray, asked: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each asked owner all entries that it owns: the asking row of each copy, and the entry copied.
+
+    ``owner`` is sorted.
+    """
+    sizes = np.bincount(owner, minlength=n)
+    starts = np.cumsum(sizes) - sizes
+    row = np.repeat(np.arange(len(asked)), sizes[asked])
+    first = np.repeat(np.cumsum(sizes[asked]) - sizes[asked], sizes[asked])
+    return row, starts[asked][row] + np.arange(len(row)) - first
+
+
+def _mean_exp(x: np.ndarray) -> np.ndarray:
+    top = x.max(0)
+    out: np.ndarray = top + np.log(np.exp(x - top).mean(0))
+    return out
