@@ -24,7 +24,8 @@ SHOWN = (
     "Gibbs side by side with NUTS",
     "Accuracy on real annotations",
     "Probabilities by auto with known truths",
-    "Truth from features and labels",
+    "Truth from features and labels: LabelMe",
+    "Truth from features and labels: Music",
 )
 """Results that README holds whole; to the others it points."""
 UNMEASURED = "No complete run of `make bench` is recorded yet."

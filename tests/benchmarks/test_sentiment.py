@@ -1,0 +1,44 @@
+"""The classifier on parts of sentiment_polarity, trained on labels and features of the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.metrics import evaluate
+from tests.benchmarks import neural
+from tests.benchmarks.featured import read_featured
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.test_acquisition import data_folder
+
+pytestmark = pytest.mark.bench
+
+TITLE = "Features and labels of sentiment_polarity"
+FOLDS = 5
+
+
+def test_sentiment_polarity_by_folds(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, TITLE)
+    if folder is None:
+        return
+    rows = [row for row in neural.ROWS if row.method in ("bayes_dgc", "raykar", "majority_vote", "ccem")]
+    lines = []
+    for row in rows:
+        each = np.array([fold_accuracy(folder, row, fold) for fold in range(FOLDS)])
+        lines.append((row.title, f"{100 * each.mean():.1f}", f"{100 * each.std(ddof=1) / np.sqrt(FOLDS):.1f}"))
+        print(*lines[-1])
+    words = f"Accuracy in % of the classifier on each of {FOLDS} parts of the labelled items, trained on the rest."
+    recorder.add(TITLE, f"{words}\n\n{markdown(('method', 'accuracy', 'standard error'), lines)}")
+
+
+def fold_accuracy(folder: Path, row: neural.Row, fold: int) -> float:
+    whole = read_featured(folder, "sentiment_polarity")
+    shuffled = np.random.default_rng(0).permutation(len(whole.train))
+    test = whole.train[np.sort(shuffled[fold::FOLDS])]
+    found = read_featured(folder, "sentiment_polarity", test)
+    shares = neural.fitted(found, row, fold).classify(found.data.features).loc[test]
+    return evaluate(pd.DataFrame(shares), found.truth[test]).accuracy
