@@ -55,38 +55,24 @@ class FullBatch(Learner):
         super().restore(arrays, epochs)
         self._settle()
 
-    def epoch(self, targets: Tensor) -> float:
-        """Some quasi-Newton steps.
-
-        Args:
-            targets: probabilities (N, K) of the truth, by position.
-
-        Returns:
-            Mean loss.
-
-        Raises:
-            NumericalError: when the objective is not finite.
-        """
+    def epoch(self, targets: Tensor) -> None:
+        """Some quasi-Newton steps, on all items."""
 
         def objective() -> tuple[float, Sequence[Tensor]]:
             log_p = self._look()
-            penalty = self._penalty(log_p)
-            total = (targets * log_p.double()).sum() + penalty
+            total = (targets * log_p.double()).sum() + self._penalty(log_p)
             if not bool(torch.isfinite(total)):
                 raise NumericalError(
                     f"the network's objective is {total.item()} in epoch {self.epochs + 1}; look at the features' "
                     "scale and the network's first weights"
                 )
-            self.penalty = float(penalty.detach())
             return float(total.detach()), torch.autograd.grad(total, self.weights)
 
         self.network.eval()
         self.epochs += 1
-        if not self.weights:
-            return 0.0
-        Climb(self.weights, STEPS)(objective)
-        value, _ = objective()
-        return -value / max(1, len(self.rows))
+        if self.weights:
+            Climb(self.weights, STEPS)(objective)
+            self._settle()
 
     def _look(self) -> Tensor:
         return torch.cat([self.network(part) for part in parts(self.features)]).log_softmax(-1)

@@ -95,37 +95,32 @@ class Learner:
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
             blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine}, _views={})
 
-    def epoch(self, targets: Tensor) -> float:
+    def epoch(self, targets: Tensor) -> None:
         """One pass over the items that have labels or a known truth.
 
         Args:
             targets: probabilities (N, K) of the truth, by position.
-
-        Returns:
-            Mean loss.
 
         Raises:
             NumericalError: when a loss is not finite.
         """
         if not self.weights:  # a network that was trained elsewhere has its say, and stands still
             self.epochs += 1
-            return 0.0
+            return
         stream = self.options.generator(STREAM, self.epochs)
         rate = 0.5 * (1 + math.cos(math.pi * self.epochs / self.training.epochs))
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.learning_rate * rate
         targets = targets.float()
         order = self.rows[torch.randperm(len(self.rows), generator=stream, device=stream.device)]
-        total = 0.0
         self.network.train()
         with torch.random.fork_rng():  # dropout reads the global stream
             torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=stream.device)))
             for number, rows in enumerate(order.split(self.training.batch_size)):
-                total += self._step(rows, targets, number) * len(rows)
+                self._step(rows, targets, number)
         self.epochs += 1
-        return total / max(1, len(order))
 
-    def _step(self, rows: Tensor, targets: Tensor, number: int) -> float:
+    def _step(self, rows: Tensor, targets: Tensor, number: int) -> None:
         x, t = self.features[rows], targets[rows]
         if self.training.mixup > 0:
             share = float(torch.distributions.Beta(self.training.mixup, self.training.mixup).sample())
@@ -142,7 +137,6 @@ class Learner:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-        return float(loss.detach())
 
 
 def class_shares(votes: Tensor, kind: str) -> Tensor:

@@ -42,7 +42,8 @@ def left_out(
     try:
         logs = predictive(posterior, Rows(np.concatenate([mine, mine]), *joint), draws)
     except TemperedError:
-        return _by_tables(posterior, full, out, alone)
+        each, items = _by_tables(posterior, cell[out], mine, at)
+        return each if alone else np.empty(0), mine, items
     before, after = logs[:, :n], logs[:, n:]
     items = _mean_exp(after - before)
     if not alone:
@@ -54,26 +55,32 @@ def left_out(
 
 
 def _by_tables(
-    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What ``left_out`` returns, from the truth's probabilities and the mean tables.
+    posterior: Posterior, cell: np.ndarray, mine: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of labels, alone and an item's together, from the truth's probabilities and mean tables.
 
     For points, and for mean fields, in which truth and tables are independent, these are the means over draws; and
     where the fit is of a tempered likelihood, labels are as probable as its tables say.
+
+    Args:
+        posterior: a fit of other labels.
+        cell: table cell of each label, (S,).
+        mine: codes of their items, (n,), and ``at`` the place of each label's among them, (S,).
+
+    Raises:
+        MethodError: after a sampler, whose draws of truth and tables depend on each other.
     """
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(
             f"{posterior.method} takes the labels' likelihood to a power (temper); labels left out are then scored "
             "after em or vb, and not after a sampler"
         )
-    item, cell = row_codes(full.blocks, full.order)
-    annotator, answer = np.divmod(cell[out], full.n_answers)
-    mine, at = np.unique(item[out], return_inverse=True)
+    annotator, answer = np.divmod(cell, posterior.data.n_answers)
     start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))
     said = np.log(np.clip(posterior.result.table[annotator, :, answer], 1e-300, None))
     together = np.stack([np.bincount(at, x, len(mine)) for x in said.T], 1)
     items = np.logaddexp.reduce(start + together, axis=1)
-    return np.logaddexp.reduce(start[at] + said, axis=1) if alone else np.empty(0), mine, items
+    return np.logaddexp.reduce(start[at] + said, axis=1), items
 
 
 def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
