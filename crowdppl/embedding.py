@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks import Standardise, outputs, tried
+from crowdppl.networks import outputs, tried
+from crowdppl.standardise import Standardise
 
 SPREAD = 3.0
 """Typical distance of standardised features from their mean, after the first projection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -12,58 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
+from crowdppl.standardise import Standardise, parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
 from crowdppl.training import Training, training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
-
-ROWS = 4096
-"""Items that a network looks at at once where nothing is learned, and rows of a table that are read at once."""
-NUMBERS = 2**24
-"""Numbers of images, or of what else is no table, that are looked at at once."""
-
-
-class Standardise(nn.Module):
-    """Brings features to mean 0 and standard deviation 1, after a square root where none is negative.
-
-    Counts and activations that are never negative have long tails, which the root shortens. A feature that is the
-    same for all items becomes 0.
-
-    Args:
-        features: (N, D), of all items. Stored ones are read 4096 rows at a time, twice where none is negative; in
-            float64, so that sums in another order come to the same in float32.
-    """
-
-    root: Tensor
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, features: Features) -> None:
-        super().__init__()
-
-        def chunks() -> Iterable[Tensor]:
-            return [features] if isinstance(features, Tensor) else parts(features)
-
-        root = all(bool((part >= 0).all()) for part in chunks())
-        n, mean, spread = 0, torch.zeros(()), torch.zeros(())
-        for part in chunks():
-            x = part.double().sqrt() if root else part.double()
-            m, its_mean, its_spread = len(x), x.mean(0), x.std(0, unbiased=False)
-            if n:  # Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance"
-                between = (its_mean - mean) * math.sqrt(n * m) / (n + m)
-                within = (n * spread.square() + m * its_spread.square()) / (n + m)
-                its_mean, its_spread = mean + (its_mean - mean) * m / (n + m), (within + between.square()).sqrt()
-            n, mean, spread = n + m, its_mean, its_spread
-        self.register_buffer("root", torch.tensor(root))
-        self.register_buffer("mean", mean.float())
-        self.register_buffer("scale", torch.where(spread > 1e-8, 1 / spread.clamp(min=1e-8), 0.0).float())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
-        x = x.clamp(min=0).sqrt() if bool(self.root) else x
-        return (x - self.mean) * self.scale
 
 
 class Network(nn.Module):
@@ -95,22 +51,30 @@ class Network(nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             for part in self.body.modules():
-                if isinstance(part, nn.Linear):
+                if isinstance(part, nn.Linear | Layer):
                     part.reset_parameters()
+
+    @property
+    def members(self) -> int:
+        """Networks that learn apart: 1, or those of an ``Ensemble``."""
+        return self.body.members if isinstance(self.body, Ensemble) else 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, K) of a batch (B, ...), in float32 whatever the body computes in."""
+        return self._through(self.body, x)
+
+    def apart(self, x: Tensor) -> Tensor:
+        """Logits (M, B, K) of members that look at batches of their own (M, B, ...)."""
+        if isinstance(self.body, Ensemble):
+            return self._through(self.body.apart, x)
+        out: Tensor = self(x[0])
+        return out.unsqueeze(0)
+
+    def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         mixed, x = self.precision == "mixed", self.first(x)
         with torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
-            out: Tensor = self.body(x)
+            out = body(x)
         return out.float() if mixed else out
-
-
-def parts(features: Features) -> Iterable[Tensor]:
-    """Features one after the other, as many rows at a time as are looked at at once where nothing is learned."""
-    width = 1 if features.dim() == 2 else max(1, math.prod(features.shape[1:]))
-    found: Iterable[Tensor] = features.split(max(1, min(ROWS, NUMBERS // width)))
-    return found
 
 
 def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
@@ -166,7 +130,8 @@ def ready(
         out = Network(deepcopy(network), features)
     else:
         with torch.random.fork_rng():
-            body = perceptron(math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout)
+            sizes = math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout
+            body = perceptron(*sizes) if given.networks == 1 else Ensemble(given.networks, *sizes)
             out = Network(body, features, default=True)
     out.precision = given.precision
     tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")

@@ -38,6 +38,8 @@ class Training:
             vb never falls. Nothing is dropped out, ``batch_size`` and ``learning_rate`` mean nothing, ``epochs``
             are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns
             errors by heart.
+        networks: how many default networks learn the same truth, each from batches and blends of its own under em
+            and vb; their mean probabilities have the say.
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
         precision: "full" computes in float32; "mixed" lets networks compute in bfloat16 where ``torch.autocast``
             holds that for safe, which is faster on GPUs made for it. Logits are then right to two or three digits;
@@ -57,13 +59,14 @@ class Training:
     balance: float = 0.0
     shares: Literal["auto", "uniform", "votes"] = "auto"
     volume: float = 0.0
+    networks: int = 1
     hidden: int = 128
     dropout: float = 0.5
     precision: Literal["full", "mixed"] = "full"
     full_batch: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "hidden"):
+        for name in ("epochs", "batch_size", "networks", "hidden"):
             if getattr(self, name) < 1:
                 raise MethodError(f"training: {name}={getattr(self, name)} must be at least 1")
         for name in ("patience", "weight_decay", "warm_up", "mixup", "balance", "volume"):

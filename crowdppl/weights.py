@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.networks import ROWS, Network
+from crowdppl.networks import Network
 from crowdppl.sight import networks_of
+from crowdppl.standardise import ROWS
 from crowdppl.stored_features import Blank, StoredFeatures
 from crowdppl.story import Story, settings_of
 

@@ -17,9 +17,10 @@ from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.inference.learning import class_shares, wanted
 from crowdppl.metrics import evaluate
-from crowdppl.networks import Network, Standardise, feature_tensor, log_shares
+from crowdppl.networks import Network, feature_tensor, log_shares
 from crowdppl.posterior import Posterior
 from crowdppl.recipes import house_training
+from crowdppl.standardise import Standardise
 from crowdppl.training import Training, training_of
 from tests.crowd import crowd
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.networks import parts
 from crowdppl.sight import networks_of
+from crowdppl.standardise import parts
 from crowdppl.story import settings_of
 
 Arrays = dict[str, Tensor]

@@ -11,7 +11,7 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.climb import Climb
 from crowdppl.inference.learning import Learner, wanted
 from crowdppl.inference.problem import Problem
-from crowdppl.networks import parts
+from crowdppl.standardise import parts
 from crowdppl.training import Training
 
 STEPS = 10

@@ -14,7 +14,7 @@ from crowdppl.errors import NumericalError
 from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
-from crowdppl.networks import begin, log_shares
+from crowdppl.networks import Network, begin, log_shares
 from crowdppl.sight import network_of
 from crowdppl.stored_features import Features, joined
 from crowdppl.training import Training, log_volume
@@ -52,6 +52,7 @@ class Learner:
         self.rows = torch.nonzero(told).squeeze(-1)
         self.votes = soft_truth(problem.counts)
         self.shares = class_shares(problem.counts.sum(0), training.shares)
+        self.members = network.members if isinstance(network, Network) else 1
         rate, decay = training.learning_rate, training.weight_decay
         self.weights = [x for x in network.parameters() if x.requires_grad]
         still = [torch.zeros(1)]  # an optimiser wants something to hold
@@ -112,23 +113,26 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.learning_rate * rate
         targets = targets.float()
-        order = self.rows[torch.randperm(len(self.rows), generator=stream, device=stream.device)]
+        orders = [
+            self.rows[torch.randperm(len(self.rows), generator=stream, device=stream.device)]
+            for _ in range(self.members)
+        ]
         self.network.train()
         with torch.random.fork_rng():  # dropout reads the global stream
             torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=stream.device)))
-            for number, rows in enumerate(order.split(self.training.batch_size)):
+            for number, rows in enumerate(torch.stack(orders).split(self.training.batch_size, dim=1)):
                 self._step(rows, targets, number)
         self.epochs += 1
 
     def _step(self, rows: Tensor, targets: Tensor, number: int) -> None:
-        x, t = self.features[rows], targets[rows]
+        """A step on items (M, B), of which each member of the network has its own."""
+        x, t = self.features[rows.flatten()], targets[rows.flatten()]
         if self.training.mixup > 0:
-            share = float(torch.distributions.Beta(self.training.mixup, self.training.mixup).sample())
-            other = torch.randperm(len(rows), device=rows.device)
-            share = max(share, 1 - share)
-            x, t = share * x + (1 - share) * x[other], share * t + (1 - share) * t[other]
-        log_p = self.network(x).log_softmax(-1)
-        loss = -(t * log_p).sum(-1).mean() + wanted(log_p.exp(), self.training, self.shares)
+            x, t = blended(x, t, self.members, self.training.mixup)
+        x, t = x.unflatten(0, rows.shape), t.unflatten(0, rows.shape)
+        logits = self.network.apart(x) if isinstance(self.network, Network) else self.network(x[0]).unsqueeze(0)
+        log_p = logits.log_softmax(-1)
+        loss = (wanted(log_p.exp(), self.training, self.shares) - (t * log_p).sum(-1).mean(-1)).sum()
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the network's loss is {loss.item()} in epoch {self.epochs + 1}, step {number + 1}; lower "
@@ -137,6 +141,22 @@ class Learner:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
+
+
+def blended(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, Tensor]:
+    """Each item with another of the same member's batch, in a share that the batch has in common.
+
+    Args:
+        x, t: features (M * B, ...) and probabilities (M * B, K), one batch after the other.
+        members: M.
+        mixup: parameter of the Beta distribution of shares.
+    """
+    size = len(x) // members
+    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(x.device)
+    share = torch.maximum(shares, 1 - shares).repeat_interleave(size)
+    other = torch.cat([n * size + torch.randperm(size, device=x.device) for n in range(members)])
+    of_x, of_t = (share.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype) for y in (x, t))
+    return of_x * x + (1 - of_x) * x[other], of_t * t + (1 - of_t) * t[other]
 
 
 def class_shares(votes: Tensor, kind: str) -> Tensor:
@@ -154,12 +174,12 @@ def class_shares(votes: Tensor, kind: str) -> Tensor:
 
 
 def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
-    """Terms on a batch's predictions (B, K) as a whole: shares of the classes, and volume."""
-    out = p.new_zeros(())
+    """Terms on predictions (..., B, K) of whole batches: shares of the classes, and volume."""
+    out = p.new_zeros(p.shape[:-2])
     if training.balance > 0:
-        mean = p.mean(0)
+        mean = p.mean(-2)
         off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
-        out = out + training.balance * (mean * off).sum()
+        out = out + training.balance * (mean * off).sum(-1)
     if training.volume > 0:
         out = out - training.volume * log_volume(p)
     return out
