@@ -151,7 +151,9 @@ def test_em_and_vb_never_fall_and_blocks_change_nothing(engine: str) -> None:
             x = np.array(one.progress.objectives)
             assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
         objectives.append(one.progress.objectives)
-    np.testing.assert_allclose(*objectives, rtol=1e-9)
+    shortest = min(map(len, objectives))  # where all is settled, the last digit says when to stop
+    assert shortest > 20
+    np.testing.assert_allclose(*(x[:shortest] for x in objectives), rtol=1e-9)
 
 
 def enumerated() -> Exact:

@@ -15,6 +15,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
 from crowdppl.inference.checkpoints import checkpoint_of
 from crowdppl.inference.density import Density
+from crowdppl.inference.extrapolation import Extrapolation
 from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.gaussians import Gaussians
@@ -137,8 +138,10 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
 
         warm_up(ascent, problem, options)
     tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
+    closed = not (ascent.state.logits or ascent.state.gaussians.sites)
+    fit = Extrapolation(ascent, tolerance) if closed else ascent
     progress = iterate(
-        lambda t: ascent.step(),
+        lambda t: fit.step(),
         options,
         steps=options.max_iterations or 1000,
         tolerance=tolerance,

@@ -1,0 +1,143 @@
+"""Looking ahead: the same optimum in fewer iterations, and never a step that does not pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference import variational
+from crowdppl.inference.ascent import Ascent
+from crowdppl.inference.extrapolation import Extrapolation
+from crowdppl.inference.rules import Average, Maximise, Rule
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+GOAL = torch.tensor([5.0, 3.0], dtype=torch.float64)
+START = torch.tensor([1.0, 8.0], dtype=torch.float64)
+
+
+def distance(x: Tensor) -> float:
+    return -float((x - GOAL).square().sum())
+
+
+@dataclass
+class Towards:
+    """Stands for a fit: each iteration goes a share of the way to the goal."""
+
+    share: float | Tensor
+    objective: Callable[[Tensor], float] = distance
+    rule: Rule = field(default_factory=Average)
+    state: Any = field(default_factory=lambda: SimpleNamespace(parameters={"x": START}))
+    seen: list[Tensor] = field(default_factory=list)
+
+    def step(self) -> float:
+        x = self.state.parameters["x"]
+        self.seen.append(x)
+        value = self.objective(x)
+        self.state.parameters["x"] = x + self.share * (GOAL - x)
+        return value
+
+
+def looking_ahead(fit: Towards, tolerance: float = 0.0) -> Extrapolation:
+    return Extrapolation(cast(Ascent, fit), tolerance)
+
+
+def test_along_a_line_it_lands_on_the_goal() -> None:
+    """Where every iteration goes the same share r of the way, the step 1 / r is exact."""
+    fit = Towards(0.3)
+    ahead = looking_ahead(fit)
+    values = [ahead.step() for _ in range(3)]
+    assert values == pytest.approx([-41, -41 * 0.7**2, 0], abs=1e-12)
+    torch.testing.assert_close(fit.seen[2], GOAL)
+    plain = Towards(0.3)
+    assert [plain.step() for _ in range(3)][2] == pytest.approx(-41 * 0.7**4)
+
+
+def test_a_longest_step_bounds_the_first_and_grows_where_it_pays() -> None:
+    fit = Towards(0.01)
+    ahead = looking_ahead(fit)
+    values = [ahead.step() for _ in range(7)]
+    remains = [1, 0.99, (1 - 0.01 * 4) ** 2]  # x0 + 2 s (x1 - x0) + s^2 (...) leaves (1 - s r)^2 of the way
+    remains += [remains[-1] * 0.99, remains[-1] * (1 - 0.01 * 16) ** 2]
+    remains += [remains[-1] * 0.99, remains[-1] * (1 - 0.01 * 64) ** 2]
+    np.testing.assert_allclose(values, [-41 * r**2 for r in remains])
+
+
+def test_where_it_does_not_pay_the_fit_goes_on_as_it_would_have() -> None:
+    def with_a_ditch(x: Tensor) -> float:
+        return distance(x) - (100.0 if bool((x - GOAL).abs().max() < 1e-9) else 0.0)
+
+    fit, plain = Towards(0.3, with_a_ditch), Towards(0.3)
+    ahead = looking_ahead(fit)
+    assert [ahead.step() for _ in range(4)] == pytest.approx([plain.step() for _ in range(4)])
+    assert len(fit.seen) == 5  # the ditch was looked at once, and left
+
+
+def test_only_iterations_that_did_not_look_ahead_are_taken_for_settled() -> None:
+    fit = Towards(torch.tensor([0.3, 1e-9], dtype=torch.float64), lambda x: distance(x) / 1e6)
+    ahead = looking_ahead(fit, tolerance=0.1)  # more than there is to gain
+    for _ in range(3):
+        ahead.step()
+    torch.testing.assert_close(fit.seen[-1], fit.seen[1] + fit.share * (GOAL - fit.seen[1]))
+
+
+def test_an_interrupted_look_ahead_leaves_the_fit_where_it_was() -> None:
+    def stopped(x: Tensor) -> float:
+        if bool((x - GOAL).abs().max() < 1e-9):
+            raise KeyboardInterrupt
+        return distance(x)
+
+    fit = Towards(0.3, stopped)
+    ahead = looking_ahead(fit)
+    ahead.step(), ahead.step()
+    with pytest.raises(KeyboardInterrupt):
+        ahead.step()
+    torch.testing.assert_close(fit.state.parameters["x"], GOAL + 0.7**2 * (START - GOAL))
+
+
+@pytest.mark.parametrize("rule", [Maximise(), Average()])
+def test_coordinates_give_the_parameter_back(rule: Rule) -> None:
+    theta = torch.tensor([[0.2, 0.3, 0.5], [1 - 2e-9, 1e-9, 1e-9]], dtype=torch.float64)
+    parameter = theta.log() if isinstance(rule, Maximise) else 7 * theta
+    torch.testing.assert_close(rule.parameter(rule.linear(parameter)), parameter, rtol=1e-12, atol=1e-12)
+    if isinstance(rule, Maximise):
+        torch.testing.assert_close(rule.parameter(3 * theta), parameter, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("dawid_skene", "em"), ("one_coin", "em"), ("bayesian_dawid_skene", "vb"), ("mixed_membership", "vb")],
+)
+def test_the_optimum_is_the_same_and_passes_are_fewer(
+    name: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes, evaluate = [0], Ascent.evaluate
+
+    def counted(self: Ascent) -> Any:
+        passes[0] += 1
+        return evaluate(self)
+
+    monkeypatch.setattr(Ascent, "evaluate", counted)
+    data = crowd(n_items=250, n_annotators=6, labels_each=5, seed=2)
+
+    def fitted() -> tuple[crowdppl.Posterior, int]:
+        passes[0] = 0
+        return crowdppl.fit(name, data, inference=engine, tolerance=1e-12), passes[0]
+
+    ahead, few = fitted()
+    monkeypatch.setattr(variational, "Extrapolation", lambda ascent, tolerance: ascent)
+    plain, many = fitted()
+    assert few < 0.6 * many
+    values = np.array(ahead.diagnostics()["objectives"])
+    assert (np.diff(values) >= -1e-9 * np.abs(values[:-1])).all()
+    assert values[-1] == pytest.approx(plain.diagnostics()["objectives"][-1], rel=1e-10)
+    np.testing.assert_allclose(ahead.probabilities(), plain.probabilities(), atol=1e-4)
