@@ -183,11 +183,14 @@ def _find(name: str) -> type[Any]:
     raise MethodError(f"there is no method {name!r}{_hint(name, names())}; crowdppl.zoo() lists all")
 
 
-@lru_cache(maxsize=1)
 def _of_the_zoo() -> tuple[str, ...]:
-    """The folder is read once: a small fit would spend a tenth of its time on that."""
-    found = iter_modules(import_module("crowdppl.models").__path__)
-    return tuple(module.name for module in found if not module.name.startswith("_"))
+    return _modules(tuple(import_module("crowdppl.models").__path__))
+
+
+@lru_cache(maxsize=1)
+def _modules(path: tuple[str, ...]) -> tuple[str, ...]:
+    """A folder is read once: a small fit would spend a tenth of its time on that."""
+    return tuple(module.name for module in iter_modules(path) if not module.name.startswith("_"))
 
 
 def _from_the_zoo(name: str) -> type[Any]:
