@@ -143,7 +143,7 @@ def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
     for block in blocks:
         pairs = neighbours(block)
         # A part of the pairs mostly joins everyone already, and the rest then costs a comparison.
-        part = max(50_000, 10 * len(active))
+        part = max(1_000, 20 * len(active))
         for some in (slice(part), slice(part, None)):
             sets = _merged(sets, pairs[0][some], pairs[1][some])
         if np.ptp(sets[active]) == 0:

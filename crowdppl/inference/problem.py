@@ -16,7 +16,7 @@ from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, read_sites
+from crowdppl.inference.sites import Site, probed, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.story import Story, plates_of
 
@@ -85,15 +85,20 @@ class Problem:
         """Relative gain at which em and vb stop: what the precision can resolve."""
         return 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
 
-    @cached_property
+    @property
     def sites(self) -> dict[str, Site]:
         """The story's continuous and one-hot sites by name."""
-        return {s.name: s for s in read_sites(self.story, self._some_block)}
+        return self._read[0]
 
-    @cached_property
+    @property
     def truth(self) -> str | None:
         """The discrete site that is the truth."""
-        return truth_site(self.story, self._some_block.subset(_first(self._some_block), 1.0), self.plates)
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Site], str | None]:
+        small, trace = probed(self.story, self._some_block)  # not kept: it holds tables of all annotators
+        return {s.name: s for s in read_sites(self.story, small, trace)}, truth_site(self.story, trace)
 
     @property
     def _some_block(self) -> Block:
@@ -147,9 +152,3 @@ class Problem:
         if number == 1 and self.moments is not None:
             return "spectral", self.moments()
         return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
-
-
-def _first(block: Block) -> Any:
-    import numpy as np
-
-    return np.arange(min(1, block.n_items))

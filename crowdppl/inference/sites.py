@@ -83,26 +83,35 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def read_sites(story: Story, block: Block) -> list[Site]:
-    """Runs a story on a few items and sorts its latents by what engines can do with them.
+def probed(story: Story, block: Block) -> tuple[Block, Trace]:
+    """A few items of a block, and the story's trace on them at a draw from its prior.
+
+    Raises:
+        MethodError: when the story does not run.
+    """
+    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return small, _validated(story, small)
+
+
+def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
+    """Sorts a story's latents by what engines can do with them.
 
     A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
     complete-data log-likelihood is linear in it.
 
     Args:
         story: a method of the zoo, or a user's own.
-        block: the first block of the data.
+        small, trace: what ``probed`` gave.
 
     Raises:
         MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
     """
-    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    latents = _latents(trace)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        trace = _validated(story, small)
-        latents = _latents(trace)
-        density = Density(story.model, plates_of(story))
-        kinds = _kinds(density, small, latents)
+        kinds = _kinds(Density(story.model, plates_of(story)), small, latents)
     return [_site(name, kinds[name], node) for name, node in latents.items()]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from pyro import poutine
+from pyro.poutine import Trace
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import biject_to
@@ -96,10 +97,8 @@ def typical_values(
     return {n: nodes(trace)[n]["value"].detach() for n in names}
 
 
-def truth_site(story: Story, block: Block, plates: int) -> str | None:
+def truth_site(story: Story, trace: Trace) -> str | None:
     """The discrete site that starts tilt towards the votes: the card's truth, else the first one enumerated."""
-    with torch.random.fork_rng():  # a prior draw, of which only the names are used
-        trace = poutine.trace(poutine.enum(story.model, first_available_dim=-1 - plates)).get_trace(block)
     found = [
         n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
     ]
