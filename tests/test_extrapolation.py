@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import crowdppl
+from crowdppl.errors import NumericalError
 from crowdppl.inference import variational
 from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.extrapolation import Extrapolation
@@ -80,6 +81,17 @@ def test_where_it_does_not_pay_the_fit_goes_on_as_it_would_have() -> None:
     ahead = looking_ahead(fit)
     assert [ahead.step() for _ in range(4)] == pytest.approx([plain.step() for _ in range(4)])
     assert len(fit.seen) == 5  # the ditch was looked at once, and left
+
+
+def test_a_point_without_an_objective_does_not_pay() -> None:
+    def with_a_cliff(x: Tensor) -> float:
+        if bool((x - GOAL).abs().max() < 1e-9):
+            raise NumericalError("over the edge")
+        return distance(x)
+
+    fit, plain = Towards(0.3, with_a_cliff), Towards(0.3)
+    ahead = looking_ahead(fit)
+    assert [ahead.step() for _ in range(4)] == pytest.approx([plain.step() for _ in range(4)])
 
 
 def test_only_iterations_that_did_not_look_ahead_are_taken_for_settled() -> None:
