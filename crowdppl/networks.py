@@ -103,9 +103,11 @@ def ready(
     """The network with which a fit begins: a copy, so that what one fit learns stays there.
 
     Args:
-        network: maps features to K logits; None takes ``perceptron``; one that is ready already is copied.
+        network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several; one that is
+            ready already is copied.
         data: the annotations.
-        training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
+        training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
+            dropout.
 
     Returns:
         A ``Network``; None where data have no features and no network was asked for.

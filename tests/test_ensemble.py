@@ -20,6 +20,7 @@ from crowdppl.networks import Network
 from crowdppl.recipes import MEMBERS, house_training
 from crowdppl.training import Training, training_of
 from tests.test_networks import clouds
+from tests.test_stored_features import Disk, again
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -96,15 +97,28 @@ def test_an_ensemble_is_fitted_saved_and_the_same_again(
     both: tuple[Annotations, pd.Series], tmp_path: Path
 ) -> None:
     data, truth = both
-    posterior, again = (fitted(data, networks=3, hidden=16) for _ in range(2))
+    posterior, twin = (fitted(data, networks=3, hidden=16) for _ in range(2))
     weights = body_of(posterior).layers[0].weight
     assert weights.shape == (3, 4, 16)
     assert not torch.allclose(weights[0], weights[1])  # each began elsewhere
-    assert posterior.probabilities().equals(again.probabilities())
+    assert posterior.probabilities().equals(twin.probabilities())
     posterior.save(tmp_path / "saved")
     loaded = crowdppl.load(tmp_path / "saved")
     pd.testing.assert_frame_equal(loaded.classify(data.features), posterior.classify(data.features))
     new = posterior.classify(data.features)
+    assert (new.to_numpy().argmax(1) == truth.loc[new.index]).mean() > 0.8
+
+
+@pytest.mark.parametrize(("engine", "training"), [("vb", {"precision": "mixed"}), ("svi", {})])
+def test_in_mixed_precision_and_by_svi_it_learns_too(
+    both: tuple[Annotations, pd.Series], engine: str, training: dict[str, Any]
+) -> None:
+    data, truth = both
+    more = {"epochs": 12, "learning_rate": 0.02, "networks": 3, "hidden": 16, **training}
+    settings = {"recipe": "plain", "training": more}
+    found = crowdppl.fit("bayes_dgc", data, inference=engine, settings=settings)
+    assert body_of(found).members == 3
+    new = found.classify(data.features)
     assert (new.to_numpy().argmax(1) == truth.loc[new.index]).mean() > 0.8
 
 
@@ -153,6 +167,8 @@ def test_the_house_takes_several_unless_items_are_many(both: tuple[Annotations, 
     many = {"items": range(n), "features": np.ones((n, 1))}
     large = Annotations.from_arrays(np.arange(n), np.arange(n) % 2, np.arange(n) // 2 % 2, **many)
     assert house_training(large)["networks"] == 1
+    on_disk = again(data, Disk(np.array(data.features, np.float32)))
+    assert house_training(on_disk)["networks"] == 1  # each member would read all of it, every epoch
     with pytest.raises(MethodError, match="networks=0"):
         training_of({"networks": 0})
     own: Any = crowdppl.ready(nn.Linear(4, 3), data, {"networks": 4})

@@ -83,6 +83,18 @@ def test_where_it_does_not_pay_the_fit_goes_on_as_it_would_have() -> None:
     assert len(fit.seen) == 5  # the ditch was looked at once, and left
 
 
+def test_the_longest_step_shrinks_again_where_it_did_not_pay_but_not_below_the_first() -> None:
+    fit = Towards(0.01)
+    ahead = looking_ahead(fit)
+    for _ in range(5):
+        ahead.step()
+    assert ahead._longest == 64
+    fit.objective = lambda x: -1e9  # nothing pays any more
+    for longest in (64, 16, 16, 4, 4, 4, 4):
+        ahead.step()
+        assert ahead._longest == longest
+
+
 def test_a_point_without_an_objective_does_not_pay() -> None:
     def with_a_cliff(x: Tensor) -> float:
         if bool((x - GOAL).abs().max() < 1e-9):

@@ -16,7 +16,7 @@ from crowdppl.errors import NumericalError
 from crowdppl.inference.ascent import Ascent
 
 GROWTH = 4.0
-"""By how much the longest step grows where it was taken and paid, and shrinks where it did not."""
+"""By how much the longest step grows where it was taken and paid, and shrinks where looking ahead did not pay."""
 KEPT = 0.1
 """Share of what an entry would be without looking ahead that is left of it at least."""
 
@@ -30,8 +30,9 @@ class Extrapolation:
     Two iterations from x0 to x1 = M(x0) and x2 = M(x1) show a direction and how it bends; the next begins at
     ``x0 + 2 s (x1 - x0) + s^2 (x2 - 2 x1 + x0)`` with ``s = |x1 - x0| / |x2 - 2 x1 + x0|`` (SQUAREM, scheme S3 of
     Varadhan & Roland 2008, "Simple and globally convergent methods for accelerating the convergence of any EM
-    algorithm"). Where the objective is no higher there by more than the tolerance, it begins at x2, so that the
-    objective never falls, and only iterations that did not look ahead are taken for settled.
+    algorithm"). Where the objective there is no higher than at x1 by more than the tolerance, it begins at x2 after
+    all, which costs a pass more. So the objectives of iterations never fall, and only those that did not look ahead
+    are taken for settled.
 
     Args:
         ascent: a fit whose state has conjugate sites only.

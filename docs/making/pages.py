@@ -20,6 +20,7 @@ from crowdppl.story import card_of
 from crowdppl.story_graph import FEATURES, StoryGraph
 from docs.making import measured, symbols
 from docs.making.drawing import svg
+from docs.making.links import slug_of
 from docs.making.relations import SETTINGS, of_method
 from tests.benchmarks import readme, results, zoo
 from tests.benchmarks.tables import markdown
@@ -207,8 +208,8 @@ def _numbers(name: str) -> str:
         return UNMEASURED
     parts = []
     for each in found:
-        anchor = each.section.lower().replace(" ", "-")
-        parts += [f"[{each.section}](../benchmarks.md#{anchor}). {_sentence(each.about)}", each.table]
+        where = f"../benchmarks.md#{slug_of(each.section)}"
+        parts += [f"[{each.section}]({where}). {_sentence(each.about)}", each.table]
     return "\n\n".join(parts)
 
 

@@ -80,8 +80,9 @@ ABOUT = (
     f"Accuracy in % on test items by the classifier (test) and on the labelled items by labels and classifier "
     f"(truth), means of {SEEDS} seeds at the last epoch; spread: between the best and the worst seed's test "
     "accuracy, in points. Held-out labels: mean log-probability of a label left out, two folds, one seed. "
-    "Settings are the methods' defaults with 60 epochs; the house default was found with the gold of LabelMe and "
-    "Music in sight, so its figures are flattered. ccem to mmlc learn by svi, from labels one by one."
+    "Settings are the methods' defaults with 60 epochs, and one network; the house default averages five, has "
+    "epochs of its own, and was found with the gold of LabelMe and Music in sight, so its figures are flattered. "
+    "ccem to mmlc learn by svi, from labels one by one."
 )
 
 
