@@ -48,8 +48,8 @@ class Options:
             and float32 from there. Parameters and sums over items are float64 always.
         tolerance: em and vb stop when the objective gains less than this share of its size. None takes 1e-8,
             or 1e-7 in float32, whose rounding hides less.
-        max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000). Where em or vb looks ahead in
-            vain, an iteration takes two passes over the labels.
+        max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in vain, an
+            iteration takes two passes over the labels.
         restarts: starts of em and vb (votes, spectral, perturbed votes); the best objective wins.
         chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with up to 32 chains on small
             data.

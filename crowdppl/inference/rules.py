@@ -7,7 +7,6 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import FLOOR
 from crowdppl.inference.families import DIRICHLET
 
 
@@ -26,14 +25,6 @@ class Rule(Protocol):
         """What the site adds to the objective, a term for each row; ``prior`` is the trace's distribution."""
         ...
 
-    def linear(self, parameter: Tensor) -> Tensor:
-        """The parameter in coordinates along which it is extrapolated; all of them positive."""
-        ...
-
-    def parameter(self, linear: Tensor) -> Tensor:
-        """The parameter at such coordinates."""
-        ...
-
 
 class Maximise:
     """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
@@ -49,14 +40,6 @@ class Maximise:
     def penalty(self, prior: Any, parameter: Tensor) -> Tensor:
         """``sum of (c - 1) log theta``."""
         return DIRICHLET.over(prior, DIRICHLET.log_prior, parameter)
-
-    def linear(self, parameter: Tensor) -> Tensor:
-        """Theta: entries that vanish do so without pulling at the others, as their logs would."""
-        return parameter.exp()
-
-    def parameter(self, linear: Tensor) -> Tensor:
-        """Log theta, which sums to one again."""
-        return (linear / linear.sum(-1, keepdim=True)).log().clamp(min=FLOOR)
 
 
 class Average:
@@ -82,14 +65,6 @@ class Average:
     def penalty(self, prior: Any, parameter: Tensor) -> Tensor:
         """Minus the divergence of the posterior from the prior."""
         return -DIRICHLET.over(prior, lambda c, q: DIRICHLET.kl(q, c), parameter)
-
-    def linear(self, parameter: Tensor) -> Tensor:
-        """The concentration itself."""
-        return parameter
-
-    def parameter(self, linear: Tensor) -> Tensor:
-        """The concentration itself."""
-        return linear
 
 
 def refuse_below_one(name: str, prior: Tensor) -> None:

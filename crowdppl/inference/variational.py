@@ -138,7 +138,7 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
 
         warm_up(ascent, problem, options)
     tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
-    closed = not (ascent.state.logits or ascent.state.gaussians.sites)
+    closed = engine == "vb" and not (ascent.state.logits or ascent.state.gaussians.sites)
     fit = Extrapolation(ascent, tolerance) if closed else ascent
     progress = iterate(
         lambda t: fit.step(),

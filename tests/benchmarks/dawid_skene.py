@@ -77,10 +77,7 @@ def log_likelihood(data: Drawn, fitted: Fitted) -> float:
 
 
 def iterations_to_reach(data: Drawn, target: float) -> int:
-    """Iterations after which crowdppl's log-likelihood is at least ``target``, found in runs of their own.
-
-    A fit that is cut off does not look ahead any more, so that it may end lower than a longer one has come.
-    """
+    """Iterations after which crowdppl's objective is at least ``target``, found in a run of its own."""
     from crowdppl.annotations import Annotations
     from crowdppl.inference import fit
 
@@ -89,7 +86,4 @@ def iterations_to_reach(data: Drawn, target: float) -> int:
         annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
         objectives = fit("dawid_skene", annotations, inference="em").result.diagnostics["objectives"]
     enough = [number for number, value in enumerate(objectives) if value >= target]
-    found = max(1, enough[0]) if enough else len(objectives)
-    while found < len(objectives) and log_likelihood(data, by_crowdppl(data, found)) < target:
-        found += 1
-    return found
+    return max(1, enough[0]) if enough else len(objectives)
