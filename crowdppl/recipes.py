@@ -9,7 +9,6 @@ import numpy as np
 
 from crowdppl.decoding import row_sizes
 from crowdppl.networks import feature_tensor
-from crowdppl.stored_features import StoredFeatures
 from crowdppl.training import Training
 
 if TYPE_CHECKING:
@@ -29,9 +28,8 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     """The training that served best on small sets with few labels, adapted to the number of items and features.
 
     Blends of items (mixup), predictions drawn to the shares of the classes, a small bonus for volume, little
-    dropout, and five networks that speak together (one where items are many or read from disk, or in full batch).
-    The numbers were found on labelme and music with their gold in sight, so that accuracies on these two are
-    somewhat flattered.
+    dropout, and five networks that speak together (one where items are many, or in full batch). The numbers were
+    found on labelme and music with their gold in sight, so that accuracies on these two are somewhat flattered.
 
     Args:
         data: the annotations, with features.
@@ -48,14 +46,13 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     told = sum(int((row_sizes(block) > 0).sum()) for block in data.blocks)
     steps = math.ceil(max(1, told) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
-    alone = epochs == FEWEST or more.get("full_batch") or isinstance(features, StoredFeatures)
     out: dict[str, Any] = {
         "epochs": epochs,
         "dropout": 0.2,
         "mixup": 0.0 if more.get("full_batch") else 1.0,  # blends are drawn by chance
         "balance": 1.0,
         "volume": 0.003,
-        "networks": 1 if alone else MEMBERS,
+        "networks": 1 if epochs == FEWEST or more.get("full_batch") else MEMBERS,
     }
     if features is not None and features.dim() == 2:
         out["learning_rate"] = RATE / math.sqrt(features.shape[1])

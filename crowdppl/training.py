@@ -39,8 +39,9 @@ class Training:
             are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns
             errors by heart.
         networks: how many default networks learn the same truth, each from batches and blends of its own; their
-            mean probabilities have the say. Under svi and in full batch they share one loss, that of their mean.
-            A network that is given, and a view of items that is not the classifier, is one whatever this says.
+            mean probabilities have the say. Features on disk are read once for each. Under svi and in full batch
+            they share one loss, that of their mean. A network that is given, and a view of items that is not the
+            classifier, is one whatever this says.
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
         precision: "full" computes in float32; "mixed" lets networks compute in bfloat16 where ``torch.autocast``
             holds that for safe, which is faster on GPUs made for it. Logits are then right to two or three digits;

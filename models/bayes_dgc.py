@@ -44,8 +44,7 @@ class BayesDgc:
     """Annotators' confusion matrices and a classifier, learned from each other.
 
     Args:
-        network: maps features to K logits; by default one hidden layer, five times over in the house recipe unless
-            items are many. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer, or five such. A fit trains a copy.
         training: settings of ``crowdppl.training.Training`` by name; they win over those of the recipe.
         recipe: "house" (vb) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper`` 0.5 where
             they are left out; "plain" adds nothing to the story. Without features it is plain.

@@ -20,7 +20,6 @@ from crowdppl.networks import Network
 from crowdppl.recipes import MEMBERS, house_training
 from crowdppl.training import Training, training_of
 from tests.test_networks import clouds
-from tests.test_stored_features import Disk, again
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -167,8 +166,6 @@ def test_the_house_takes_several_unless_items_are_many(both: tuple[Annotations, 
     many = {"items": range(n), "features": np.ones((n, 1))}
     large = Annotations.from_arrays(np.arange(n), np.arange(n) % 2, np.arange(n) // 2 % 2, **many)
     assert house_training(large)["networks"] == 1
-    on_disk = again(data, Disk(np.array(data.features, np.float32)))
-    assert house_training(on_disk)["networks"] == 1  # each member would read all of it, every epoch
     with pytest.raises(MethodError, match="networks=0"):
         training_of({"networks": 0})
     own: Any = crowdppl.ready(nn.Linear(4, 3), data, {"networks": 4})
