@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from docs.making.links import slug_of
 from tests.benchmarks import advice, results, zoo
 
 README = results.ROOT / "README.md"
@@ -43,13 +44,8 @@ def benchmarks() -> str:
     machine = text.partition("\n## ")[0].partition("\n\n")[2].strip()
     found = results.sections(text)
     whole = [f"### {title}\n\n{found[title]}" for title in SHOWN if title in found]
-    more = [f"- [{title}](docs/benchmarks.md#{anchor(title)})" for title in found if title not in SHOWN]
+    more = [f"- [{title}](docs/benchmarks.md#{slug_of(title)})" for title in found if title not in SHOWN]
     return "\n\n".join([machine, *whole, "### More", "In docs/benchmarks.md:", "\n".join(more)])
-
-
-def anchor(title: str) -> str:
-    """What a heading is called in links."""
-    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def advised() -> str:

@@ -68,7 +68,7 @@ def row(name: str, what: str, took: tuple[float, ...]) -> list[str]:
 
 
 def iteration_row(name: str, data: Drawn, theirs: tuple[int, int], ours: tuple[int, int], rounds: int) -> list[str]:
-    """One iteration: (long run - short run) / (iterations between them), points that did not pay included."""
+    """One iteration: (long run - short run) / (iterations between them)."""
     assert by_crowdppl(data, ours[1]).iterations == ours[1], "settled before the long run's end"
     short = side_by_side(partial(by_crowdppl, data, ours[0]), partial(by_crowdkit, data, theirs[0]), rounds)
     long = side_by_side(partial(by_crowdppl, data, ours[1]), partial(by_crowdkit, data, theirs[1]), rounds)
