@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crowdppl.summing import logsumexp
+from crowdppl.summing import drawing, logsumexp
 
 EMPTY = -80.0
 """Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
@@ -51,7 +51,7 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
         by_seen: (..., A, K, L), log p(answer | annotator, class seen).
 
     Returns:
-        (..., A, S, L). Atoms of two classes, which most are, cost two terms.
+        (..., A, S, L).
 
     Examples:
         >>> import torch
@@ -61,6 +61,21 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
                  [0.2000, 0.8000],
                  [0.5500, 0.4500]]])
     """
+    return _drawn(log_atoms, by_seen) if drawing() else _mixed(log_atoms, by_seen)
+
+
+def _mixed(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
+    """All sums as one product of matrices, which takes a tenth of the time of their terms side by side."""
+    shares = log_atoms.exp().where(log_atoms > EMPTY, 0.0).to(by_seen)
+    front = by_seen.movedim(-2, 0)
+    top = front.detach().amax(0)  # minus infinity for answers that an annotator was never offered
+    terms = (front - top.clamp(min=torch.finfo(top.dtype).min)).exp()
+    mixed = (shares @ terms.flatten(1)).reshape(-1, *top.shape)
+    return (mixed.where(mixed > 0, 1.0).log() + top).movedim(0, -2)
+
+
+def _drawn(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
+    """Sums of which each class seen can be drawn; atoms of two classes, which most are, have two terms."""
     few, parts = (log_atoms > EMPTY).sum(-1) <= 2, []
     for some, width in ((few, 2), (~few, log_atoms.shape[-1])):
         seen = log_atoms[some].argsort(-1, descending=True)[:, :width]

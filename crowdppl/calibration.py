@@ -16,13 +16,15 @@ from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep, label_folds
+from crowdppl.splitting import keep, label_folds, of_items
 
 FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
 THIN = 2.0
 """Labels an item below which labels left out have nothing to say."""
 DRAWS = 20
+MOST = 50_000
+"""Labels that decide on weights and discounts; of more, those of a random part of the items do."""
 UNKNOWN = (
     "labels cannot tell a bias that annotators share from the truth, and no truth was given: where many of them "
     "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
@@ -75,6 +77,9 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
             f"of an item depend on each other, so that {first} stands as it is"
         )
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
+    notes: tuple[str, ...] = ()
+    if data.n_labels > MOST:
+        members, data, notes = _some(members, data)
     logs, owner = _scored(members, data)
     best = {name: _least(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
@@ -85,7 +90,30 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
     if len(members) > 1:
         scores["average"] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
     rates = {name: (0.0, *RATES)[best[name]] for name in weights}
-    return Correction(empty, weights, rates, scores)
+    return Correction(empty, weights, rates, scores, notes=notes)
+
+
+def _some(
+    members: Mapping[str, Posterior], data: Annotations
+) -> tuple[dict[str, Posterior], Annotations, tuple[str, ...]]:
+    """Random items with about ``MOST`` labels, fits to go on from there, and what to say of it."""
+    item, _ = row_codes(data.blocks, data.order)
+    turn = np.random.default_rng(next(iter(members.values())).options["seed"]).permutation(data.n_items)
+    labels = np.bincount(item, minlength=data.n_items)
+    chosen = np.empty(data.n_items, bool)
+    chosen[turn] = np.cumsum(labels[turn]) - labels[turn] < MOST
+    part = of_items(data, chosen)
+    note = f"weights and discounts are from {part.n_labels:,} of {data.n_labels:,} labels, on items taken at random"
+    return {name: _about(member, part, chosen) for name, member in members.items()}, part, (note,)
+
+
+def _about(posterior: Posterior, data: Annotations, chosen: np.ndarray) -> Posterior:
+    """What a fit says of some of its items and of all annotators, for a refit to start from."""
+    result = posterior.result
+    shared = {name: site for name, site in result.sites.items() if "item" not in site.dims}
+    return replace(
+        posterior, data=data, result=replace(result, probabilities=result.probabilities[chosen], sites=shared)
+    )
 
 
 def _least(logs: np.ndarray, owner: np.ndarray) -> int:
@@ -111,7 +139,7 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[s
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
-            again = refit(member, part)
+            again = refit(member, part, spread=False)
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in range(FOLDS)]), return_inverse=True)
@@ -155,7 +183,7 @@ def _map(
     for number in range(GOLD_FOLDS):
         hidden = known[fold == number]
         blind = data.with_gold(gold.drop(data.items[hidden]))
-        again = {name: refit(member, blind) for name, member in free.items()}
+        again = {name: refit(member, blind, spread=False) for name, member in free.items()}
         p[fold == number] = _mixture(again, correction, blind)[hidden]
     found = fit_map(p, data.gold_codes[known])
     mapped = found(mixed)

@@ -10,12 +10,11 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
-from crowdppl.blocks import build_blocks
-from crowdppl.building import with_known
 from crowdppl.choices import choose
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predictive import Rows, predictive
+from crowdppl.splitting import with_rows
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -122,15 +121,7 @@ def _with_labels(data: Annotations, item: np.ndarray, cell: np.ndarray) -> Annot
     """The annotations and some more labels."""
     owner, given = row_codes(data.blocks, data.order)
     items, cells = np.concatenate([owner, item]), np.concatenate([given, cell])
-    annotator, answer = np.divmod(cells, data.n_answers)
-    sizes = {name: getattr(data, name) for name in ("n_items", "n_annotators", "n_classes", "n_answers")}
-    order, blocks = build_blocks(items, annotator, answer, **sizes)
-    first = data.blocks[0]
-    known = [
-        with_known(replace(block, history=first.history, abstainers=first.abstainers), order, data.gold_codes)
-        for block in blocks
-    ]
     old = pd.DataFrame(index=range(len(owner))) if data.columns is None else data.columns
     columns = old.reindex(range(len(items))).assign(filled=np.arange(len(items)) >= len(owner))
     columns = columns.iloc[np.lexsort((cells, items))].reset_index(drop=True)  # as frame() sorts rows
-    return replace(data, blocks=known, order=order, columns=columns, warnings=())
+    return with_rows(data, items, cells, columns)

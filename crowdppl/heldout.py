@@ -128,7 +128,7 @@ def heldout_score(
             out = fold == number
             if not out.any():
                 continue
-            part = refit(whole, keep(full, ~out), story)
+            part = refit(whole, keep(full, ~out), story, spread=False)
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone

@@ -50,6 +50,11 @@ def summing(how: Summing) -> Iterator[Summing]:
         _current.reset(token)
 
 
+def drawing() -> bool:
+    """Whether sums are to give back drawn counts, so that each must be formed by ``logsumexp``."""
+    return _current.get().kind != "sum"
+
+
 def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
     """Sums out one of a story's own discrete variables: ``log sum exp`` over a dimension of log-terms.
 

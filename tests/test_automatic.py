@@ -131,6 +131,22 @@ def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
     np.testing.assert_array_equal(again.probabilities(), whole.probabilities())
 
 
+def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(
+    blurred: Simulation, posterior: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of 300 of 400 items are near those of all, the same every time, and no fit was changed by them."""
+    monkeypatch.setattr(calibration, "MOST", 1800)
+    found, again = (crowdppl.fit("auto", blurred.data, seed=0) for _ in range(2))
+    np.testing.assert_array_equal(found.probabilities(), again.probabilities())
+    assert found.correction is not None and posterior.correction is not None
+    note = "weights and discounts are from 1,800 of 2,400 labels, on items taken at random"
+    assert found.correction.notes[0] == note and note in found.summary()
+    assert not any("weights and discounts" in text for text in posterior.correction.notes)
+    np.testing.assert_array_equal(found.uncorrected().probabilities(), posterior.uncorrected().probabilities())
+    for name, weight in posterior.correction.weights.items():
+        assert abs(found.correction.weights.get(name, 0.0) - weight) < 0.25
+
+
 def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
     found = crowdppl.fit("auto", blurred.data, gold=blurred.truth.iloc[:4])
     assert found.correction is not None and found.correction.gold == 0

@@ -187,3 +187,15 @@ def test_known_truths_inform_predictions_and_nothing_else_does() -> None:
     known = heldout_score("bayesian_dawid_skene", data.with_gold({0: 1, 1: 1, 2: 0}), inference="vb")
     assert known.per_label != plain.per_label
     assert heldout_score("bayesian_dawid_skene", data, inference="vb").per_label == plain.per_label
+
+
+@pytest.mark.parametrize("engine", ["em", "vb"])
+def test_a_refit_without_spreads_is_otherwise_the_same(engine: str) -> None:
+    data = crowd(40, 6, 3, 4, seed=5)
+    whole = crowdppl.fit("one_coin", data, inference=engine)
+    part = keep(data, label_folds(data, 4, 0) != 0)
+    full, lean = refit(whole, part), refit(whole, part, spread=False)
+    np.testing.assert_array_equal(full.result.probabilities, lean.result.probabilities)
+    np.testing.assert_array_equal(full.result.table, lean.result.table)
+    assert lean.result.probability_sd is None and lean.result.entropies is None
+    assert (full.result.entropies is None) == (engine == "em")

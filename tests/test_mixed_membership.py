@@ -9,6 +9,8 @@ import torch
 import crowdppl
 from crowdppl.comparison import compare
 from crowdppl.metrics import evaluate
+from crowdppl.summing import Summing, summing
+from tests.crowd import crowd, posed
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 6, 10])
@@ -36,3 +38,45 @@ def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
     )
     assert table.best == "mixed_membership"
     assert table.table["difference"].iloc[1] < -2 * table.table["difference_se"].iloc[1]
+
+
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_the_product_of_matrices_is_the_sum_that_can_be_drawn(k: int) -> None:
+    """Values and gradients, also where an annotator was never offered an answer, or is almost never wrong."""
+    atoms = crowdppl.class_atoms(k).double()
+    stream = torch.Generator().manual_seed(k)
+    rows = (9 * torch.randn(4, 5, k, k + 1, generator=stream, dtype=torch.float64)).log_softmax(-1).clamp(min=-80)
+    rows[..., :2, :, k] = -torch.inf
+    weights = torch.rand(4, 5, len(atoms), k + 1, generator=stream, dtype=torch.float64)
+    weights[..., :2, :, k] = 0
+    found = []
+    for how in (Summing(), Summing("draw")):
+        leaf = rows.clone().requires_grad_()
+        with summing(how):
+            table = crowdppl.through_atoms(atoms, leaf)
+        found.append(table)
+    mixed, drawn = found
+    torch.testing.assert_close(mixed, drawn, rtol=1e-12, atol=1e-12)
+    assert bool((mixed[:, :2, :, k] == -torch.inf).all()) and bool(mixed[:, 2:].isfinite().all())
+    at = rows.clone().requires_grad_()
+    offered = mixed.isfinite()
+    (gradient,) = torch.autograd.grad((weights * crowdppl.through_atoms(atoms, at))[offered].sum(), at)
+    terms = atoms.unsqueeze(-1) + rows.unsqueeze(-3)  # (..., S, K, L)
+    share = (terms - drawn.detach().unsqueeze(-2)).exp().nan_to_num()
+    torch.testing.assert_close(gradient, (weights.unsqueeze(-2) * share).sum(-3), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "states"),
+    [
+        ("dawid_skene", {}, 3),
+        ("mixed_membership", {}, 40),
+        ("hierarchical_mixed_membership", {"diluted": False}, 30),
+        ("ebcc", {"subtypes": 2}, 6),
+    ],
+)
+def test_it_is_known_how_many_alternatives_of_an_item_a_pass_keeps_apart(
+    name: str, settings: dict[str, int], states: int
+) -> None:
+    """Draws are taken so many at a time as memory allows for these: with only classes counted it was 14 GB."""
+    assert posed(crowdppl.method(name, **settings), crowd(300, 5, 3, 3)).states == states

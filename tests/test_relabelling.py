@@ -203,9 +203,9 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     assert named_already(even(counted))
 
 
-def test_a_story_without_a_truth_of_classes_has_no_permutations() -> None:
+def test_a_story_without_a_truth_of_classes_has_no_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
     data, _ = labelled(2)
     problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
     draws, _ = sample(problem, problem.options)
-    problem.__dict__["_read"] = (problem.sites, None)  # as of a story whose truth is not enumerated
+    monkeypatch.setattr(Problem, "truth", None)  # as of a story whose truth is not enumerated
     assert permutations(problem, draws) == []

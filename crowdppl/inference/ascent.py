@@ -10,7 +10,7 @@ import torch
 from pyro.poutine import Trace
 from torch import Tensor
 
-from crowdppl.inference.climb import Climb
+from crowdppl.inference.climb import PRIOR_STEPS, STEPS, Climb
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold, Total
@@ -21,9 +21,6 @@ from crowdppl.inference.sites import Site, per_chain
 
 if TYPE_CHECKING:
     from crowdppl.inference.learning import Learner
-
-CLIMB_STEPS = 5
-"""Quasi-Newton steps an iteration; where a network learns, with 2 the crowd's prior lags behind the truth."""
 
 
 @dataclass
@@ -123,7 +120,8 @@ class Ascent:
             self._update_onehot()
         if self.state.gaussians.sites:
             if self._climb is None:
-                self._climb = Climb(self.state.gaussians.leaves, CLIMB_STEPS)
+                of_priors = not self.touching and self.learner is None
+                self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_STEPS if of_priors else STEPS))
             self._climb(self._gaussian_objective)
         if self.learner is not None:
             moved = self.state.logits or self.state.gaussians.sites

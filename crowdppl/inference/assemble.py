@@ -25,6 +25,9 @@ from crowdppl.inference.report import (
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.inference.variational import Climbed
 
+SPREAD_DRAWS = 50
+"""Draws over which the spread of vb's probabilities is found."""
+
 
 def from_climb(
     problem: Problem, order: np.ndarray, best: Climbed, engine: str, diagnostics: dict[str, Any]
@@ -50,8 +53,9 @@ def from_climb(
         draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)
         mean_table, mean_share = tables.mean(0, dtype=np.float64), prevalence.mean(0)
-        over = truth_over(problem, thinned(draws, 50))
-        sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
+        if problem.spread:
+            over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
+            sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     return FitResult(
         sites,
         probabilities,

@@ -9,6 +9,10 @@ from torch import Tensor
 
 from crowdppl.errors import NumericalError
 
+STEPS = (5, 5)
+"""Quasi-Newton steps an iteration, at first and later; with 2, where a network learns, the crowd's prior lags."""
+PRIOR_STEPS = (10, 3)
+"""The same for parameters of priors alone. With 3 from the start, the first short steps are taken for the end."""
 CLIFF = 1e20
 
 
@@ -21,18 +25,18 @@ class Climb:
 
     Args:
         leaves: tensors to move, in place.
-        steps: quasi-Newton steps a call.
+        first: quasi-Newton steps of a call without memory, which begins with short ones.
+        later: of any other.
     """
 
-    def __init__(self, leaves: Sequence[Tensor], steps: int) -> None:
+    def __init__(self, leaves: Sequence[Tensor], first: int, later: int) -> None:
         self.leaves = list(leaves)
-        self.steps = steps
+        self.first, self.later = first, later
         self._fresh()
 
     def _fresh(self) -> None:
         self.search = torch.optim.LBFGS(
             self.leaves,
-            max_iter=self.steps,
             history_size=20,
             line_search_fn="strong_wolfe",
             tolerance_change=0,
@@ -47,33 +51,40 @@ class Climb:
         Returns:
             The value reached: never below the value at the start.
         """
-        before = [x.detach().clone() for x in self.leaves]
-        values: list[float] = []
+        tried: list[tuple[float, list[Tensor]]] = []
 
         def closure() -> float:
             try:
                 value, gradient = objective()
             except NumericalError:
-                if not values:
+                if not tried:
                     raise
                 # a trial step went too far: a finite cliff makes the search turn back (infinity breaks it)
                 value, gradient = -CLIFF, [torch.zeros_like(x) for x in self.leaves]
             for leaf, g in zip(self.leaves, gradient, strict=True):
                 leaf.grad = -g.detach().to(leaf)
-            if not values:
+            if not tried:
                 self._begin_anew()
-            values.append(value)
+            tried.append((value, [x.detach().clone() for x in self.leaves]))
             return -value
 
+        steps = self.later if self.search.state else self.first
+        self.search.param_groups[0].update(max_iter=steps, max_eval=steps * 5 // 4)
         self.search.step(closure)
-        last, _ = objective()
-        if last >= values[0]:
+        last = next((value for value, at in reversed(tried) if self._stands(at)), None)
+        if last is None:  # the search ended where it had not been
+            last, _ = objective()
+        start, before = tried[0]
+        if last >= start:
             return last
         with torch.no_grad():
             for leaf, x in zip(self.leaves, before, strict=True):
                 leaf.copy_(x)
         self._fresh()
-        return values[0]
+        return start
+
+    def _stands(self, at: Sequence[Tensor]) -> bool:
+        return all(torch.equal(leaf, x) for leaf, x in zip(self.leaves, at, strict=True))
 
     def _begin_anew(self) -> None:
         """Makes torch's search compare its next gradient with this one; a pair without change is left out."""

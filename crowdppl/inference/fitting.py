@@ -36,6 +36,7 @@ def run(
     start: Mapping[str, Tensor] | None = None,
     evidence: Tensor | None = None,
     earlier: Earlier | None = None,
+    spread: bool = True,
 ) -> tuple[Story, str, FitResult]:
     """Fits a story.
 
@@ -47,6 +48,7 @@ def run(
         start: values of sites (or truth shares) to start from.
         evidence: (N, K) log-potentials of the truth by position, from elsewhere than the labels and gold.
         earlier: a fit of the same annotators and classes, which em and vb continue.
+        spread: whether vb is to say how probabilities vary over draws, too.
 
     Returns:
         The story with nothing left to be found in the data, the engine that ran, and the result.
@@ -67,12 +69,13 @@ def run(
             "here; leave it out"
         )
     with quiet(options.device):
-        problem = replace(pose(story, data, options, start, evidence), earlier=earlier)
+        problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         engine, why = choose(problem, options) if inference == "auto" else (inference, "")
         refuse(story, engine)
         again = stopped(story, data, engine, options)
         if again is not story:
-            story, problem = again, replace(pose(again, data, options, start, evidence), earlier=earlier)
+            story = again
+            problem = replace(pose(again, data, options, start, evidence), earlier=earlier, spread=spread)
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = _RUNNERS[engine](problem, data.order, notes)

@@ -71,7 +71,7 @@ class FullBatch(Learner):
         self.network.eval()
         self.epochs += 1
         if self.weights:
-            Climb(self.weights, STEPS)(objective)
+            Climb(self.weights, STEPS, STEPS)(objective)
             self._settle()
 
     def _look(self) -> Tensor:

@@ -86,7 +86,7 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
         factors: log-factors of all discrete and observed sites.
         dims: dimension of each discrete site's values, counted from the right.
     """
-    narrow = {name: _narrowed(x) for name, x in factors.items()}
+    narrow = {name: narrowed(x) for name, x in factors.items()}
     found = {}
     for name in names:
         if name not in dims:
@@ -99,13 +99,25 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
     return found
 
 
-def _varies(x: Tensor, dim: int) -> bool:
-    return x.dim() >= -dim and x.shape[dim] > 1
+def states_of(trace: Trace, n_items: int) -> int:
+    """The most log-factors that an item has: the alternatives that a pass keeps apart.
+
+    Args:
+        trace: of a story on some items, discrete sites enumerated and log-probabilities computed.
+        n_items: how many items those are.
+    """
+    found = [x for x in nodes(trace).values() if x["type"] == "sample" and type(x["fn"]).__name__ != "_Subsample"]
+    of_items = [x for x in found if x["is_observed"] or x["infer"].get("_enumerate_dim") is not None]
+    return max((-(-narrowed(x["log_prob"]).numel() // n_items) for x in of_items), default=1)
 
 
-def _narrowed(x: Tensor) -> Tensor:
+def narrowed(x: Tensor) -> Tensor:
     """The same without what was only expanded."""
     for i in range(x.dim()):
         if x.shape[i] > 1 and x.stride(i) == 0:
             x = x.narrow(i, 0, 1)
     return x
+
+
+def _varies(x: Tensor, dim: int) -> bool:
+    return x.dim() >= -dim and x.shape[dim] > 1

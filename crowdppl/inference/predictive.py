@@ -53,7 +53,7 @@ class TemperedError(MethodError):
     """Labels were scored at a power, so that differences of scores are no probabilities of labels."""
 
 
-def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
+def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *, spread: bool = True) -> Posterior:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
     em and vb continue the old fit; other engines start from its truth.
@@ -63,13 +63,15 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None) -
         data: the labels.
         story: the method as it was before settings were found in the old labels (groups of annotators, say), which
             are then found anew; by default that of the old fit, with what was found.
+        spread: whether standard deviations and entropies over draws are wanted, too; not to be left out of a
+            posterior that a user gets.
     """
     options = options_of(posterior)
     start = warm_start(posterior, data, options)
     anew = story is not None and hasattr(story, "prepare")  # what is found anew need not fit the old sites
     earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
     again, engine = story or posterior.story, posterior.inference
-    fitted, engine, result = run(again, data, engine, options, start, earlier=earlier)
+    fitted, engine, result = run(again, data, engine, options, start, earlier=earlier, spread=spread)
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 
 
@@ -111,7 +113,7 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
         position = np.empty(data.n_items, np.int64)
         position[data.order] = np.arange(data.n_items)
         at = torch.from_numpy(position[rows.item])
-        pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * data.n_classes)]
+        pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * problem.states)]
         return np.concatenate(pieces) if draws else _evidence(problem, block, {}, at)
 
 

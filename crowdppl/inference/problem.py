@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyro
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
+from crowdppl.inference.leaves import states_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, probed, read_sites
@@ -39,6 +40,12 @@ def quiet(device: str) -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
+class _Reading(NamedTuple):
+    sites: dict[str, Site]
+    truth: str | None
+    states: int
+
+
 @dataclass(frozen=True)
 class Problem:
     """What every engine starts from.
@@ -50,6 +57,7 @@ class Problem:
         whole: one block of all items, for stories that keep something of each item.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
+        spread: whether the truth's spread over draws of the parameters is wanted; vb finds it in many passes.
     """
 
     story: Story
@@ -59,6 +67,7 @@ class Problem:
     moments: Callable[[], Tensor] | None = None
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
+    spread: bool = True
 
     @property
     def model(self) -> Callable[[Any], Any]:
@@ -88,17 +97,23 @@ class Problem:
     @property
     def sites(self) -> dict[str, Site]:
         """The story's continuous and one-hot sites by name."""
-        return self._read[0]
+        return self._read.sites
 
     @property
     def truth(self) -> str | None:
         """The discrete site that is the truth."""
-        return self._read[1]
+        return self._read.truth
+
+    @property
+    def states(self) -> int:
+        """The alternatives of an item that a pass keeps apart: numbers an item in its largest array."""
+        return self._read.states
 
     @cached_property
-    def _read(self) -> tuple[dict[str, Site], str | None]:
+    def _read(self) -> _Reading:
         small, trace = probed(self.story, self._some_block)  # not kept: it holds tables of all annotators
-        return {s.name: s for s in read_sites(self.story, small, trace)}, truth_site(self.story, trace)
+        sites = {s.name: s for s in read_sites(self.story, small, trace)}
+        return _Reading(sites, truth_site(self.story, trace), states_of(trace, small.n_items))
 
     @property
     def _some_block(self) -> Block:

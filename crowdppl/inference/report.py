@@ -51,8 +51,7 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     """Truth probabilities averaged over draws."""
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
-    n_classes = problem.blocks[0].n_classes
-    step = max(1, min(16, WIDTH // max(1, problem.n_items * n_classes)))
+    step = max(1, min(16, WIDTH // (problem.n_items * problem.states)))
     sums: list[Tensor] = []
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
@@ -143,8 +142,7 @@ def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]
     """(n, A, K, L) float32 draws of the annotators' tables and (n, K) of the prevalence."""
     block = problem.blocks[0]
     n = next(iter(draws.values())).shape[0]
-    width = block.n_annotators * block.n_answers * block.n_classes * block.n_answers
-    step = max(1, min(32, WIDTH // max(1, width)))
+    step = max(1, min(32, WIDTH // (block.n_annotators * block.n_answers * problem.states)))
     tables, prevalence = [], []
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}

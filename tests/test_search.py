@@ -1,0 +1,88 @@
+"""The search of gradient blocks never ends lower than it began, and looks no more often than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from crowdppl.errors import NumericalError
+from crowdppl.inference.climb import Climb
+from tests.crowd import double
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with double():
+        yield
+
+
+class Valley:
+    """A curved ridge (Rosenbrock's function, upside down), whose looks are counted."""
+
+    def __init__(self, broken_after: int = 10**9) -> None:
+        self.leaf = torch.tensor([-1.2, 1.0], requires_grad=True)
+        self.looks = 0
+        self.broken_after = broken_after
+
+    def value(self) -> Tensor:
+        x, y = self.leaf
+        return -((1 - x) ** 2) - 100 * (y - x**2) ** 2
+
+    def __call__(self) -> tuple[float, Sequence[Tensor]]:
+        self.looks += 1
+        if self.looks > self.broken_after:
+            raise NumericalError("too far")
+        value = self.value()
+        return float(value.detach()), torch.autograd.grad(value, [self.leaf])
+
+
+def test_it_climbs_to_the_top_and_returns_the_value_where_it_stands() -> None:
+    valley, values = Valley(), []
+    search = Climb([valley.leaf], 5, 5)
+    for _ in range(30):
+        values.append(search(valley))
+        assert values[-1] == float(valley.value().detach())
+    assert values == sorted(values) and abs(values[-1]) < 1e-12
+    torch.testing.assert_close(valley.leaf.detach(), torch.ones(2), atol=1e-5, rtol=0)
+
+
+def test_the_place_where_it_ends_is_not_looked_at_again() -> None:
+    valley = Valley()
+    looked = []
+    search = Climb([valley.leaf], 3, 3)
+    for _ in range(5):
+        before = valley.looks
+        search(valley)
+        looked.append(valley.looks - before)
+    plain = Valley()
+    torchs = torch.optim.LBFGS([plain.leaf], max_iter=3, history_size=20, line_search_fn="strong_wolfe")
+
+    def closure() -> float:
+        value, (gradient,) = plain()
+        plain.leaf.grad = -gradient
+        return -value
+
+    torchs.step(closure)
+    assert looked[0] == plain.looks  # no more than torch's own search
+
+
+def test_a_first_call_takes_more_steps_than_later_ones() -> None:
+    valley = Valley()
+    search = Climb([valley.leaf], 10, 1)
+    search(valley)
+    first = valley.looks
+    search(valley)
+    assert first >= 10 and valley.looks - first <= 3
+
+
+def test_where_every_step_goes_too_far_it_stays() -> None:
+    valley = Valley(broken_after=1)
+    start = valley.leaf.detach().clone()
+    search = Climb([valley.leaf], 5, 5)
+    value = search(valley)
+    assert value == float(valley.value().detach()) and torch.equal(valley.leaf.detach(), start)
+    with pytest.raises(NumericalError):
+        search(valley)  # already the first look fails
