@@ -148,18 +148,19 @@ def in_words(done: Mapping[str, Correction]) -> str:
 
 
 def score_tables(table: Table, title: str, took: Mapping[str, float]) -> str:
-    """A table for each score, methods x sets with the mean and the aim, then seconds by set."""
-    names = list(took)
-    parts = []
+    """A table for each score, methods x sets with the mean and the aim (if there is one), then seconds by set."""
+    names, shown_as = list(took), [SETS.get(name, name) for name in took]
+    aimed, parts = title in AIMS, []
     for key, shown in SCORES.items():
         rows = []
-        for method, row in table.items():
-            values = [row[name][key] for name in names]
-            aim = verdict(title, key, float(np.mean(values))) if method in (AUTO, GIVEN) else "-"
-            rows.append([method, *(f"{x:.3f}" for x in (*values, np.mean(values))), aim])
-        parts.append(markdown((shown, *(SETS[name] for name in names), "mean", "aim"), rows))
+        for method, by_set in table.items():
+            values = [by_set[name][key] for name in names]
+            row = [method, *(f"{x:.3f}" for x in (*values, np.mean(values)))]
+            aim = verdict(title, key, float(np.mean(values))) if aimed and method in (AUTO, GIVEN) else "-"
+            rows.append([*row, aim] if aimed else row)
+        parts.append(markdown((shown, *shown_as, "mean", *(["aim"] if aimed else [])), rows))
     took_row = ["auto", *(f"{x:.1f}" for x in (*took.values(), np.mean(list(took.values()))))]
-    parts.append(markdown(("seconds", *(SETS[name] for name in names), "mean"), [took_row]))
+    parts.append(markdown(("seconds", *shown_as, "mean"), [took_row]))
     return "\n\n".join(parts)
 
 
@@ -191,4 +192,4 @@ def named(table: Table) -> str:
 
 def listed(sets: Mapping[str, float]) -> str:
     """Sets, and by how much; or none."""
-    return ", ".join(f"{SETS[name]} (by {by:.3f})" for name, by in sets.items()) or "none"
+    return ", ".join(f"{SETS.get(name, name)} (by {by:.3f})" for name, by in sets.items()) or "none"
