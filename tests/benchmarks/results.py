@@ -21,6 +21,7 @@ SECTIONS = (
     "Probabilities on real annotations",
     "Probabilities by auto",
     "Probabilities by auto with known truths",
+    "Probabilities by auto on other sets",
     "Without the annotators found as spammers",
     "Which label to ask for next",
     "Coverage of label sets",
