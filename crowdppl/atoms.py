@@ -66,11 +66,11 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
 
 def _mixed(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     """All sums as one product of matrices, which takes a tenth of the time of their terms side by side."""
-    shares = log_atoms.exp().where(log_atoms > EMPTY, 0.0).to(by_seen)
     front = by_seen.movedim(-2, 0)
     top = front.detach().amax(0)  # minus infinity for answers that an annotator was never offered
     terms = (front - top.clamp(min=torch.finfo(top.dtype).min)).exp()
-    mixed = (shares @ terms.flatten(1)).reshape(-1, *top.shape)
+    # What an atom holds nothing of keeps its tiny share, so that no sum of terms is 0 where there is a top.
+    mixed = (log_atoms.exp().to(terms) @ terms.flatten(1)).reshape(-1, *top.shape)
     return (mixed.where(mixed > 0, 1.0).log() + top).movedim(0, -2)
 
 

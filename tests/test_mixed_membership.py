@@ -66,6 +66,19 @@ def test_the_product_of_matrices_is_the_sum_that_can_be_drawn(k: int) -> None:
     torch.testing.assert_close(gradient, (weights.unsqueeze(-2) * share).sum(-3), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gap", [-95.0, -120.0, -720.0, -800.0, -torch.inf])
+def test_an_answer_that_never_comes_stays_as_improbable_as_can_be(gap: float, dtype: torch.dtype) -> None:
+    """Annotators without errors: of an item that is one class alone they never say the other."""
+    rows = torch.tensor([[0.0, gap], [gap, 0.0]], dtype=dtype)[None].requires_grad_()
+    table = crowdppl.through_atoms(crowdppl.class_atoms(2, blends=(0.5,)).to(dtype), rows)
+    never = table.detach()[0, [0, 1], [1, 0]]
+    assert bool((never <= -75).all()) and bool(never.isfinite().all())
+    torch.testing.assert_close(table.detach()[0, 2], torch.tensor([0.5, 0.5], dtype=dtype).log())
+    (gradient,) = torch.autograd.grad(table.sum(), rows)
+    assert not bool(gradient.isnan().any())
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "states"),
     [
