@@ -16,7 +16,7 @@ from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep, label_folds, of_items
+from crowdppl.splitting import keep, label_folds
 
 FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
@@ -24,7 +24,7 @@ THIN = 2.0
 """Labels an item below which labels left out have nothing to say."""
 DRAWS = 20
 MOST = 50_000
-"""Labels that decide on weights and discounts; of more, those of a random part of the items do."""
+"""Labels that are left out in all, which decide on weights and discounts; more would cost further refits."""
 UNKNOWN = (
     "labels cannot tell a bias that annotators share from the truth, and no truth was given: where many of them "
     "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
@@ -77,10 +77,10 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
             f"of an item depend on each other, so that {first} stands as it is"
         )
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
+    logs, owner = _scored(members, data)
     notes: tuple[str, ...] = ()
     if data.n_labels > MOST:
-        members, data, notes = _some(members, data)
-    logs, owner = _scored(members, data)
+        notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
     best = {name: _least(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
     found = stacking_weights(rows)
@@ -91,29 +91,6 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
         scores["average"] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
     rates = {name: (0.0, *RATES)[best[name]] for name in weights}
     return Correction(empty, weights, rates, scores, notes=notes)
-
-
-def _some(
-    members: Mapping[str, Posterior], data: Annotations
-) -> tuple[dict[str, Posterior], Annotations, tuple[str, ...]]:
-    """Random items with about ``MOST`` labels, fits to go on from there, and what to say of it."""
-    item, _ = row_codes(data.blocks, data.order)
-    turn = np.random.default_rng(next(iter(members.values())).options["seed"]).permutation(data.n_items)
-    labels = np.bincount(item, minlength=data.n_items)
-    chosen = np.empty(data.n_items, bool)
-    chosen[turn] = np.cumsum(labels[turn]) - labels[turn] < MOST
-    part = of_items(data, chosen)
-    note = f"weights and discounts are from {part.n_labels:,} of {data.n_labels:,} labels, on items taken at random"
-    return {name: _about(member, part, chosen) for name, member in members.items()}, part, (note,)
-
-
-def _about(posterior: Posterior, data: Annotations, chosen: np.ndarray) -> Posterior:
-    """What a fit says of some of its items and of all annotators, for a refit to start from."""
-    result = posterior.result
-    shared = {name: site for name, site in result.sites.items() if "item" not in site.dims}
-    return replace(
-        posterior, data=data, result=replace(result, probabilities=result.probabilities[chosen], sites=shared)
-    )
 
 
 def _least(logs: np.ndarray, owner: np.ndarray) -> int:
@@ -132,18 +109,37 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[s
     Returns:
         For each member (1 + rates, n), and (n,) codes of items.
     """
-    fold = label_folds(data, FOLDS, next(iter(members.values())).options["seed"])
+    seed = next(iter(members.values())).options["seed"]
     item, _ = row_codes(data.blocks, data.order)
+    fold = _at_most(MOST, label_folds(data, FOLDS, seed), item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
-    for number in range(FOLDS):
+    used = range(int(fold.max()) + 1)
+    for number in used:
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
             again = refit(member, part, spread=False)
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
-    _, owner = np.unique(np.concatenate([item[fold == number] for number in range(FOLDS)]), return_inverse=True)
+    _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
+
+
+def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:
+    """The folds, one after the other, up to n labels; of the last one, those of random items; -1 for all others.
+
+    Refits then see nearly all labels, so that annotators are known about as well as in the fits that are weighed;
+    fits of fewer items would know them less.
+    """
+    found = np.flatnonzero(fold >= 0)
+    turn = np.random.default_rng(seed).permutation(item.max() + 1)
+    order = found[np.lexsort((turn[item[found]], fold[found]))]
+    new = np.diff(fold[order]) + np.diff(item[order]) != 0
+    ends = np.append(np.flatnonzero(new), len(order) - 1) + 1  # after the last label of an item in a fold
+    chosen = order[: max(ends[0], ends[ends <= n].max(initial=0))]
+    out = np.full_like(fold, -1)
+    out[chosen] = fold[chosen]
+    return out
 
 
 def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:

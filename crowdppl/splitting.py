@@ -1,9 +1,8 @@
-"""Labels left out and labels kept: the same annotators and classes, fewer rows."""
+"""Labels left out and labels kept: the same items, annotators and classes, fewer rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +10,8 @@ import pandas as pd
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import build_blocks
 from crowdppl.building import with_known
-from crowdppl.codebook import Codebook
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError
-from crowdppl.stored_features import StoredFeatures
 
 
 def keep(data: Annotations, kept: np.ndarray) -> Annotations:
@@ -29,34 +26,6 @@ def keep(data: Annotations, kept: np.ndarray) -> Annotations:
     return with_rows(data, item[kept], cell[kept], columns)
 
 
-def of_items(data: Annotations, chosen: np.ndarray) -> Annotations:
-    """The annotations of some items; annotators and classes, and their codes, stay.
-
-    Args:
-        data: the annotations.
-        chosen: bool (N,), in codebook order.
-    """
-    at = np.flatnonzero(chosen)
-    item, cell = row_codes(data.blocks, data.order)
-    mine = chosen[item]
-    code = np.cumsum(chosen) - 1
-    whole = replace(
-        data,
-        item_book=Codebook(data.item_book.name, data.item_book.ids[at]),
-        gold_codes=None if data.gold_codes is None else data.gold_codes[at],
-        features=_rows(data.features, at),
-        item_covariates=_rows(data.item_covariates, at),
-    )
-    columns = None if data.columns is None else data.columns[mine].reset_index(drop=True)
-    return with_rows(whole, code[item[mine]], cell[mine], columns)
-
-
-def _rows(table: Any, at: np.ndarray) -> Any:
-    if table is None or isinstance(table, StoredFeatures):
-        return table and table.at(at)
-    return table.iloc[at] if isinstance(table, pd.DataFrame) else table[at]
-
-
 def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd.DataFrame | None) -> Annotations:
     """Other labels of the same items, annotators and classes.
 
@@ -69,7 +38,7 @@ def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd
     order, blocks = build_blocks(
         item,
         annotator,
-        answer,
+        answer if data.blocks[0].observed else None,
         n_items=data.n_items,
         n_annotators=data.n_annotators,
         n_classes=data.n_classes,

@@ -8,7 +8,7 @@ import pytest
 
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError
-from crowdppl.splitting import item_folds, keep, label_folds, of_items
+from crowdppl.splitting import item_folds, keep, label_folds
 from tests.crowd import annotations, crowd
 
 
@@ -58,25 +58,3 @@ def test_kept_and_left_out_labels_add_up_and_all_else_stays() -> None:
     pd.testing.assert_series_equal(one.gold, data.gold)
     np.testing.assert_allclose(one.votes() + other.votes(), data.votes())
     np.testing.assert_array_equal(one.order, data.order)
-
-
-def test_some_items_keep_what_is_known_of_them_and_all_annotators() -> None:
-    rows = crowd(n_items=12, n_annotators=5, seed=3).frame()
-    rows["item"] = [f"i{x}" for x in rows["item"]]
-    rows["seconds"] = np.arange(len(rows))
-    names = pd.unique(rows["item"])
-    covariates = pd.DataFrame({"length": range(len(names))}, index=names)
-    gold = pd.Series(rows["label"].iloc[0], index=names[:6])
-    features = np.arange(2.0 * len(names)).reshape(-1, 2)
-    data = Annotations.from_frame(rows, gold=gold, features=features, items=list(names), item_covariates=covariates)
-    chosen = np.arange(data.n_items) % 3 != 1
-    part = of_items(data, chosen)
-    wanted = data.frame()[data.frame()["item"].isin(data.items[chosen])].reset_index(drop=True)
-    pd.testing.assert_frame_equal(part.frame(), wanted)
-    assert part.annotators.equals(data.annotators) and part.classes.equals(data.classes)
-    assert part.gold is not None and data.gold is not None
-    pd.testing.assert_series_equal(part.gold, data.gold[data.gold.index.isin(part.items)])
-    np.testing.assert_array_equal(part.features, data.features[chosen])
-    assert part.item_covariates is not None and part.item_covariates.index.equals(data.items[chosen])
-    again = Annotations.from_frame(wanted, like=data)
-    np.testing.assert_array_equal(part.votes(), again.votes()[again.items.get_indexer(part.items)])

@@ -10,7 +10,7 @@ import torch
 from pyro.poutine import Trace
 from torch import Tensor
 
-from crowdppl.inference.climb import PRIOR_STEPS, STEPS, Climb
+from crowdppl.inference.climb import LOOKS, PRIOR_LOOKS, Climb
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold, Total
@@ -121,7 +121,7 @@ class Ascent:
         if self.state.gaussians.sites:
             if self._climb is None:
                 of_priors = not self.touching and self.learner is None
-                self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_STEPS if of_priors else STEPS))
+                self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
             self._climb(self._gaussian_objective)
         if self.learner is not None:
             moved = self.state.logits or self.state.gaussians.sites

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor
 
 from crowdppl.errors import NumericalError
 
-STEPS = (5, 5)
-"""Quasi-Newton steps an iteration, at first and later; with 2, where a network learns, the crowd's prior lags."""
-PRIOR_STEPS = (10, 3)
+LOOKS = (6, 6)
+"""Looks at the objective an iteration, at first and later; with 2, the crowd's prior lags behind a network."""
+PRIOR_LOOKS = (12, 3)
 """The same for parameters of priors alone. With 3 from the start, the first short steps are taken for the end."""
+KEPT = 4
+"""Last points of a search that are remembered; it mostly ends at one of them."""
 CLIFF = 1e20
 
 
@@ -25,8 +28,9 @@ class Climb:
 
     Args:
         leaves: tensors to move, in place.
-        first: quasi-Newton steps of a call without memory, which begins with short ones.
-        later: of any other.
+        first: looks at the objective by a call without memory, which begins with short steps; about as many as
+            quasi-Newton steps and one more, for the start.
+        later: by any other call.
     """
 
     def __init__(self, leaves: Sequence[Tensor], first: int, later: int) -> None:
@@ -51,37 +55,40 @@ class Climb:
         Returns:
             The value reached: never below the value at the start.
         """
-        tried: list[tuple[float, list[Tensor]]] = []
+        start: list[float] = []
+        before = [x.detach().clone() for x in self.leaves]
+        tried: deque[tuple[float, list[Tensor]]] = deque(maxlen=KEPT)
 
         def closure() -> float:
             try:
                 value, gradient = objective()
             except NumericalError:
-                if not tried:
+                if not start:
                     raise
                 # a trial step went too far: a finite cliff makes the search turn back (infinity breaks it)
                 value, gradient = -CLIFF, [torch.zeros_like(x) for x in self.leaves]
             for leaf, g in zip(self.leaves, gradient, strict=True):
                 leaf.grad = -g.detach().to(leaf)
-            if not tried:
+            if not start:
                 self._begin_anew()
+                start.append(value)
             tried.append((value, [x.detach().clone() for x in self.leaves]))
             return -value
 
-        steps = self.later if self.search.state else self.first
-        self.search.param_groups[0].update(max_iter=steps, max_eval=steps * 5 // 4)
+        looks = self.later if self.search.state[self.leaves[0]].get("old_dirs") else self.first
+        self.search.param_groups[0].update(max_iter=looks - 1, max_eval=looks)
         self.search.step(closure)
-        last = next((value for value, at in reversed(tried) if self._stands(at)), None)
+        places = [(start[0], before), *tried]
+        last = next((value for value, at in reversed(places) if self._stands(at)), None)
         if last is None:  # the search ended where it had not been
             last, _ = objective()
-        start, before = tried[0]
-        if last >= start:
+        if last >= start[0]:
             return last
         with torch.no_grad():
             for leaf, x in zip(self.leaves, before, strict=True):
                 leaf.copy_(x)
         self._fresh()
-        return start
+        return start[0]
 
     def _stands(self, at: Sequence[Tensor]) -> bool:
         return all(torch.equal(leaf, x) for leaf, x in zip(self.leaves, at, strict=True))

@@ -14,8 +14,8 @@ from crowdppl.inference.problem import Problem
 from crowdppl.standardise import parts
 from crowdppl.training import Training
 
-STEPS = 10
-"""Quasi-Newton steps of the network an iteration."""
+LOOKS = 12
+"""Looks at the network's objective an iteration, nearly as many as quasi-Newton steps."""
 
 
 class FullBatch(Learner):
@@ -71,7 +71,7 @@ class FullBatch(Learner):
         self.network.eval()
         self.epochs += 1
         if self.weights:
-            Climb(self.weights, STEPS, STEPS)(objective)
+            Climb(self.weights, LOOKS, LOOKS)(objective)
             self._settle()
 
     def _look(self) -> Tensor:

@@ -106,7 +106,7 @@ class Problem:
 
     @property
     def states(self) -> int:
-        """The alternatives of an item that a pass keeps apart: numbers an item in its largest array."""
+        """The alternatives of an item that a pass keeps apart: the most log-factors that it has."""
         return self._read.states
 
     @cached_property
