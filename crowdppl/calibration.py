@@ -37,8 +37,9 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
     A method that takes an item's labels for independent given its truth is surer than it should be, because on real
     annotations they are not. Each member is discounted (``discount``) by the smallest correlation under which it
     predicts labels left out within a standard error of the best, and members are averaged under weights for which
-    the average predicts them best (stacking, as in ``compare``). With ten known truths or more, which also inform
-    the fits, a map is fitted on top, to probabilities of items whose truth the fit was not told (cross-fitting).
+    the average predicts them best (stacking, as in ``compare``); at most 50,000 labels are left out. With ten known
+    truths or more, which also inform the fits, a map is fitted on top, to probabilities of items whose truth the
+    fit was not told (cross-fitting).
 
     Args:
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
