@@ -21,7 +21,7 @@ from crowdppl.inference.starts import typical_values
 MOST_DRAWS = 200
 """Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
 WIDTH = 2_000_000
-"""Numbers in the largest array of a pass over several draws; ten times as many take more memory, and no less time."""
+"""Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
 
 Draws = Mapping[str, Tensor]
 
