@@ -65,7 +65,7 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
 
 
 def _mixed(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
-    """All sums as one product of matrices, which takes a tenth of the time of their terms side by side."""
+    """All sums as one product of matrices: 5 to 10 times faster than their terms side by side."""
     front = by_seen.movedim(-2, 0)
     top = front.detach().amax(0)  # minus infinity for answers that an annotator was never offered
     terms = (front - top.clamp(min=torch.finfo(top.dtype).min)).exp()

@@ -135,7 +135,7 @@ def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarra
     found = np.flatnonzero(fold >= 0)
     turn = np.random.default_rng(seed).permutation(item.max() + 1)
     order = found[np.lexsort((turn[item[found]], fold[found]))]
-    new = np.diff(fold[order]) + np.diff(item[order]) != 0
+    new = (np.diff(fold[order]) != 0) | (np.diff(item[order]) != 0)
     ends = np.append(np.flatnonzero(new), len(order) - 1) + 1  # after the last label of an item in a fold
     chosen = order[: max(ends[0], ends[ends <= n].max(initial=0))]
     out = np.full_like(fold, -1)

@@ -184,12 +184,7 @@ def _find(name: str) -> type[Any]:
 
 
 def _of_the_zoo() -> tuple[str, ...]:
-    return _modules(tuple(import_module("crowdppl.models").__path__))
-
-
-@lru_cache(maxsize=1)
-def _modules(path: tuple[str, ...]) -> tuple[str, ...]:
-    """A folder is read once: a small fit would spend a tenth of its time on that."""
+    path = import_module("crowdppl.models").__path__
     return tuple(module.name for module in iter_modules(path) if not module.name.startswith("_"))
 
 

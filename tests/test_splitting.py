@@ -8,6 +8,7 @@ import pytest
 
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError
+from crowdppl.simulation import random_design
 from crowdppl.splitting import item_folds, keep, label_folds
 from tests.crowd import annotations, crowd
 
@@ -58,3 +59,12 @@ def test_kept_and_left_out_labels_add_up_and_all_else_stays() -> None:
     pd.testing.assert_series_equal(one.gold, data.gold)
     np.testing.assert_allclose(one.votes() + other.votes(), data.votes())
     np.testing.assert_array_equal(one.order, data.order)
+
+
+def test_a_design_stays_one_and_gets_no_labels() -> None:
+    design = random_design(12, 4, 3, classes=3, seed=1)
+    kept = keep(design, np.arange(design.n_labels) % 3 != 0)
+    assert not any(block.observed for block in (*design.blocks, *kept.blocks))
+    pd.testing.assert_frame_equal(
+        kept.frame(), design.frame()[np.arange(design.n_labels) % 3 != 0].reset_index(drop=True)
+    )

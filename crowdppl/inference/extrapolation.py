@@ -3,7 +3,7 @@
 Only for stories all of whose sites have updates in closed form: where others climb by gradients beside them
 (community, hierarchical_dawid_skene), looking ahead with the closed ones alone cost more passes over the labels of
 five real sets than it saved. Not for em, whose published figures are of so many plain iterations: the maximum of a
-likelihood without priors often lies further up a ridge, where labels are learned by heart.
+likelihood without priors may lie further up a ridge, where labels are learned by heart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Probabilities of the method "auto" on real annotations of which it was never seen how right it is."""
+"""Probabilities of the method "auto" on real annotations whose truths had no part in how it came about."""
 
 from __future__ import annotations
 
