@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,6 +18,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.columns import ALIASES, recognise
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.reading import read_annotations, read_gold
+from tests.benchmarks.results import ROOT
 
 ROWS = [
     ("007", "ann", "cat"),
@@ -223,3 +227,23 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
     with pytest.raises(DataError, match="class at line 2 of t.csv is missing"):
         read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [False, True])
+def test_ten_million_labels_load_within_four_gibibytes(text: bool, tmp_path: Path) -> None:
+    n, stream = 10_000_000, np.random.default_rng(0)
+    item, annotator = np.repeat(np.arange(n // 5), 5), stream.integers(0, 20_000, n)
+    rows = pd.DataFrame({"item": item, "annotator": annotator, "label": stream.integers(0, 5, n)})
+    if text:
+        rows["item"] = rows["item"].map("item-{:07d}".format)
+        rows["annotator"] = rows["annotator"].map("annotator-{}".format)
+    rows.to_parquet(tmp_path / "answers.parquet")
+    code = (
+        "import sys; from crowdppl.reading import read_annotations; from tests.benchmarks.peak import status\n"
+        "data = read_annotations(sys.argv[1]); print(data.n_items, data.n_labels, status('VmHWM'))"
+    )
+    ran = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "answers.parquet")]
+    found = subprocess.run(ran, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    print(f"10,000,000 labels, ids {'text' if text else 'numbers'}: peak {float(found[2]):,.0f} MiB")
+    assert found[:2] == ["2000000", "10000000"] and float(found[2]) < 4096
