@@ -56,6 +56,23 @@ def test_stacking_weights_are_the_best_mixture(seed: int) -> None:
     assert -np.log(p @ weights).mean() <= best.fun + 1e-7
 
 
+@pytest.mark.parametrize("apart", [0.001, 0.02, 1.0, 30.0])
+def test_no_weight_can_be_moved_to_advantage(apart: float) -> None:
+    """At the maximum of a concave function on the simplex, no slope is above the mean of slopes, which is 1."""
+    rng = np.random.default_rng(1)
+    logs = rng.normal(-1, 1, (4000, 1)) + apart * rng.normal(size=(4000, 4))
+    p = np.exp(logs - logs.max(1, keepdims=True))
+    slopes = (p / (p @ stacking_weights(logs))[:, None]).mean(0)
+    assert slopes.max() < 1 + 1e-6
+
+
+def test_equal_and_impossible_predictions_can_be_weighed() -> None:
+    np.testing.assert_allclose(stacking_weights(np.full((10, 4), -2.0)), 0.25)
+    np.testing.assert_allclose(stacking_weights(np.array([[-1e5, 0.0], [0.0, -1e5]])), 0.5)
+    np.testing.assert_allclose(stacking_weights(np.array([[-1e5, -2.0], [-3.0, -1.0]])), [0, 1], atol=1e-9)
+    np.testing.assert_array_equal(stacking_weights(np.array([[-1.0], [-2.0]])), [1.0])
+
+
 def test_weights_of_a_known_mixture_come_back_and_hopeless_predictions_get_none() -> None:
     rng = np.random.default_rng(0)
     sides = np.array([[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]])

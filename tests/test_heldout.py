@@ -159,6 +159,17 @@ def test_a_whole_item_is_predicted_from_the_prevalence_alone() -> None:
     np.testing.assert_allclose(together, by_hand(part, data, out)[1], rtol=1e-9)
 
 
+def test_all_fits_of_a_score_share_the_seconds_for_which_gibbs_is_chosen() -> None:
+    data = crowd(n_items=20)
+    short: dict[str, Any] = {"draws": 100, "warmup": 50}
+    assert crowdppl.fit("one_coin", data, **short).inference == "gibbs"
+    assert heldout_score("one_coin", data, folds=2, **short).inference == "gibbs"
+    short["draws"] = 1000  # a fit within ten seconds by the formula, six fits not
+    assert crowdppl.fit("one_coin", data, **short, chains=4).inference == "gibbs"
+    assert heldout_score("one_coin", data, **short, chains=4).inference == "vb"
+    assert heldout_score("one_coin", data, inference="gibbs", folds=2, draws=20).inference == "gibbs"
+
+
 def test_standard_errors_count_an_item_once() -> None:
     values = np.random.default_rng(0).normal(size=500)
     each = standard_error(values, np.arange(500))

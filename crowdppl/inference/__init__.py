@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from crowdppl.annotations import Annotations
-    from crowdppl.inference.options import FitOptions, Options
+    from crowdppl.inference.options import FitOptions
     from crowdppl.posterior import Posterior
     from crowdppl.story import Story
 
@@ -70,10 +70,49 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
+    data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
+    if method == "auto":
+        return _doubted(_automatic(data, inference, settings is None and start is None, options))
+    if not calibrate:
+        return _doubted(fit_alone(method, data, inference, settings, options, start))
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    return _doubted(_calibrated(fit_alone(method, plain, inference, settings, options, start), data))
+
+
+def fit_alone(
+    method: str | Story,
+    data: Annotations,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    options: FitOptions,
+    start: Mapping[str, torch.Tensor] | None = None,
+    fits: int = 1,
+) -> Posterior:
+    """One fit of one method, neither corrected nor doubted.
+
+    Args:
+        method, data, inference, settings, options, start: as for ``fit``, without "auto" for the method.
+        fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
+    """
     from crowdppl import registry
+    from crowdppl.inference.fitting import run
+    from crowdppl.inference.options import options_from
+    from crowdppl.posterior import Posterior
+
+    _annotations(data)
+    if settings and not isinstance(method, str):
+        raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
+    story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
+    chosen = options_from(options, inference, data.n_labels * data.n_classes)
+    fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
+    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
+    return Posterior(fitted, name, engine, data, result, chosen.kept())
+
+
+def _annotations(data: Any) -> Annotations:
+    """The data, when they are annotations with labels."""
     from crowdppl.annotations import Annotations
     from crowdppl.checking import require_labels
-    from crowdppl.inference.options import options_from
 
     if not isinstance(data, Annotations):
         raise DataError(
@@ -81,34 +120,7 @@ def fit(
             "crowdppl.Annotations.from_frame(frame)"
         )
     require_labels(data.blocks)
-    data = data if gold is None else data.with_gold(gold)
-    if method == "auto":
-        return _doubted(_automatic(data, inference, settings is None and start is None, options))
-    if settings and not isinstance(method, str):
-        raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
-    story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
-    chosen = options_from(options, inference, data.n_labels * data.n_classes)
-    if not calibrate:
-        return _doubted(_fitted(story, data, inference, chosen, start))
-    plain = data if data.gold_codes is None else data.with_gold(None)
-    return _doubted(_calibrated(_fitted(story, plain, inference, chosen, start), data))
-
-
-def _fitted(
-    story: Story,
-    data: Annotations,
-    inference: str,
-    options: Options,
-    start: Mapping[str, torch.Tensor] | None,
-) -> Posterior:
-    """One fit, as a posterior."""
-    from crowdppl import registry
-    from crowdppl.inference.fitting import run
-    from crowdppl.posterior import Posterior
-
-    fitted, engine, result = run(story, data, inference, options, start)
-    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
-    return Posterior(fitted, name, engine, data, result, options.kept())
+    return data
 
 
 def _doubted(posterior: Posterior) -> Posterior:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
 
 AUTO_SECONDS = 10.0
-"""Gibbs is chosen when it is exact and should take about this long at most."""
+"""Gibbs is chosen when it is exact and all fits asked for should take about this long at most."""
 
 
 def check_history(story: Story, data: Annotations) -> None:
@@ -46,8 +46,8 @@ def refuse(story: Story, engine: str) -> None:
         raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")
 
 
-def choose(problem: Problem, options: Options) -> tuple[str, str]:
-    """gibbs where it is exact and cheap, else vb, else em: by a formula in labels, K and chains.
+def choose(problem: Problem, options: Options, fits: int = 1) -> tuple[str, str]:
+    """gibbs where it is exact and cheap, else vb, else em: by a formula in labels, K, chains and fits.
 
     Returns:
         The engine and a sentence that says why.
@@ -59,7 +59,7 @@ def choose(problem: Problem, options: Options) -> tuple[str, str]:
     seconds = sweeps * (2e-3 + 5e-9 * problem.n_labels * k * options.chains)
     learns = network_of(problem.story) is not None
     exact = not learns and not problem.of_kind("free") and "gibbs" not in refused
-    if exact and seconds <= AUTO_SECONDS:
+    if exact and fits * seconds <= AUTO_SECONDS:
         return "gibbs", ""
     if "vb" not in refused:
         return "vb", ""

@@ -37,6 +37,7 @@ def run(
     evidence: Tensor | None = None,
     earlier: Earlier | None = None,
     spread: bool = True,
+    fits: int = 1,
 ) -> tuple[Story, str, FitResult]:
     """Fits a story.
 
@@ -49,6 +50,7 @@ def run(
         evidence: (N, K) log-potentials of the truth by position, from elsewhere than the labels and gold.
         earlier: a fit of the same annotators and classes, which em and vb continue.
         spread: whether vb is to say how probabilities vary over draws, too.
+        fits: how many of the kind there will be, for "auto" to choose an engine that does them all soon enough.
 
     Returns:
         The story with nothing left to be found in the data, the engine that ran, and the result.
@@ -70,7 +72,7 @@ def run(
         )
     with quiet(options.device):
         problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
-        engine, why = choose(problem, options) if inference == "auto" else (inference, "")
+        engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
         refuse(story, engine)
         again = stopped(story, data, engine, options)
         if again is not story:

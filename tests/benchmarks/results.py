@@ -18,6 +18,7 @@ SECTIONS = (
     "Gibbs side by side with NUTS",
     "Import",
     "Accuracy on real annotations",
+    "Held-out scores",
     "Probabilities on real annotations",
     "Probabilities by auto",
     "Probabilities by auto with known truths",
