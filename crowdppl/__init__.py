@@ -16,6 +16,7 @@ _PUBLIC = {
     "atoms": ("class_atoms", "through_atoms"),
     "blocks": ("Block",),
     "card": ("Card",),
+    "classifier_scores": ("ClassifierScore", "classifier_score"),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
     "crowd_map": ("annotator_map", "plot_annotator_map"),
@@ -101,6 +102,8 @@ if TYPE_CHECKING:
     from crowdppl.atoms import through_atoms as through_atoms
     from crowdppl.blocks import Block as Block
     from crowdppl.card import Card as Card
+    from crowdppl.classifier_scores import ClassifierScore as ClassifierScore
+    from crowdppl.classifier_scores import classifier_score as classifier_score
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
     from crowdppl.confusions import crowd_confusion as crowd_confusion

@@ -27,6 +27,7 @@ WITHOUT = {
     ),
     "Block": "what a story is given, never made by a user",
     "Check": RETURNED,
+    "ClassifierScore": RETURNED,
     "Comparison": RETURNED,
     "Doubt": RETURNED,
     "Evaluation": RETURNED,

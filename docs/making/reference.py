@@ -15,6 +15,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "Comparing and checking": (
         "comparison",
         "heldout",
+        "classifier_scores",
         "leave_one_out",
         "criticism",
         "doubt",

@@ -29,6 +29,7 @@ SECTIONS = (
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",
+    "Methods chosen by labels of items left out",
     "Features and labels of sentiment_polarity",
     "Few-shot tasks",
     "Truth from few annotations",

@@ -1,0 +1,73 @@
+"""Which method with a network one would choose without gold, and how good that one is."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from crowdppl.classifier_scores import ClassifierScore, classifier_score
+from tests.benchmarks import neural
+from tests.benchmarks.featured import Featured, read_featured
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.test_acquisition import data_folder
+
+pytestmark = pytest.mark.bench
+
+TITLE = "Methods chosen by labels of items left out"
+SETS = {"labelme": "LabelMe", "music": "Music"}
+BARS = {"labelme": (87.0, 85.0), "music": (73.0, 82.5)}
+"""Per cent on test items and on the labelled ones, for the method that is chosen."""
+FOLDS = 3
+
+
+def test_methods_chosen_without_gold(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, TITLE)
+    if folder is None:
+        return
+    rows = [row for row in neural.ROWS if not row.told]
+    sets = {name: read_featured(folder, name) for name in SETS}
+    scores = {name: {row.title: scored(found, row) for row in rows} for name, found in sets.items()}
+    best = {name: max(found, key=lambda title: found[title].per_item) for name, found in scores.items()}
+    lines = [
+        [row.title, *(cell(scores[name][row.title], scores[name][best[name]]) for name in SETS)] for row in rows
+    ]
+    text = (
+        f"`crowdppl.classifier_score`, {FOLDS} folds, one seed: mean log-probability of all labels of an item "
+        "whose labels the classifier was not shown, by one judge for all methods; in brackets how far it is behind "
+        "the best, and the standard error of that. Methods and settings as in the two tables above.\n\n"
+    )
+    told = "\n".join(chosen(sets[name], name, rows, best[name]) for name in SETS)
+    recorder.add(TITLE, f"{text}{markdown(('method', *SETS.values()), lines)}\n\n{told}")
+
+
+def scored(found: Featured, row: neural.Row) -> ClassifierScore:
+    """The score of a method."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        how = {"inference": row.engine, "settings": row.settings}
+        out = classifier_score(row.method, found.data, folds=FOLDS, seed=0, **how)
+    print(row.title, out, f"{out.seconds:.0f} s", flush=True)
+    return out
+
+
+def cell(score: ClassifierScore, best: ClassifierScore) -> str:
+    """A score, and how far it is behind the best."""
+    if score is best:
+        return f"{score.per_item:.3f}"
+    behind, error = best.ahead_of(score)
+    return f"{score.per_item:.3f} ({behind:.3f} ± {error:.3f})"
+
+
+def chosen(found: Featured, name: str, rows: list[neural.Row], title: str) -> str:
+    """How good the method is that scores highest."""
+    row = next(row for row in rows if row.title == title)
+    test, truth = 100 * neural.measured(found, row)[0].mean(0)[:2]
+    bars = BARS[name]
+    met = "met" if bool(np.all(np.round([test, truth], 1) >= bars)) else "not met"
+    return (
+        f"- {SETS[name]}: {title} is chosen, {test:.1f} on test items and {truth:.1f} on the labelled ones, means "
+        f"of {neural.SEEDS} seeds (bars {bars[0]} and {bars[1]}, {met})."
+    )
