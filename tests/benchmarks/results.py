@@ -14,6 +14,7 @@ SECTIONS = (
     "Memory of EM",
     "EM from a million to ten million labels",
     "An epoch of a network",
+    "An epoch over a million items on a GPU",
     "bayes_dgc on LabelMe",
     "Gibbs side by side with NUTS",
     "Import",
