@@ -75,11 +75,28 @@ def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
         ({"draws": -1}, "draws=-1 must be at least 1"),
         ({"max_iterations": 0}, "max_iterations=0 must be at least 1"),
         ({"guide": "flow"}, "guide='flow' is neither 'normal' nor 'point'"),
+        ({"warmup": -5}, "warmup=-5 must be at least 0"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number, 1 or more"),
+        ({"restarts": True}, "restarts=True must be a whole number"),
+        ({"max_iterations": "3"}, "max_iterations='3' must be a whole number"),
+        ({"tolerance": float("nan")}, "tolerance=nan must be a finite number, 0 or more"),
+        ({"tolerance": -1.0}, "tolerance=-1.0 must be a finite number"),
+        ({"tolerance": "a"}, "tolerance='a' must be a finite number"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number, above 0"),
+        ({"callback": 3}, "callback=3 cannot be called"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
         fit("one_coin", data, **wrong)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(data: Annotations) -> None:
+    options: dict[str, Any] = {"max_iterations": np.int64(3), "tolerance": np.float32(1e-3)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kept = fit("one_coin", data, inference="em", **options).options
+    assert kept["max_iterations"] == 3 and type(kept["max_iterations"]) is int
 
 
 def test_no_gpu_is_said(data: Annotations) -> None:

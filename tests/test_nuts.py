@@ -123,6 +123,35 @@ def test_the_same_seed_gives_the_same_draws_bit_for_bit() -> None:
     assert not np.array_equal(one["ability"][0], one["ability"][1])
 
 
+def test_the_callback_and_the_diagnostics_hear_the_log_density_of_every_transition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    energies: set[float] = set()
+    potential = Marginal.__call__
+
+    def spied(marginal: Marginal, at: dict[str, Tensor]) -> Tensor:
+        found = potential(marginal, at)
+        energies.add(float(found.detach()))
+        return found
+
+    monkeypatch.setattr(Marginal, "__call__", spied)
+    heard: list[tuple[int, float]] = []
+    options = Options(chains=2, draws=5, warmup=4, callback=lambda *said: heard.append(said))
+    story, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
+    with pytest.warns(ConvergenceWarning):
+        said = run(story, data, "nuts", options)[2].diagnostics
+    assert [number for number, _ in heard] == list(range(18))
+    assert [value for _, value in heard] == said["objectives"] and np.isfinite(said["objectives"]).all()
+    assert said["iterations"] == 18 and said["objective"] == said["objectives"][-1]
+    assert {-x for x in said["objectives"]} <= energies
+
+
+@pytest.mark.parametrize("engine", ["gibbs", "nuts"])
+def test_samplers_refuse_minibatches(engine: str) -> None:
+    with pytest.raises(MethodError, match=f"batch_size=5 is a setting of vb and svi; {engine} runs over all items"):
+        run(crowdppl.method("one_coin"), crowd(10, 3, 2, 3), engine, Options(batch_size=5))
+
+
 class Funnel:
     """Abilities whose spread is unknown and hardly informed: a funnel that no step size fits."""
 

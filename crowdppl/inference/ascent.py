@@ -141,13 +141,15 @@ class Ascent:
         return fold(self.values(), gradient=list(self.state.parameters))
 
     def _update_onehot(self) -> None:
-        """Given the truth's posterior, l is linear in a one-hot site: its gradient is the new logit."""
-        names = list(self.state.logits)
-        total = self.fold(self.values(), gradient=names)
+        """Given the truth's posterior, l is linear in a one-hot site: its gradient is the new logit.
+
+        Each site has a pass of its own: where two enter a table together, the gradient by one changes as the other
+        moves.
+        """
         share = self.fold.density.chains or 1
-        extra = self.mixture_gradient(names)
-        for name in names:
-            self.state.logits[name] = total.gradient[name] / share + extra.get(name, 0.0)
+        for name in self.state.logits:
+            total = self.fold(self.values(), gradient=[name])
+            self.state.logits[name] = total.gradient[name] / share + self.mixture_gradient([name]).get(name, 0.0)
 
     def mixture_gradient(self, names: list[str]) -> dict[str, Tensor]:
         """How one-hot sites enter the priors of conjugate sites (a community's own Dirichlet)."""

@@ -58,7 +58,8 @@ def choose(problem: Problem, options: Options, fits: int = 1) -> tuple[str, str]
     sweeps = options.warmup + options.draws
     seconds = sweeps * (2e-3 + 5e-9 * problem.n_labels * k * options.chains)
     learns = network_of(problem.story) is not None
-    exact = not learns and not problem.of_kind("free") and "gibbs" not in refused
+    whole = not learns and options.batch_size is None
+    exact = whole and not problem.of_kind("free") and "gibbs" not in refused
     if exact and fits * seconds <= AUTO_SECONDS:
         return "gibbs", ""
     if "vb" not in refused:

@@ -16,7 +16,7 @@ from crowdppl.inference.fold import Fold, Total
 from crowdppl.inference.hmc import Hmc
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.options import Options
+from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.relabelling import named_already, renamed, truth_shares, where
 from crowdppl.inference.sites import per_chain
@@ -113,10 +113,9 @@ class Gibbs:
     def sweep(self, t: int, *, adapting: bool) -> float:
         """One sweep of every chain; returns the mean log-likelihood given the parameters it started from."""
         stream = self.options.generator(6, t)
-        if self.onehot:
-            total = self._pass(list(self.onehot), t, 1)
-            for name in self.onehot:
-                self.onehot[name] = _draw_onehot(total.gradient[name] + self._mixture(name), stream)
+        for which, name in enumerate(self.onehot, 1):  # in turn: each is drawn given the others as they are
+            total = self._pass([name], t, which)
+            self.onehot[name] = _draw_onehot(total.gradient[name] + self._mixture(name), stream)
         total = self._pass(list(self.theta), t, 0)
         counts = {n: g.round() for n, g in total.gradient.items()}
         if self.hyper is not None:
@@ -222,7 +221,11 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampl
 
     Returns:
         Draws by site, (C, D, ..., event) as the story's chains see them, Dirichlets as log theta; and progress.
+
+    Raises:
+        MethodError: for a minibatch, or a site that has no exact update.
     """
+    refuse_minibatch(options, "gibbs")
     gibbs = Gibbs(problem, options)
     size = sum(x.numel() for x in gibbs.values().values())
     thin = max(1, -(-size * options.draws // BUDGET))

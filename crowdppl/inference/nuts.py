@@ -17,7 +17,7 @@ from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.options import Options
+from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Extra
 from crowdppl.inference.variational import prepare
@@ -96,8 +96,14 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
     """Runs the chains one after another, each from a start of its own.
 
     Returns:
-        Draws by site, (C, D, [1, ...] batch, event), Dirichlets as log theta; progress; divergences a chain.
+        Draws by site, (C, D, [1, ...] batch, event), Dirichlets as log theta; progress, with the log density of the
+        chain that moved after each transition, warm-up included; divergences a chain.
+
+    Raises:
+        MethodError: for a minibatch, a story with a discrete site that cannot be summed out, or a run that was
+            stopped before its first draw.
     """
+    refuse_minibatch(options, "nuts")
     marginal = Marginal(problem)
     progress = Progress()
     kept: list[dict[str, list[Tensor]]] = []
@@ -106,7 +112,7 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
         draws: dict[str, list[Tensor]] = {}
         seen = [0]
         try:
-            _one_chain(marginal, options, chain, draws, seen)
+            _one_chain(marginal, options, chain, draws, seen, progress)
         except KeyboardInterrupt:
             progress.interrupted = True
         if draws:
@@ -120,17 +126,23 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
 
 
 def _one_chain(
-    marginal: Marginal, options: Options, chain: int, draws: dict[str, list[Tensor]], seen: list[int]
+    marginal: Marginal,
+    options: Options,
+    chain: int,
+    draws: dict[str, list[Tensor]],
+    seen: list[int],
+    progress: Progress,
 ) -> None:
-    """Fills ``draws`` and the count of divergences as it goes, so that an interruption loses nothing."""
+    """Fills ``draws``, the count of divergences and the objectives as it goes: an interruption loses nothing."""
 
     def hook(kernel: Any, at: Mapping[str, Tensor], stage: str, t: int) -> None:
         if stage.startswith("Sample") or stage == "sample":
             seen[0] = len(kernel._divergences)
             for name, u in at.items():
                 draws.setdefault(name, []).append(u.detach().clone())
+        progress.objectives.append(-float(kernel._potential_energy_last))
         if options.callback is not None:
-            options.callback(t, float("nan"))
+            options.callback(len(progress.objectives) - 1, progress.objectives[-1])
 
     with torch.random.fork_rng():
         torch.manual_seed(options.seed * 1009 + chain)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any, TypedDict
 
 import torch
@@ -13,6 +15,16 @@ from crowdppl.errors import MethodError
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
+COUNTS = {
+    "max_iterations": 1,
+    "restarts": 1,
+    "chains": 1,
+    "draws": 1,
+    "warmup": 0,
+    "batch_size": 1,
+    "checkpoint_every": 1,
+}
+"""Options that are whole numbers, and the least of each."""
 Callback = Callable[[int, float], object]
 
 
@@ -47,20 +59,28 @@ class Options:
         dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
             and float32 from there. Parameters and sums over items are float64 always.
         tolerance: em and vb stop when the objective gains less than this share of its size. None takes 1e-8,
-            or 1e-7 in float32, whose rounding hides less.
+            or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where the
+            objective gained less than this share, 1e-3 for None, between the last two tenths of them. gibbs and
+            nuts take the draws that they were asked for, whatever the tolerance.
         max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in vain, an
             iteration takes two passes over the labels.
-        restarts: starts of em and vb (votes, spectral, perturbed votes); the best objective wins.
+        restarts: starts of em, vb and svi (votes, spectral, perturbed votes); the best objective wins. The chains
+            of gibbs and nuts each have a start of their own, whatever the restarts.
         chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with up to 32 chains on small
             data.
-        batch_size: items a minibatch of vb or svi; None is full batch.
+        batch_size: items a minibatch of vb or svi; None is full batch. The other engines refuse it.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
-        learning_rate: of svi, and of Adam in minibatch vb.
+        learning_rate: of svi, whose steps decay from it a hundredfold over the run; no other engine has one.
         checkpoint: a file that holds a fit with a network after some of its epochs; where it is there already, the
             fit goes on from it, to the result that it would have had.
         checkpoint_every: epochs between two writes of it.
         progress: whether to show a progress bar.
-        callback: called with (iteration, objective) after every iteration or sweep.
+        callback: called with (iteration, objective) after every iteration, sweep or transition. The objective of
+            gibbs is the mean log-likelihood of its chains; that of nuts, whose chains run one after another, the
+            log density of the one that moves, in unconstrained space.
+
+    Raises:
+        MethodError: for a value that makes no sense, such as a number of draws that is not whole.
     """
 
     seed: int = 0
@@ -81,10 +101,15 @@ class Options:
     callback: Callback | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_iterations", "restarts", "chains", "draws", "batch_size", "checkpoint_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise MethodError(f"{name}={value} must be at least 1")
+        for name, least in COUNTS.items():
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _count(name, getattr(self, name), least))
+        for name in ("tolerance", "learning_rate"):
+            _check_size(name, getattr(self, name))
+        if self.callback is not None and not callable(self.callback):
+            raise MethodError(
+                f"callback={self.callback!r} cannot be called; give a function of (iteration, objective)"
+            )
         if self.guide not in ("normal", "point"):
             raise MethodError(f"guide={self.guide!r} is neither 'normal' nor 'point'")
         if self.device.startswith("cuda") and not torch.cuda.is_available():
@@ -100,6 +125,38 @@ class Options:
     def kept(self) -> dict[str, Any]:
         """What a result remembers: everything but what belongs to the session that made it."""
         return {k: v for k, v in vars(self).items() if k not in SESSION}
+
+
+def refuse_minibatch(options: Options, engine: str) -> None:
+    """Refuses minibatches for a sampler, whose draws would be of something else than the posterior.
+
+    Raises:
+        MethodError: naming the engines that take them.
+    """
+    if options.batch_size is not None:
+        raise MethodError(
+            f"batch_size={options.batch_size} is a setting of vb and svi; {engine} runs over all items: leave it "
+            "out, or use inference='vb'"
+        )
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    """A whole number that is large enough; numpy's count as Python's."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise MethodError(f"{name}={value!r} must be a whole number, {least} or more")
+    if value < least:
+        raise MethodError(f"{name}={value} must be at least {least}")
+    return int(value)
+
+
+def _check_size(name: str, value: Any) -> None:
+    """A tolerance may be 0 (never stop early) or None; a learning rate may not."""
+    zero = name == "tolerance"
+    if value is None and zero:
+        return
+    number = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+    if not number or value < 0 or (value == 0 and not zero):
+        raise MethodError(f"{name}={value!r} must be a finite number, {'0 or more' if zero else 'above 0'}")
 
 
 LOOKUPS = 400_000
