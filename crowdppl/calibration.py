@@ -12,6 +12,7 @@ from crowdppl.comparison import LEAST_WEIGHT, stacking_weights
 from crowdppl.correction import RATES, Correction, discount
 from crowdppl.decoding import row_codes
 from crowdppl.inference.leaving_out import left_out
+from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
@@ -48,11 +49,14 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; half of them correct nothing.
     """
     plain = data if data.gold_codes is None else data.with_gold(None)
     correction = weigh(members, plain) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
-    told = used if plain is data else {name: refit(member, data) for name, member in used.items()}
+    told = used if plain is data else {name: uninterrupted(refit(member, data)) for name, member in used.items()}
     mixed = _mixture(told, correction, data)
     if plain is data:
         correction = replace(correction, notes=(*correction.notes, UNKNOWN))
@@ -69,6 +73,9 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
     Args:
         members: fits of the data, by name; the first stands alone where labels are too few.
         data: the annotations, without gold.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
     labels = labels_an_item(data)
@@ -119,7 +126,7 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[s
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
-            again = refit(member, part, spread=False)
+            again = uninterrupted(refit(member, part, spread=False))
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
@@ -180,7 +187,7 @@ def _map(
     for number in range(GOLD_FOLDS):
         hidden = known[fold == number]
         blind = data.with_gold(gold.drop(data.items[hidden]))
-        again = {name: refit(member, blind, spread=False) for name, member in free.items()}
+        again = {name: uninterrupted(refit(member, blind, spread=False)) for name, member in free.items()}
         p[fold == number] = _mixture(again, correction, blind)[hidden]
     found = fit_map(p, data.gold_codes[known])
     mapped = found(mixed)

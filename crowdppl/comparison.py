@@ -114,6 +114,7 @@ def compare(
 
     Raises:
         MethodError: for no method at all, a name given twice, or an engine or settings of a method not compared.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
         >>> data = crowdppl.anaesthetists()

@@ -16,6 +16,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
 from crowdppl.inference import fit_alone
 from crowdppl.inference.leaving_out import left_out
+from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.posterior import Posterior
@@ -106,6 +107,7 @@ def heldout_score(
     Raises:
         MethodError: for fewer than 2 folds, or what ``fit`` refuses.
         DataError: when no item has labels of two annotators.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
 
     Examples:
         >>> data = crowdppl.anaesthetists()
@@ -130,7 +132,7 @@ def heldout_score(
             out = fold == number
             if not out.any():
                 continue
-            part = refit(whole, keep(full, ~out), story, spread=False)
+            part = uninterrupted(refit(whole, keep(full, ~out), story, spread=False))
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone
@@ -170,4 +172,4 @@ def _whole_fit(
         return model
     if data is None:
         raise MethodError(f"heldout_score of {model!r} needs data")
-    return fit_alone(model, data, inference, settings, options, fits=fits)
+    return uninterrupted(fit_alone(model, data, inference, settings, options, fits=fits))

@@ -13,7 +13,8 @@ import crowdppl
 from crowdppl import automatic, calibration, correction
 from crowdppl.annotations import Annotations
 from crowdppl.correction import Correction
-from crowdppl.errors import MethodError
+from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.options import Callback
 from crowdppl.maps import TruthMap, fit_map
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
@@ -242,3 +243,30 @@ def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> Non
     assert logs.mean(1).argmax() == 2 and calibration._least(logs, owner) == 1
     logs[0] += 0.2
     assert calibration._least(logs, owner) == 0
+
+
+def interrupted_at(call: int) -> Callback:
+    calls: list[int] = []
+
+    def interrupt(iteration: int, objective: float) -> None:
+        calls.append(iteration)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+
+    return interrupt
+
+
+@pytest.mark.filterwarnings("default::crowdppl.errors.ConvergenceWarning")
+@pytest.mark.parametrize("call", [2, 12])
+def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked(call: int) -> None:
+    data = crowd(20, 5, 3, 4)
+    with pytest.warns(ConvergenceWarning, match="auto was stopped before its methods were weighed"):
+        found = crowdppl.fit("auto", data, max_iterations=10, tolerance=0.0, callback=interrupted_at(call))
+    said = found.diagnostics()
+    assert said["interrupted"] is True and said["converged"] is False
+    assert found.correction is None and found.method == automatic.MEMBERS[0]
+
+
+def test_ctrl_c_stops_a_correction_of_one_method() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        crowdppl.fit("one_coin", crowd(20, 5, 3, 4), inference="vb", calibrate=True, callback=interrupted_at(2))

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import crowdppl
+from crowdppl import heldout
 from crowdppl.annotations import Annotations
 from crowdppl.comparison import compare
 from crowdppl.decoding import row_codes
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.heldout import heldout_score
 from crowdppl.inference import fit, leaving_out
 from crowdppl.inference.leaving_out import left_out
@@ -210,3 +211,21 @@ def test_a_refit_without_spreads_is_otherwise_the_same(engine: str) -> None:
     np.testing.assert_array_equal(full.result.table, lean.result.table)
     assert lean.result.probability_sd is None and lean.result.entropies is None
     assert (full.result.entropies is None) == (engine == "em")
+
+
+def stop(iteration: int, objective: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_any_of_its_fits_leaves_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = crowd(20, 5, 3, 4)
+    with pytest.raises(KeyboardInterrupt):
+        heldout_score("one_coin", data, inference="em", callback=stop)
+    with pytest.raises(KeyboardInterrupt):
+        compare(["one_coin", "majority_vote"], data, inference="em", callback=stop)
+    one = fit("one_coin", data, inference="em")
+    with pytest.warns(ConvergenceWarning):
+        stopped = fit("one_coin", data, inference="em", callback=stop)
+    monkeypatch.setattr(heldout, "refit", lambda *_, **__: stopped)
+    with pytest.raises(KeyboardInterrupt):
+        heldout_score(one)

@@ -43,7 +43,7 @@ def fit(
         start: values of sites to start from, by site name.
         calibrate: whether to correct probabilities that are too sure, by labels left out and known truths, at the
             cost of five further fits (``crowdppl.calibration``); "auto" always does. ``posterior.uncorrected()``
-            gives the method's own.
+            gives the method's own. Ctrl-C then raises KeyboardInterrupt.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
             chains (4; up to 32 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts,
@@ -132,7 +132,10 @@ def _doubted(posterior: Posterior) -> Posterior:
 
 def _calibrated(posterior: Posterior, data: Annotations) -> Posterior:
     """Corrected probabilities; looked up by name, because corrections fit again."""
-    out: Posterior = import_module("crowdppl.calibration").calibrated({posterior.method: posterior}, data)
+    from crowdppl.inference.loop import uninterrupted
+
+    members = {posterior.method: uninterrupted(posterior)}
+    out: Posterior = import_module("crowdppl.calibration").calibrated(members, data)
     return out
 
 

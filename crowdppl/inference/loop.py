@@ -10,6 +10,7 @@ from crowdppl.inference.options import Options
 
 if TYPE_CHECKING:
     from crowdppl.inference.checkpoints import Checkpoint
+    from crowdppl.posterior import Posterior
 
 
 @dataclass
@@ -68,6 +69,17 @@ def iterate(
     finally:
         bar.close()
     return progress
+
+
+def uninterrupted(posterior: Posterior) -> Posterior:
+    """A fit that is one of several, when it ended by itself.
+
+    Raises:
+        KeyboardInterrupt: when the user stopped it: Ctrl-C is meant for all of them.
+    """
+    if posterior.result.diagnostics["interrupted"]:
+        raise KeyboardInterrupt
+    return posterior
 
 
 def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:
