@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyro
@@ -67,6 +69,32 @@ def mean_field(
                 pyro.factor(f"q.{name}.log_density", log_q, has_rsample=True)
 
 
+@dataclass
+class Start:
+    """Where derived guides are to begin, instead of at the votes.
+
+    Attributes:
+        state: as vb would begin.
+        sites: those that have begun there.
+    """
+
+    state: Any
+    sites: set[str] = field(default_factory=set)
+
+
+_start: ContextVar[Start | None] = ContextVar("start", default=None)
+
+
+@contextmanager
+def starting(begun: Start) -> Iterator[None]:
+    """Parameters that ``mean_field`` makes inside the block begin where this says."""
+    token = _start.set(begun)
+    try:
+        yield
+    finally:
+        _start.reset(token)
+
+
 def _at(value: Tensor, fn: Any) -> Any:
     return dist.Delta(value, event_dim=len(fn.event_shape))
 
@@ -78,7 +106,11 @@ class _FirstState:
         self.story, self.whole = story, whole
         self._state: Any = None
 
-    def _found(self) -> Any:
+    def _found(self, name: str) -> Any:
+        begun = _start.get()
+        if begun is not None:
+            begun.sites.add(name)
+            return begun.state
         if self._state is None:
             from crowdppl.inference.variational import first_state  # engines come after guides
 
@@ -87,16 +119,16 @@ class _FirstState:
         return self._state
 
     def concentration(self, name: str) -> Callable[[], Tensor]:
-        return lambda: self._cast(self._found().parameters[name])
+        return lambda: self._cast(self._found(name).parameters[name])
 
     def onehot(self, name: str) -> Callable[[], Tensor]:
-        return lambda: self._cast(self._found().logits[name].softmax(-1))
+        return lambda: self._cast(self._found(name).logits[name].softmax(-1))
 
     def is_conjugate(self, name: str) -> bool:
-        return name in self._found().parameters
+        return name in self._found(name).parameters
 
     def value(self, name: str) -> Tensor:
-        state = self._found()
+        state = self._found(name)
         if name in state.parameters:
             c = state.parameters[name]
             return self._cast(c / c.sum(-1, keepdim=True))

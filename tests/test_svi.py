@@ -17,7 +17,8 @@ import crowdppl
 from crowdppl import annotate, plates, prevalence, truth
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
-from crowdppl.errors import MethodError
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference import svi
 from crowdppl.inference.fitting import run
 from crowdppl.inference.options import Options
 from crowdppl.inference.results import FitResult
@@ -124,6 +125,61 @@ def test_minibatches_of_items_scale_to_all() -> None:
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
 
 
+@pytest.mark.parametrize(("name", "rate"), [("bayesian_dawid_skene", 10.0), ("one_coin", 1e9)])
+def test_what_is_not_finite_is_an_error_that_names_the_parameter(name: str, rate: float) -> None:
+    with pytest.raises(
+        NumericalError, match=r"the guide's 'q\.\w+\.concentration' is not finite; lower learning_rate"
+    ):
+        fitted(crowdppl.method(name), crowdppl.anaesthetists(), "svi", max_iterations=40, learning_rate=rate)
+
+
+@pytest.mark.parametrize("steps", [3, 5, 20, 99])
+def test_a_handful_of_steps_is_never_called_converged(steps: int) -> None:
+    result = fitted(crowdppl.method("one_coin"), crowd(20, 4, 3, 3), "svi", max_iterations=steps)
+    assert result.diagnostics["converged"] is False
+
+
+def test_converged_is_what_gains_less_than_the_tolerance_or_than_chance() -> None:
+    noise = np.random.default_rng(1).normal(size=1000)
+    rising = np.linspace(-2000.0, -1000.0, 1000)
+    assert svi._settled(list(-1000 + 5 * noise), 1e-8)
+    assert not svi._settled(list(rising + noise), 1e-3)
+    assert svi._settled(list(rising), 0.2)
+
+
+def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
+    data, story = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
+    rolled = np.roll(data.votes()[data.order], 1, axis=1) + 0.01
+    shares = rolled / rolled.sum(1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, _, found = run(story, data, "svi", Options(max_iterations=2), {"truth": shares})
+    agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
+    assert agree.mean() > 0.8
+
+
+class Stubborn(HalfGuided):
+    def guide(self, data: Block) -> None:
+        super().guide(data)
+        with plates.annotators(data):
+            rows = torch.ones(data.n_classes, data.n_classes) + 2 * torch.eye(data.n_classes)
+            pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+
+
+def test_a_guide_that_cannot_follow_a_start_is_refused() -> None:
+    data, theta = crowd(20, 4, 3, 3), torch.full((3,), 1 / 3)
+    with pytest.raises(MethodError, match="the guide of Stubborn begins where it likes, .* start of prevalence"):
+        run(Stubborn(), data, "svi", Options(max_iterations=3), {"prevalence": theta})
+    with pytest.raises(MethodError, match="begins where it likes, .* restarts=2"):
+        fitted(Stubborn(), data, "svi", max_iterations=3, restarts=2)
+
+
+def test_of_several_starts_the_best_is_kept() -> None:
+    data = crowd(20, 6, 3, 3, seed=4)
+    one, best = (fitted(crowdppl.method("dawid_skene"), data, "svi", restarts=n, max_iterations=30) for n in (1, 4))
+    assert svi._last(best.diagnostics["objectives"]) > svi._last(one.diagnostics["objectives"])
+
+
 @pytest.mark.parametrize("name", crowdppl.registry.names())
 def test_the_pair_is_plain_pyro(name: str) -> None:
     """SVI and Predictive run on the block as on the annotations, without crowdppl.fit, checks switched on."""
@@ -133,8 +189,8 @@ def test_the_pair_is_plain_pyro(name: str) -> None:
     with double(), pyro.validation_enabled(True):
         torch.manual_seed(0)
         depth = getattr(story, "plates", 1)
-        svi = SVI(story.model, story.guide, Adam({"lr": 0.02}), TraceEnum_ELBO(max_plate_nesting=depth))
-        losses = [svi.step(data) for _ in range(40)]
+        pair = SVI(story.model, story.guide, Adam({"lr": 0.02}), TraceEnum_ELBO(max_plate_nesting=depth))
+        losses = [pair.step(data) for _ in range(40)]
         assert np.isfinite(losses).all()
         assert np.mean(losses[-10:]) < np.mean(losses[:10]) + 5
         drawn = Predictive(story.model, guide=story.guide, num_samples=2)(data)

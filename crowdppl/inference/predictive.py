@@ -56,7 +56,7 @@ class TemperedError(MethodError):
 def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *, spread: bool = True) -> Posterior:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
-    em and vb continue the old fit; other engines start from its truth.
+    em and vb continue the old fit; gibbs and nuts start from its truth, svi from where its guide begins.
 
     Args:
         posterior: the old fit.
@@ -67,7 +67,7 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
             posterior that a user gets.
     """
     options = options_of(posterior)
-    start = warm_start(posterior, data, options)
+    start = None if posterior.inference == "svi" else warm_start(posterior, data, options)
     anew = story is not None and hasattr(story, "prepare")  # what is found anew need not fit the old sites
     earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
     again, engine = story or posterior.story, posterior.inference

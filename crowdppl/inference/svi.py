@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +17,24 @@ from pyro.optim import ClippedAdam
 from torch import Tensor
 
 from crowdppl.blocks import Block
-from crowdppl.errors import MethodError
-from crowdppl.guides import mean_field
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.guides import Start, mean_field, starting
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import train
+from crowdppl.inference.variational import prepare
 from crowdppl.sight import networks_of
 
 STEPS = 2000
 DRAWS = 200
 SETTLED = 1e-3
+RESTART = 19
+"""Key of the random numbers of a further start."""
+REMEDY = "lower learning_rate, or look for a probability of exactly 0 in the story"
+FEWEST = 100
+"""Steps below which nothing can be said of convergence: the rate decays however few they are."""
 
 
 def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress]:
@@ -32,32 +42,95 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
 
     Args:
         problem: story and data.
-        options: steps, learning rate (decays a hundredfold over the run), batch_size, seed.
+        options: steps, learning rate (decays a hundredfold over the run), tolerance, restarts, batch_size, seed.
 
     Returns:
         Draws from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a
-        point guide); and progress with the ELBO.
+        point guide); and progress with the ELBO. Of several starts, those of the best: the highest mean ELBO over
+        the last tenth of its steps.
+
+    Raises:
+        MethodError: for a guide that lacks a latent, or cannot take the start or restarts asked for.
+        NumericalError: when the ELBO or a parameter is not finite; it names the parameter.
     """
-    whole = problem.whole()
-    steps = options.max_iterations or STEPS
     guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
     if networks_of(problem.story):
+        if problem.given or options.restarts > 1:
+            raise MethodError(
+                "svi begins where the networks do: leave start and restarts out where a network learns"
+            )
         return _with_networks(problem, options, guide)
-    rng = np.random.default_rng(options.seed)
+    runs = []
+    for number in range(options.restarts):
+        runs.append(_run(problem, options, guide, number))
+        if runs[-1][1].interrupted:
+            break
+    return max(runs, key=lambda run: _last(run[1].objectives))
+
+
+def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[dict[str, Tensor], Progress]:
+    """One run from one start; the first is where the guide begins by itself, if no start is given."""
+    whole, steps = problem.whole(), options.max_iterations or STEPS
+    seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
+    rng = np.random.default_rng(seed)
     with pyro.get_param_store().scope(), torch.random.fork_rng():
-        torch.manual_seed(options.seed)
-        _check_guide(problem, guide, whole)
-        decay = 0.01 ** (1 / steps)
-        optimiser = ClippedAdam({"lr": options.learning_rate, "lrd": decay})
+        torch.manual_seed(seed)
+        with _begun(problem, options, number):
+            _check_guide(problem, guide, whole)
+        optimiser = ClippedAdam({"lr": options.learning_rate, "lrd": 0.01 ** (1 / steps)})
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
-        svi = SVI(problem.model, guide, optimiser, elbo)
 
-        def step(_: int) -> float:
-            return -float(svi.step(_batch(whole, problem, options, rng)))
+        def watched(*given: Any) -> float:
+            value = float(elbo.loss_and_grads(*given))
+            if not math.isfinite(value):
+                raise NumericalError(f"svi's objective is {-value}: {_culprit()}; {REMEDY}")
+            return value
 
-        progress = iterate(step, options, steps=steps, name="svi")
-        progress.converged = _settled(progress.objectives) and not progress.interrupted
+        svi = SVI(problem.model, guide, optimiser, elbo.loss, watched)
+        progress = iterate(
+            lambda _: -float(svi.step(_batch(whole, problem, options, rng))), options, steps=steps, name="svi"
+        )
+        if _broken() is not None:  # by the last step, which no objective has seen
+            raise NumericalError(f"svi ended where {_culprit()}; {REMEDY}")
+        settled = _settled(progress.objectives, SETTLED if options.tolerance is None else options.tolerance)
+        progress.converged = settled and not progress.interrupted
         return _draw(problem, guide, whole), progress
+
+
+@contextmanager
+def _begun(problem: Problem, options: Options, number: int) -> Iterator[None]:
+    """Derived guides begin at given values, or at another start than the votes.
+
+    Raises:
+        MethodError: for a guide that begins where it likes.
+    """
+    if not problem.given and number == 0:
+        yield
+        return
+    _, shares = problem.start(number)
+    begun = Start(prepare(problem, replace(options, guide="point"), "vb", shares, number).state)
+    with starting(begun):
+        yield
+    lacking = sorted((problem.given.keys() & problem.sites.keys()) - begun.sites)
+    if lacking or not begun.sites:
+        asked = (
+            f"start of {', '.join(lacking or problem.given)}" if problem.given else f"restarts={options.restarts}"
+        )
+        raise MethodError(
+            f"the guide of {type(problem.story).__name__} begins where it likes, and cannot follow {asked}: call "
+            "crowdppl.mean_field in guide(data), leave guide out, or leave this option out"
+        )
+
+
+def _broken() -> str | None:
+    """Name of the first parameter that is not finite."""
+    store = pyro.get_param_store()
+    return next((name for name, x in store.items() if not bool(torch.isfinite(x).all())), None)
+
+
+def _culprit() -> str:
+    name = _broken()
+    return "every parameter of the guide is finite" if name is None else f"the guide's {name!r} is not finite"
 
 
 def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict[str, Tensor], Progress]:
@@ -106,13 +179,20 @@ def _check_guide(problem: Problem, guide: Any, whole: Block) -> None:
         )
 
 
-def _settled(objectives: list[float]) -> bool:
-    """Whether the last two tenths of the run have about the same mean."""
-    n = max(1, len(objectives) // 10)
-    if len(objectives) < 2 * n + 1:
+def _settled(objectives: list[float], tolerance: float) -> bool:
+    """Whether the last two tenths of the run have about the same mean, or differ by no more than chance."""
+    n = len(objectives) // 10
+    if len(objectives) < FEWEST:
         return False
-    last, before = np.mean(objectives[-n:]), np.mean(objectives[-2 * n : -n])
-    return bool(abs(last - before) <= SETTLED * (1 + abs(last)))
+    last, before = np.array(objectives[-n:]), np.array(objectives[-2 * n : -n])
+    noise = math.sqrt((last.var(ddof=1) + before.var(ddof=1)) / n)
+    gain = abs(last.mean() - before.mean())
+    return bool(gain <= max(tolerance * (1 + abs(last.mean())), 2 * noise))
+
+
+def _last(objectives: list[float]) -> float:
+    """Mean over the last tenth."""
+    return float(np.mean(objectives[-max(1, len(objectives) // 10) :])) if objectives else -math.inf
 
 
 def _draw(problem: Problem, guide: Any, whole: Block, most: int = DRAWS) -> dict[str, Tensor]:
