@@ -217,13 +217,10 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampl
     """Runs warm-up and draws.
 
     At a quarter and at the half of the warm-up, chains in another permutation of the classes than the votes are
-    relabelled to these; what is kept is then a run from another start.
+    relabelled to these; what is kept is then a run from another start. A minibatch is a MethodError.
 
     Returns:
         Draws by site, (C, D, ..., event) as the story's chains see them, Dirichlets as log theta; and progress.
-
-    Raises:
-        MethodError: for a minibatch, or a site that has no exact update.
     """
     refuse_minibatch(options, "gibbs")
     gibbs = Gibbs(problem, options)
