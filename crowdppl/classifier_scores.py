@@ -18,6 +18,7 @@ from crowdppl.decoding import row_codes
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError
 from crowdppl.inference import fit_alone
 from crowdppl.inference.fitting import run
+from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.options import options_from
 from crowdppl.leave_one_out import standard_error
 from crowdppl.splitting import item_folds, keep
@@ -105,7 +106,7 @@ def classifier_score(
     Raises:
         MethodError: for fewer than 2 folds, a method without a classifier, or what ``fit`` refuses.
         DataError: when data have no features, or fewer items with labels than folds.
-        KeyboardInterrupt: when a fit is stopped by Ctrl-C, because some of the folds are no score.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
 
     Examples:
         >>> data = crowdppl.digits(seed=0).data
@@ -130,9 +131,8 @@ def classifier_score(
         shares = np.full((data.n_items, data.n_classes), 1 / data.n_classes)
         for number in range(folds):
             hidden = np.unique(item[fold == number])
-            part = fit_alone(model, _without(data, fold != number, hidden), inference, settings, options)
-            if part.result.diagnostics["interrupted"]:
-                raise KeyboardInterrupt
+            shown = _without(data, fold != number, hidden)
+            part = uninterrupted(fit_alone(model, shown, inference, settings, options))
             shares[hidden] = part.classify(data.features).reindex(data.items).to_numpy()[hidden]
         judged = _judged(data, shares, fold, folds, seed)
     told, first = np.unique(item, return_index=True)
