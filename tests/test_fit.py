@@ -155,18 +155,6 @@ def test_a_start_decides_where_a_fit_begins(data: Annotations) -> None:
     assert far(skewed, plain) > 1e-6
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "svi"])
-def test_a_start_that_does_not_fit_is_refused_by_name(engine: str, data: Annotations) -> None:
-    with pytest.raises(
-        MethodError, match="start names 'abilty', which is no site of OneCoin .* did you mean ability?"
-    ):
-        fit("one_coin", data, inference=engine, start={"abilty": torch.ones(2)})
-    with pytest.raises(MethodError, match=r"start of site 'ability' has shape \(3,\), not \(\d+, 2\)"):
-        fit("one_coin", data, inference=engine, start={"ability": np.ones(3)})  # type: ignore[dict-item]
-    with pytest.raises(MethodError, match="start of site 'truth' holds 0; shares must be above 0"):
-        fit("one_coin", data, inference=engine, start={"truth": torch.zeros(data.n_items, data.n_classes)})
-
-
 def test_restarts_differ_and_the_best_wins() -> None:
     story = crowdppl.method("bayesian_dawid_skene", mass=2.0, diagonal=0.4)
     hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=7).data

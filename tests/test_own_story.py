@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pyro
@@ -25,7 +26,7 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import Categorical, annotate, plates
+from crowdppl import Categorical, annotate, plates, prevalence, truth
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
@@ -240,6 +241,45 @@ def test_what_renormalises_is_found_out_and_refused_by_gibbs_alone() -> None:
         Gibbs(problem, problem.options)
     (one,) = climb(problem, problem.options, "vb")
     assert np.diff(one.progress.objectives).min() >= -1e-9 * abs(one.objective)
+
+
+class Shared:
+    """Annotators who do not know guess from one distribution, with ``dims`` dimensions too many on its left."""
+
+    def __init__(self, dims: int) -> None:
+        self.dims = dims
+
+    def model(self, data: Block) -> None:
+        k, log_p = data.n_classes, prevalence(data)
+        share = pyro.sample("share", dist.Dirichlet(torch.full((k,), 2.0)))
+        with plates.annotators(data):
+            knows = pyro.sample("knows", dist.Beta(4.0, 2.0))[..., None, None]
+        guess = share[(..., *(None,) * (1 + self.dims), slice(None))]
+        log = (knows * torch.eye(k) + (1 - knows) * guess).log()
+        with plates.items(data):
+            annotate(data, log, truth(data, log_p))
+
+
+def test_a_site_outside_plates_that_is_indexed_for_one_chain_is_refused_by_name() -> None:
+    data = crowd(20, 4, 3, 3)
+    assert posed(Shared(0), data).sites.keys() == {"prevalence", "share", "knows"}
+    with pytest.raises(MethodError, match=r"Shared reads share wrongly when several chains run at once"):
+        _ = posed(Shared(1), data).sites
+
+
+@pytest.mark.parametrize("prior", [dist.Poisson(2.0), dist.Bernoulli(0.5)])
+def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
+    class Counting:
+        def model(self, data: Block) -> None:
+            log_p = prevalence(data)
+            with plates.annotators(data):
+                skill = pyro.sample("skill", prior)
+            log = (skill[..., None, None] * torch.eye(data.n_classes)).log_softmax(-1)
+            with plates.items(data):
+                annotate(data, log, truth(data, log_p))
+
+    with pytest.raises(MethodError, match=r"site 'skill' is discrete and not enumerated: .* a crowdppl.OneHot"):
+        _ = posed(Counting(), crowd(20, 4, 3, 3)).sites
 
 
 def test_a_discrete_site_that_is_not_summed_out_is_refused_by_name() -> None:

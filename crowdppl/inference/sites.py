@@ -18,6 +18,7 @@ from torch.distributions.transforms import Transform
 from crowdppl.blocks import Block
 from crowdppl.distributions import OneHot
 from crowdppl.errors import MethodError
+from crowdppl.inference.chains import refuse_single
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
@@ -106,12 +107,15 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
         small, trace: what ``probed`` gave.
 
     Raises:
-        MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
+        MethodError: when a latent is discrete but not enumerated, a site's shape breaks a plate, or several
+            chains could not run at once.
     """
     latents = _latents(trace)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         kinds = _kinds(Density(story.model, plates_of(story)), small, latents)
+        values = {n: x["value"].detach().double() for n, x in latents.items()}
+        refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})
     return [_site(name, kinds[name], node) for name, node in latents.items()]
 
 
@@ -140,10 +144,11 @@ def _latents(trace: Trace) -> dict[str, Any]:
             continue
         if node["infer"].get("enumerate"):
             continue
-        if not node["value"].is_floating_point():
+        support = node["fn"].support
+        if support.is_discrete and not isinstance(node["fn"], OneHot):
             raise MethodError(
-                f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it, or "
-                "make it a crowdppl.OneHot that enters the table linearly"
+                f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
+                "is of items, or make it a crowdppl.OneHot that enters the table linearly"
             )
         found[name] = node
     return found
