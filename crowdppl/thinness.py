@@ -68,7 +68,7 @@ def _prior(posterior: Posterior) -> str:
     """What drawn tables rest on, where that is no good; empty where annotators agree as these tables expect."""
     try:
         observed, expected, chance, error = _agreement(posterior)
-    except DataError:  # no item has two labels
+    except DataError:  # nobody shares an item with somebody else
         return "on the prior, of which nothing tells whether it is right"
     apart = observed - expected
     silent = expected - chance < LITTLE * (observed - chance)
@@ -97,7 +97,7 @@ def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
     chance; and the standard error of the difference of the first two, items being the units.
 
     Raises:
-        DataError: when no item has two labels.
+        DataError: when no item has labels of two annotators.
     """
     design, result = Design.of(posterior.data), posterior.result
     equal, expected, item, step = [], [], [], max(1, NUMBERS // result.table[0].size)
@@ -107,6 +107,8 @@ def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
             expected.append(np.einsum("pkl,pkl,k->p", *tables, result.prevalence))
             equal.append(design.answer[a] == design.answer[b])
             item.append(design.item[a])
+    if not sum(map(len, item)):
+        raise DataError("no item has labels of two annotators, so that nothing tells how they agree")
     apart = np.concatenate(equal) - np.concatenate(expected)
     owner = np.unique(np.concatenate(item), return_inverse=True)[1]
     share = np.bincount(design.answer) / len(design.answer)

@@ -174,6 +174,14 @@ def test_nothing_tells_whether_a_prior_is_right_where_nobody_meets() -> None:
     assert "of which nothing tells whether it is right" in thin_text(fit("bayesian_dawid_skene", data, **SAMPLER))
 
 
+@pytest.mark.parametrize("item", [[0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1]], ids=["one annotator", "two apart"])
+def test_nobody_meets_where_annotators_only_repeat_themselves(item: list[int]) -> None:
+    annotator = [0] * 6 if max(item) > 1 else item
+    data = annotations(list(zip(item, annotator, [0, 1] * 3, strict=True)), 2)
+    posterior = fit("bayesian_dawid_skene", data, **SAMPLER)
+    assert "of which nothing tells whether it is right" in thin_text(posterior)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "sizes"), [(2, (8, 15)), (3, (12, 23)), (4, (13, 24)), (10, (20, 60))])
 def test_doubts_of_draws_tell_bad_scores_from_good_ones(n_classes: int, sizes: tuple[int, ...]) -> None:
