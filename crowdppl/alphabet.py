@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.codebook import Codebook, as_index, is_text, plain, sorting, spelling
 from crowdppl.encoding import Encoding, Place, encode, refuse_markers
 from crowdppl.errors import DataError
+from crowdppl.handover import of_tensor, unmasked
 
 KINDS = ("nominal", "ordinal")
 
@@ -67,14 +68,16 @@ def check_kind(kind: str) -> None:
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
-    """Values as a list; one text, which is a list of letters to Python, is refused.
+    """Values as a list; one text, which is a list of letters to Python, and one number are refused.
 
     Raises:
         DataError: naming the option.
     """
     if isinstance(values, str):
         raise DataError(f"{name}={values!r} is one text; give a list, {name}=[{values!r}]")
-    return list(values)
+    if not isinstance(values, Iterable):
+        raise DataError(f"{name}={values!r} is no list; give one, {name}=[{values!r}, ...]")
+    return list(unmasked(of_tensor(values, f"{name}=")))
 
 
 def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:

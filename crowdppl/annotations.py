@@ -99,7 +99,8 @@ class Annotations:
         """Reads an array or tensor (N, A) of labels; ``items`` and ``annotators`` are ids of rows and columns.
 
         Args:
-            missing: what means that there is no label; by default NaN among floats, -1 among whole numbers.
+            missing: what, besides a mask, means that there is no label; by default NaN among floats, -1 among
+                whole numbers.
         """
         rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"))
         return cls.of_rows(rows, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import DataError
+from crowdppl.handover import of_tensor, unmasked
 
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -38,9 +39,17 @@ class Codebook:
         """The code of each value, int64; -1 for a value that is not in the book.
 
         A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007".
+
+        Raises:
+            DataError: for a value that can be no id, such as a list.
         """
         wanted = as_index(values)
-        found = np.asarray(self.ids.get_indexer(wanted), np.int64)
+        try:
+            found = np.asarray(self.ids.get_indexer(wanted), np.int64)
+        except TypeError as error:
+            raise DataError(
+                f"the {self.name} {_odd(wanted)!r} cannot be an id ({error}); use text or numbers"
+            ) from error
         lost = np.flatnonzero(found < 0)
         if len(lost) and wanted.dtype != self.ids.dtype:
             spelled = _spelled(self.ids)
@@ -87,10 +96,34 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
         return values
     if isinstance(values, pd.Series):
         return pd.Index(values.array)
-    if isinstance(values, np.ndarray):
-        return pd.Index(values)
+    plainly = unmasked(of_tensor(values, "the list of ids"))
+    if isinstance(plainly, np.ndarray):
+        return pd.Index(plainly)
+    if not isinstance(values, Iterable):
+        raise DataError(f"{values!r} is no list of ids; give one, [{values!r}]")
     ids: pd.Index[Any] = pd.Index(list(values), tupleize_cols=False)
     return ids
+
+
+def one_or_several(ids: Any) -> pd.Index[Any]:
+    """Ids as an index; a text, or what is no list, is one id."""
+    return as_index([ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids)
+
+
+def named_twice(ids: pd.Index[Any], codes: np.ndarray) -> str:
+    """The first id whose code an earlier one has, and how that one was spelled; "" where there is none.
+
+    Args:
+        ids: as they were given.
+        codes: of each, from ``Codebook.codes``; those below 0 are passed over.
+    """
+    known = np.flatnonzero(codes >= 0)
+    again = pd.Index(codes[known]).duplicated()
+    if not again.any():
+        return ""
+    later = int(known[np.argmax(again)])
+    texts = [repr(plain(ids[row])) for row in (int(np.argmax(codes == codes[later])), later)]
+    return texts[0] if texts[0] == texts[1] else f"{texts[0]} (also as {texts[1]})"
 
 
 def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
@@ -128,6 +161,10 @@ def spelling(value: Any) -> str:
     if isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)
+
+
+def _odd(values: pd.Index[Any]) -> Any:
+    return plain(next((value for value in values if not isinstance(value, Hashable)), values[0]))
 
 
 def _spelled(ids: pd.Index[Any]) -> pd.Index[Any]:

@@ -25,6 +25,9 @@ ALIASES: Mapping[str, tuple[str, str]] = {
     "class": ("label class truth gold answer", "category true rating target"),
 }
 
+# What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0".
+UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
+
 
 def recognise(
     columns: Sequence[Hashable], given: Mapping[str, Hashable | None], origin: str
@@ -52,7 +55,7 @@ def recognise(
     if len(taken) < len(found):
         raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
     for role in [role for role in given if role not in found]:
-        near = _named([c for c in columns if c not in taken], role)
+        near = looks_like([c for c in columns if c not in taken], role)
         if len(near) > 1:
             names = ", ".join(map(repr, near))
             raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {role}=")
@@ -78,7 +81,13 @@ def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
         seen.add(column)
 
 
-def _named(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+def unspecific(column: Hashable) -> bool:
+    """Whether a column holds ids or row numbers by its name, without a word of what they number."""
+    return isinstance(column, str) and re.sub(r"[^a-z0-9]", "", column.lower()) in UNSPECIFIC
+
+
+def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+    """Columns that are named like a role: by a usual name, or else by one of the others."""
     for names in ALIASES[role]:
         near = [column for column in columns if _bare(column) in names.split()]
         if near:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from crowdppl.codebook import Codebook, plain, sorting
 from crowdppl.errors import DataError
+from crowdppl.handover import of_tensor, unmasked
 
 Place = Callable[[int], str]
 """Says where the row at a position stands: "line 5 of answers.csv"."""
@@ -88,10 +89,9 @@ def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.Extensio
     """A column as an array that keeps the type of its values.
 
     Raises:
-        DataError: when it has other than one dimension.
+        DataError: when it has other than one dimension, or is sparse.
     """
-    if hasattr(column, "detach"):
-        column = column.detach().cpu().numpy()
+    column = of_tensor(column, f"the {name} column")
     if isinstance(column, pd.Series | pd.Index):
         array = column.array
         plainly = isinstance(array, pd.arrays.NumpyExtensionArray) or (
@@ -101,11 +101,13 @@ def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.Extensio
     if isinstance(column, pd.api.extensions.ExtensionArray):
         return column
     if not isinstance(column, np.ndarray):
+        if not isinstance(column, Iterable):
+            raise DataError(f"the {name} column is {column!r}; give one value a row, as a list or an array")
         column = list(column)
         column = np.fromiter(column, dtype=object, count=len(column))
     if column.ndim != 1:
         raise DataError(f"the {name} column has shape {column.shape}; give one value a row")
-    return np.asarray(column)
+    return np.asarray(unmasked(column))
 
 
 def place_in_rows(row: int) -> str:
@@ -142,11 +144,13 @@ def _of_integers(values: np.ndarray) -> Encoding:
     if high - low > LOOKUP * len(values) + 1024:
         distinct, codes = np.unique(values, return_inverse=True)
         return Encoding(pd.Index(distinct), codes)
-    shifted = values if low == 0 else values.astype(np.int64) - low
+    # Each kind of integer in its own arithmetic: what is above 2**63 fits no int64.
+    wide = np.uint64 if values.dtype.kind == "u" else np.int64
+    shifted = values if low == 0 else (values.astype(wide) - wide(low)).astype(np.int64)
     present = np.zeros(high - low + 1, bool)
     present[shifted] = True
     offsets = np.flatnonzero(present)
-    distinct = pd.Index((offsets + low).astype(values.dtype))
+    distinct = pd.Index((offsets.astype(wide) + wide(low)).astype(values.dtype))
     if len(offsets) == len(present):
         return Encoding(distinct, shifted)
     rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
@@ -155,14 +159,18 @@ def _of_integers(values: np.ndarray) -> Encoding:
 
 def _of_categories(values: pd.Categorical, name: str, place: Place, one_type: bool) -> Encoding:
     codes = np.asarray(values.codes)
-    _refuse_missing(Encoding(values.categories, codes), name, place, lambda row: None)
+    _refuse_missing(
+        Encoding(values.categories.infer_objects(), codes),
+        name,
+        place,
+        lambda row: None if codes[row] < 0 else values.categories[codes[row]],
+    )
     used = np.bincount(codes, minlength=len(values.categories)) > 0
     kept = values.categories[used]
     rank = np.cumsum(used, dtype=np.int32) - np.int32(1)
     encoding = Encoding(kept, codes if used.all() else rank[codes], bool(values.ordered))
     if one_type and kept.dtype == object:
         _of_one_type(kept.to_numpy(), name, lambda position: place(encoding.first_row(position)))
-    _refuse_missing(encoding, name, place, lambda row: kept[encoding.codes[row]])
     return encoding
 
 
@@ -176,9 +184,11 @@ def _of_one_type(values: np.ndarray, name: str, place: Place) -> np.ndarray:
     if not kind.startswith("mixed"):
         whole = kind in ("integer", "boolean") and not pd.isna(values).any()
         try:
-            return np.asarray(values.tolist()) if whole or kind == "floating" else values
+            array = np.asarray(values.tolist()) if whole or kind == "floating" else values
         except OverflowError:
             return values
+        # Whole numbers on both sides of 2**63 fit no integer of numpy, and floats would make one of several.
+        return values if whole and array.dtype.kind == "f" else array
     first: dict[str, int] = {}
     for row, value in enumerate(values):
         if pd.api.types.is_scalar(value) and (pd.isna(value) or value in (math.inf, -math.inf)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,8 @@ import pandas as pd
 from crowdppl.columns import recognise
 from crowdppl.encoding import Place, place_in_rows
 from crowdppl.errors import DataError
+
+MAKE_A_TABLE = "pandas.DataFrame(...) makes one of dictionaries, lists and records"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Rows:
     annotators: Any = None
 
     def __post_init__(self) -> None:
-        lengths = {len(column) for column in (self.item, self.annotator, self.label) if column is not None}
+        columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
+        lengths = {_length(column, name) for name, column in columns.items() if column is not None}
         if len(lengths) > 1:
             raise DataError(
                 f"there are {len(self.item)} items, {len(self.annotator)} annotators and "
@@ -63,8 +67,10 @@ def rows_of_frame(
         text: whether ids and labels are text because the file knows nothing else.
 
     Raises:
-        DataError: when a column is missing or ambiguous, or a further one bears the name of one of the three.
+        DataError: when it is no table, a column is missing or ambiguous, or a further one bears the name of one of
+            the three.
     """
+    require_table(frame, origin)
     roles = recognise(list(frame.columns), given, origin)
     rest = frame[[column for column in frame.columns if column not in roles.values()]]
     clash = [column for column in rest.columns if column in roles]
@@ -81,3 +87,25 @@ def rows_of_frame(
         place=place,
         text=text,
     )
+
+
+def require_table(frame: Any, origin: str) -> None:
+    """Refuses what is no DataFrame.
+
+    Raises:
+        DataError: with what would make it one.
+    """
+    if isinstance(frame, pd.DataFrame):
+        return
+    remedy = "crowdppl.read_annotations reads files" if isinstance(frame, str | PathLike) else MAKE_A_TABLE
+    raise DataError(f"{origin} is of type {type(frame).__name__}, and no pandas DataFrame; {remedy}")
+
+
+def _length(column: Any, name: str) -> int:
+    try:
+        return len(column)
+    except TypeError as error:
+        raise DataError(
+            f"the {name} column is of type {type(column).__name__}, which has no length; give one value a row, as "
+            "a list or an array"
+        ) from error

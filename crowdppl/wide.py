@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.codebook import as_index, plain
-from crowdppl.columns import recognise, refuse_twins
+from crowdppl.columns import looks_like, recognise, refuse_twins, unspecific
 from crowdppl.encoding import Place, place_in_rows
 from crowdppl.errors import DataError
-from crowdppl.rows import Rows
+from crowdppl.handover import as_matrix, unmasked
+from crowdppl.rows import Rows, require_table
 
 
 def rows_of_wide(
@@ -28,20 +29,17 @@ def rows_of_wide(
         text: whether the cells are text because the file knows nothing else.
 
     Raises:
-        DataError: when a column is given for another role, or two have one name.
+        DataError: when it is no table, a column is given for another role, two have one name, or several could hold
+            the items.
     """
+    require_table(frame, "the wide table")
     refuse_twins(list(frame.columns), "the wide table")
     others = {role: column for role, column in given.items() if column is not None and role != "item"}
     if others:
         raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
     item = given.get("item")
-    counted = isinstance(frame.index, pd.RangeIndex)
-    if item is None and counted:
-        try:
-            item = recognise(list(frame.columns), {"item": None}, "the wide table")["item"]
-        except DataError:
-            if text:
-                raise
+    if item is None and isinstance(frame.index, pd.RangeIndex):
+        item = _item_column(list(frame.columns), text)
     if item is not None:
         item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
         frame = frame.set_index(item)
@@ -64,22 +62,21 @@ def rows_of_matrix(matrix: Any, missing: float | None, items: Any, annotators: A
     """A matrix (N, A) of labels.
 
     Args:
-        matrix: array or tensor.
-        missing: what means that there is no label; by default NaN among floats and -1 among whole numbers.
+        matrix: array or tensor; what a masked array masks is no label.
+        missing: what else means that there is no label; by default NaN among floats and -1 among whole numbers.
         items, annotators: ids of rows and columns; by default their numbers.
 
     Raises:
-        DataError: when it has other than two dimensions, or ids do not fit.
+        DataError: when it is sparse, has other than two dimensions, or ids do not fit.
     """
-    values = matrix.detach().cpu().numpy() if hasattr(matrix, "detach") else np.asarray(matrix)
-    if values.ndim != 2:
-        raise DataError(
-            f"the matrix has shape {values.shape}; it must have a row an item and a column an annotator"
-        )
+    values, masked = as_matrix(matrix)
+    if values.dtype == object:
+        # pandas' own NA equals nothing, and differs from nothing.
+        values = unmasked(np.ma.masked_array(values, pd.isna(values)))
     if missing is None and values.dtype.kind != "f":
         missing = -1
     given = ~pd.isna(values) if missing is None or missing != missing else values != missing
-    row, column = np.nonzero(given)
+    row, column = np.nonzero(given & ~masked)
     ids = [
         as_index(np.arange(size) if names is None else names)
         for names, size in ((items, values.shape[0]), (annotators, values.shape[1]))
@@ -102,8 +99,12 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
     """Dictionaries {annotator: {item: label}}.
 
     Raises:
-        DataError: when the inner values are no mappings.
+        DataError: when they, or the inner values, are no mappings.
     """
+    if not isinstance(dicts, Mapping):
+        raise DataError(
+            f"labels are of type {type(dicts).__name__}; give a dictionary {{annotator: {{item: label}}}}"
+        )
     for annotator, labels in dicts.items():
         if not isinstance(labels, Mapping):
             raise DataError(
@@ -117,6 +118,19 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
         annotators=as_index(dicts),
     )
+
+
+def _item_column(columns: list[Hashable], text: bool) -> Hashable | None:
+    """The column that is named like items; None where the table counts them, which a file of text does not."""
+    unsaid = [column for column in columns if unspecific(column)]
+    if unsaid:
+        raise DataError(
+            f"the wide table has a column {unsaid[0]!r}, which may hold the items or be an annotator's; say item=, "
+            "or drop it"
+        )
+    if not text and not looks_like(columns, "item"):
+        return None
+    return recognise(columns, {"item": None}, "the wide table")["item"]
 
 
 def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray, given: np.ndarray) -> Any:

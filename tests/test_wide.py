@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.reading import read_annotations
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])
@@ -61,6 +63,30 @@ def test_wide_tables_name_the_cell() -> None:
         Annotations.from_frame(WIDE.set_axis(["ann", "ann"], axis=1), wide=True)
     with pytest.raises(DataError, match="no column 'what' for item"):
         Annotations.from_frame(WIDE, item="what", wide=True)
+
+
+@pytest.mark.parametrize("name", ["id", "ID", "index", "Unnamed: 0"])
+def test_a_column_that_may_hold_the_items_is_no_annotator(name: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({name: [1, 2, 3, 4], "ann": [1, 2, 1, 2], "bob": [2, 2, 1, 1]})
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    for read in (
+        lambda **said: Annotations.from_frame(frame, wide=True, **said),
+        lambda **said: read_annotations(tmp_path / "wide.csv", wide=True, **said),
+    ):
+        with pytest.raises(DataError, match=f"a column {name!r}, which may hold the items or .*; say item="):
+            read()
+        assert read(item=name).annotators.tolist() == ["ann", "bob"]
+    named = Annotations.from_frame(frame.set_axis(list("wxyz")), wide=True)
+    assert name in named.annotators
+
+
+def test_several_columns_that_may_hold_the_items() -> None:
+    frame = pd.DataFrame({"item": list("abcd"), "question": list("wxyz"), "ann": [1, 2, 1, 2]})
+    with pytest.raises(DataError, match="the item could be any of the columns 'item', 'question'; say item="):
+        Annotations.from_frame(frame, wide=True)
+    assert "question" not in Annotations.from_frame(frame.drop(columns="item"), wide=True).annotators
+    counted = Annotations.from_frame(frame[["ann"]].assign(bob=1), wide=True)
+    assert counted.items.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

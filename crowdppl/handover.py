@@ -1,0 +1,69 @@
+"""Tensors, masked arrays and the like as plain arrays, so that nothing is read that nobody gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdppl.errors import DataError
+
+
+def of_tensor(values: Any, what: str) -> Any:
+    """A tensor as an array; anything else as it is. bfloat16 becomes float32, which holds all its numbers.
+
+    Args:
+        values: anything.
+        what: what it is, for messages.
+
+    Raises:
+        DataError: for a sparse tensor or matrix, of which nobody knows whether a 0 that is not stored was given.
+    """
+    sparse = hasattr(values, "nnz") or str(getattr(values, "layout", "torch.strided")) != "torch.strided"
+    if sparse:
+        raise DataError(
+            f"{what} is sparse, and does not say whether a 0 is a value or nothing; make it dense, or give one row "
+            "a label (from_arrays)"
+        )
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return tensor.numpy()
+    except TypeError:  # numpy has no bfloat16, and no float of 8 bits
+        return tensor.float().numpy()
+
+
+def unmasked(values: Any) -> Any:
+    """A masked array as one with None where it is masked; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    plain = np.asarray(values.data)
+    if np.ma.is_masked(values):
+        plain = plain.astype(object)
+        plain[np.ma.getmaskarray(values)] = None
+    return plain
+
+
+def as_matrix(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix and where it is masked, both (N, A).
+
+    Args:
+        matrix: array, tensor, table or list of rows, any of which may be masked.
+
+    Raises:
+        DataError: when it is sparse, its rows differ in length, or it has other than two dimensions.
+    """
+    values = of_tensor(matrix, "the matrix")
+    try:
+        rows = isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values)
+        values = np.ma.array(values) if rows else np.asanyarray(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"the matrix cannot be read ({error}); it must have a row an item and a column an annotator"
+        ) from error
+    if values.ndim != 2:
+        raise DataError(
+            f"the matrix has shape {values.shape}; it must have a row an item and a column an annotator"
+        )
+    return np.asarray(np.ma.getdata(values)), np.ma.getmaskarray(values)
