@@ -10,9 +10,11 @@ import pandas as pd
 from torch.utils.data import Dataset
 
 from crowdppl.alphabet import Alphabet
-from crowdppl.codebook import Codebook, as_index, plain
+from crowdppl.codebook import Codebook, as_index, named_twice, plain
 from crowdppl.errors import DataError
+from crowdppl.handover import of_tensor, unmasked
 from crowdppl.stored_features import StoredFeatures
+from crowdppl.truths import by_item, codes_once
 
 WITH_LABELS = "correct the id, or add it to items= if it is an item without labels"
 
@@ -29,17 +31,12 @@ def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | N
         Whole numbers (N,), -1 where the class is not known; None without gold.
 
     Raises:
-        DataError: when gold names an unknown item or class, or an item twice.
+        DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
     """
     if gold is None:
         return None
-    if isinstance(gold, Mapping):
-        gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
-    if not isinstance(gold, pd.Series):
-        raise DataError(f"gold is a {type(gold).__name__}; give a Series or a mapping from item id to class")
-    if not gold.index.is_unique:
-        twice = gold.index[gold.index.duplicated()][0]
-        raise DataError(f"gold names the item {plain(twice)!r} more than once; keep one class an item")
+    gold = by_item(gold)
+    codes_once(items, gold.index)
     known = gold[gold.notna()]
     item = items.require(known.index, "gold", _spelling_hint(known.index, items) or WITH_LABELS)
     remedy = _spelling_hint(as_index(known), alphabet.classes) or "correct it, or list all classes in classes="
@@ -126,7 +123,8 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         float64 (A, K, K), or None.
 
     Raises:
-        DataError: for an unknown annotator, another shape, or counts that are negative or not finite.
+        DataError: for an annotator who is unknown or named twice, another shape, or counts that are negative, not
+            finite or masked.
     """
     if history is None:
         return None
@@ -136,7 +134,11 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         remedy = "leave it out, or add it to annotators= if it is an annotator without labels"
         if not history:
             return table
-        for annotator, counts in zip(annotators.require(history, "history", remedy), history.values(), strict=True):
+        codes = annotators.require(history, "history", remedy)
+        twice = named_twice(as_index(history), codes)
+        if twice:
+            raise DataError(f"history names the annotator {twice} more than once; keep one matrix an annotator")
+        for annotator, counts in zip(codes, history.values(), strict=True):
             table[annotator] = _counts(
                 counts, shape[1:], f"history of annotator {plain(annotators.ids[annotator])!r}"
             )
@@ -145,9 +147,11 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
 
 
 def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
-    if hasattr(counts, "detach"):
-        counts = counts.detach().cpu().numpy()
-    table = np.array(counts, np.float64)
+    counts = unmasked(of_tensor(counts, origin))
+    try:
+        table = np.array(counts, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{origin} holds what is no number ({error}); it must be {shape}, pseudo-counts") from error
     if table.shape != shape:
         raise DataError(f"{origin} has shape {table.shape}; it must be {shape}, rows for the truth")
     wrong = ~np.isfinite(table) | (table < 0)
@@ -159,10 +163,10 @@ def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
 
 def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndarray:
     """The row of each id of the book; -1 where there is none."""
-    if not ids.is_unique:
-        twice = plain(ids[ids.duplicated()][0])
-        raise DataError(f"{what} has several rows for the {book.name} {twice!r}; keep one")
     codes = book.require(ids, what, _spelling_hint(ids, book) or "leave the row out")
+    twice = named_twice(ids, codes)
+    if twice:
+        raise DataError(f"{what} has several rows for the {book.name} {twice}; keep one")
     rows = np.full(len(book), -1, np.int64)
     rows[codes] = np.arange(len(codes))
     if every and (rows < 0).any():

@@ -16,6 +16,7 @@ from crowdppl.bootstrap import Evidence
 from crowdppl.codebook import Codebook, plain
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.scores import accuracy, brier_score, calibration_error, log_score
+from crowdppl.truths import by_item, codes_once
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -138,8 +139,8 @@ def evaluate(
         level: probability of these intervals, and of the annotators' whose coverage is counted.
 
     Raises:
-        DataError: when there is no item to score, an id has two truths, a truth is no class, or the
-            probabilities of an item are none.
+        DataError: when gold is no Series or mapping, there is no item to score, an id occurs twice, a truth is no
+            class, or the probabilities of an item are none.
         MethodError: when the level is not between 0 and 1, or there are no resamples.
 
     Examples:
@@ -185,8 +186,7 @@ def matched(
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
     table = posterior if isinstance(posterior, pd.DataFrame) else posterior.probabilities()
-    truth = gold if isinstance(gold, pd.Series) else pd.Series(dict(gold), dtype=object)
-    truth = truth[~truth.isna()]
+    truth = by_item(gold).dropna()
     row = _rows(table.index, truth.index)
     code = _codes(table.columns, truth[row >= 0])
     unscored = int((row < 0).sum())
@@ -226,10 +226,10 @@ def _on_gold(posterior: Posterior, row: np.ndarray, truth: np.ndarray, level: fl
 
 def _rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
     """The row of each item of gold in the table, -1 where it has none."""
-    if not asked.is_unique:
-        twice = plain(asked[asked.duplicated()][0])
-        raise DataError(f"gold names the item {twice!r} more than once; keep one truth an item")
-    row = Codebook("item", known).codes(asked)
+    if not known.is_unique:
+        twice = plain(known[known.duplicated()][0])
+        raise DataError(f"the probabilities have several rows for the item {twice!r}; keep one")
+    row = codes_once(Codebook("item", known), asked)
     if not (row >= 0).any():
         example = f" (gold has {plain(asked[0])!r}, the posterior {plain(known[0])!r})" if len(asked) else ""
         raise DataError(f"no item of gold is in the posterior{example}; spell items as the answers do")
