@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Iterable
 from hashlib import blake2b
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl import choices
-from crowdppl.codebook import as_index
+from crowdppl.codebook import one_or_several
 from crowdppl.errors import CrowdpplWarning, MethodError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def worth_asking(
         Fewer than n rows, with a warning, where there are no more pairs to ask.
 
     Raises:
-        MethodError: when n or per_item is below 1, or no truth is summed out.
+        MethodError: when n or per_item is no whole number from 1 on, or no truth is summed out.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -72,10 +73,12 @@ def worth_asking(
         1    38         1         0.40     0.62
         2    12         1         0.24     0.41
     """
-    if n < 1 or per_item < 1:
-        raise MethodError(f"n={n}, per_item={per_item}: ask for at least one label, and one an item")
+    if not all(isinstance(number, Integral) and number >= 1 for number in (n, per_item)):
+        raise MethodError(
+            f"n={n!r}, per_item={per_item!r}: ask for at least one label, and one an item, in whole numbers"
+        )
     data, p = posterior.data, posterior.result.probabilities
-    names = data.annotators if annotators is None else as_index(annotators)
+    names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
     tables, entropy = import_module(ANSWERS).AnswerTables(posterior, who), choices.entropy(p)

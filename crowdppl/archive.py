@@ -38,7 +38,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         path: the folder; a posterior that is already there is replaced.
 
     Raises:
-        ResultError: when a setting is of a type that cannot be saved.
+        ResultError: when a setting is of a type that cannot be saved, or the path is that of a file.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -62,7 +62,10 @@ def save(posterior: Posterior, path: str | Path) -> None:
     }
     packed = pack(contents, "posterior", arrays)
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
     # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
     save_file(arrays, folder / f"{ARRAYS}.part")
     about = {

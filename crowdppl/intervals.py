@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
 
 def confusion(result: FitResult, level: float) -> Estimate:
     """p(answer | annotator, truth) with its interval, (A, K, L)."""
+    check_level(level)
     if result.table_draws is None:
         return from_point(result.table)
     names = ("annotator", "truth", "label")
@@ -79,6 +81,7 @@ def confusion(result: FitResult, level: float) -> Estimate:
 
 def prevalence(result: FitResult, level: float) -> Estimate:
     """Share of each class with its interval, (K,)."""
+    check_level(level)
     if result.prevalence_draws is None:
         return from_point(result.prevalence)
     exact = _same_dirichlet(result, ("class",), result.prevalence, result.prevalence_draws)
@@ -90,6 +93,7 @@ def accuracy(result: FitResult, level: float) -> Estimate:
 
     That is sum over classes k of prevalence[k] * confusion[annotator, k, k]; an abstention is not right.
     """
+    check_level(level)
     n_classes = result.table.shape[1]
     every = np.arange(n_classes)
     if result.table_draws is None or result.prevalence_draws is None:
@@ -102,10 +106,10 @@ def check_level(level: float) -> None:
     """Refuses an interval that is none.
 
     Raises:
-        MethodError: when the level is not between 0 and 1.
+        MethodError: when the level is no number between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise MethodError(f"level={level} must lie between 0 and 1; 0.95 means a 95 % interval")
+    if not isinstance(level, Real) or not 0 < level < 1:
+        raise MethodError(f"level={level!r} must be a number between 0 and 1; 0.95 means a 95 % interval")
 
 
 def _tails(level: float) -> tuple[float, float]:

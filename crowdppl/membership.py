@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from crowdppl.errors import MethodError
+from crowdppl.handover import of_tensor
 
 
 def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> list[int]:
@@ -21,20 +22,32 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
         (A,) numbers from 0, in the order in which groups first appear.
 
     Raises:
-        MethodError: when a mapping names an annotator that is not in the data.
+        MethodError: when a mapping names an annotator that is not in the data, or groups are named by no text or
+            number for each annotator.
 
     Examples:
         >>> crowdppl.group_numbers({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
         [0, 1, 2, 0, 0]
     """
-    named: Any = _found(data) if groups is None else groups
+    named: Any = _found(data) if groups is None else of_tensor(groups, "groups")
+    if isinstance(named, str) or not isinstance(named, Iterable):
+        raise MethodError(
+            f"groups={groups!r} says nothing of each annotator; give a mapping from annotator id to group, or one "
+            "group an annotator, such as [0, 0, 1]"
+        )
     if isinstance(named, Mapping):
         unknown = [a for a in named if a not in data.annotators]
         if unknown:
             raise MethodError(f"groups name annotators that are not in the data: {unknown[:5]}; leave them out")
         named = [named.get(a, (a, "alone")) for a in data.annotators]
     first: dict[Any, int] = {}
-    return [first.setdefault(g, len(first)) for g in named]
+    try:
+        return [first.setdefault(g, len(first)) for g in named]
+    except TypeError as error:
+        raise MethodError(
+            f"groups={groups!r} holds what cannot name a group ({error}); give each annotator one group, as in "
+            '{"ann": 0, "bob": 0, "cy": 1} or [0, 0, 1]'
+        ) from error
 
 
 @lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.checking import require_labels
-from crowdppl.codebook import as_index
+from crowdppl.codebook import one_or_several
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.splitting import keep
@@ -117,15 +118,17 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
         DataFrame with draw, item, annotator and label; within a draw, rows stand as in ``data.frame()``.
 
     Raises:
-        MethodError: for another kind, or n below 1.
+        MethodError: for another kind, or an n that is no whole number from 1 on.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
-    if kind not in ("posterior", "prior") or n < 1:
-        raise MethodError(f"kind={kind!r}, n={n}: the kind is 'posterior' or 'prior', and n is at least 1")
+    if kind not in ("posterior", "prior") or not isinstance(n, Integral) or n < 1:
+        raise MethodError(
+            f"kind={kind!r}, n={n!r}: the kind is 'posterior' or 'prior', and n is a whole number of at least 1"
+        )
     data = posterior.data
     drawn = _engines(posterior).draw_labels(posterior, n, seed, kind)
     by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
@@ -189,8 +192,8 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     """
     data = posterior.data
     remedy = "name annotators of this fit, as posterior.annotators() spells them"
-    names = [annotators] if isinstance(annotators, str) else list(annotators)
-    out = data.annotator_book.require(as_index(names), "annotators", remedy)
+    names = one_or_several(annotators)
+    out = data.annotator_book.require(names, "annotators", remedy)
     _, cell = row_codes(data.blocks, data.order)
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():

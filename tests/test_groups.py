@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
+from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
 from crowdppl.groups import Coded, Fitted, find_in_codes, fit_groups, independence
+from crowdppl.membership import group_numbers
 
 
 def rows(share: float, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -134,3 +139,22 @@ def test_limits_are_refused_by_value() -> None:
     with pytest.raises(MethodError, match="alpha=2"):
         find_in_codes(Coded(one, one, one, 1, 1, 2, 2), alpha=2)
     assert find_in_codes(Coded(one, one, one, 1, 1, 2, 2)).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("x", "groups='x' says nothing of each annotator"),
+        (3, "groups=3 says nothing of each annotator"),
+        ([["1", "2"], ["3"]], r"groups=\[\['1', '2'\], \['3'\]\] holds what cannot name a group"),
+        ({"1": ["a"]}, r"groups=\{'1': \['a'\]\} holds what cannot name a group"),
+    ],
+    ids=repr,
+)
+def test_groups_that_name_no_group_of_each_annotator(groups: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        group_numbers(groups, anaesthetists())
+
+
+def test_groups_in_a_tensor_are_its_numbers() -> None:
+    assert group_numbers(torch.tensor([2, 2, 0, 2, 0]), anaesthetists()) == [0, 0, 1, 0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.stats import beta
 
 from crowdppl import choices, intervals
 from crowdppl.annotations import Annotations
-from crowdppl.errors import MethodError
+from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.posterior import Posterior
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
@@ -223,3 +224,24 @@ def test_summary_and_diagnostics() -> None:
     copy = posterior().diagnostics()
     copy["converged"] = None
     assert posterior().diagnostics()["converged"] is True
+
+
+@pytest.mark.parametrize("level", ["0.9", 95, 0, None])
+def test_levels_that_are_none(level: Any) -> None:
+    with pytest.raises(MethodError, match="must be a number between 0 and 1"):
+        posterior().annotators(level)
+
+
+def test_numbers_of_labels_are_whole() -> None:
+    for n in (1.5, "2", 0):
+        with pytest.raises(MethodError, match=f"n={n!r}, per_item=1: .* in whole numbers"):
+            posterior().worth_asking(n)  # type: ignore[arg-type]
+        with pytest.raises(MethodError, match=f"n={n!r}: .* a whole number of at least 1"):
+            posterior().draw_labels(n)  # type: ignore[arg-type]
+
+
+def test_a_posterior_is_saved_to_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("by a file")
+    for path in (tmp_path / "taken", tmp_path / "taken" / "inside"):
+        with pytest.raises(ResultError, match="is a file or lies in one; give the path of a folder"):
+            posterior().save(path)

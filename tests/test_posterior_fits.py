@@ -216,6 +216,13 @@ def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
         whole.without(range(6))
 
 
+def test_one_annotator_is_named_without_a_list() -> None:
+    whole = fit("one_coin", crowd(), inference="vb")
+    np.testing.assert_array_equal(whole.without(3).probabilities(), whole.without([3]).probabilities())  # type: ignore[arg-type]
+    asked = [whole.worth_asking(2, annotators=who, exclude_answered=False) for who in (3, "3", [3])]
+    assert all(table.equals(asked[0]) for table in asked[1:])
+
+
 def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
     posterior = fit("one_coin", crowd(), inference="em")
     options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}

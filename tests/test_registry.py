@@ -188,3 +188,9 @@ def test_a_method_of_the_zoo_is_named_alike_everywhere(name: str) -> None:
 
 def test_the_table_holds_the_whole_zoo() -> None:
     assert set(ZOO) <= set(registry.zoo().index)
+
+
+@pytest.mark.parametrize("settings", [["a"], "x", 3, {1: 2}])
+def test_settings_that_are_no_mapping_from_names(settings: Any) -> None:
+    with pytest.raises(MethodError, match="is no mapping from names to values; write it as in"):
+        crowdppl.fit("one_coin", crowdppl.anaesthetists(), settings=settings, inference="vb")

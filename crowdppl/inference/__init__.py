@@ -101,8 +101,9 @@ def fit_alone(
 
     _annotations(data)
     if settings and not isinstance(method, str):
-        raise MethodError(f"settings={dict(settings)!r} go with a method's name; give them to {method!r} itself")
-    story = registry.resolve(method) if settings is None else registry.method(str(method), **dict(settings))
+        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
+    given = None if settings is None else registry.named_settings(settings)
+    story = registry.resolve(method) if given is None else registry.method(str(method), **given)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
     fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
     name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
