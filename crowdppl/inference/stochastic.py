@@ -59,6 +59,11 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     return progress
 
 
+def for_pyro(block: Block) -> Block:
+    """The block in the precision of parameters, float64: plain Pyro multiplies factors of one precision only."""
+    return replace(block, dtype=torch.float64, _views={})
+
+
 def _refuse(options: Options, training: Training) -> None:
     for option in ("batch_size", "max_iterations", "tolerance"):
         if getattr(options, option) is not None:
@@ -82,7 +87,7 @@ class Epochs:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
         for network in networks_of(problem.story).values():
             begin(network, training, options.seed)
-        self.whole = replace(problem.whole(), seen=None, _views={})
+        self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
         told = row_sizes(self.whole) > 0
         if self.whole.gold is not None:
             told |= (self.whole.gold >= 0).cpu().numpy()

@@ -23,7 +23,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.stochastic import train
+from crowdppl.inference.stochastic import for_pyro, train
 from crowdppl.inference.variational import prepare
 from crowdppl.sight import networks_of
 
@@ -43,6 +43,7 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
     Args:
         problem: story and data.
         options: steps, learning rate (decays a hundredfold over the run), tolerance, restarts, batch_size, seed.
+            Stories run in float64 whatever ``dtype`` says, for plain Pyro mixes no precisions.
 
     Returns:
         Draws from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a
@@ -70,7 +71,7 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
 
 def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[dict[str, Tensor], Progress]:
     """One run from one start; the first is where the guide begins by itself, if no start is given."""
-    whole, steps = problem.whole(), options.max_iterations or STEPS
+    whole, steps = for_pyro(problem.whole()), options.max_iterations or STEPS
     seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
     rng = np.random.default_rng(seed)
     with pyro.get_param_store().scope(), torch.random.fork_rng():
@@ -142,15 +143,15 @@ def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict
         )
     with pyro.get_param_store().scope(), torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        _check_guide(problem, guide, problem.whole())
+        _check_guide(problem, guide, for_pyro(problem.whole()))
         pyro.clear_param_store()
         progress = train(problem, options, guide)
-        return _draw(problem, guide, problem.whole()), progress
+        return _draw(problem, guide, for_pyro(problem.whole())), progress
 
 
 def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
     """Where the guide stands: its point, or one draw; Dirichlets as log theta."""
-    found = _draw(problem, guide, problem.whole(), 1)
+    found = _draw(problem, guide, for_pyro(problem.whole()), 1)
     return {name: x[0, 0].reshape(problem.sites[name].shape(problem.n_items)) for name, x in found.items()}
 
 

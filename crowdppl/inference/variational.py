@@ -23,7 +23,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.rules import Average, Maximise, Rule, refuse_below_one
-from crowdppl.sight import network_of
+from crowdppl.sight import network_of, seen_by
 from crowdppl.story import Story
 from crowdppl.training import training_of
 
@@ -200,8 +200,14 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
 
 
 def first_state(story: Story, block: Block) -> State:
-    """The state of vb at its start from the votes, for guides that want to start there too."""
+    """The state of vb at its start from the votes, for guides that want to start there too.
+
+    A block whose networks learn by gradients is read as one whose networks stand as they are: a story may then be
+    told otherwise (a truth for each label), and votes tilt the truth of an item.
+    """
     with quiet(str(block.device)):
-        problem = Problem(story, [block.to(block.device, torch.float64)], Options(guide="point"), lambda: block)
+        whole = block.to(block.device, torch.float64)
+        whole = seen_by(story, [whole])[0] if whole.learning else whole
+        problem = Problem(story, [whole], Options(guide="point"), lambda: whole)
         _, shares = problem.start(0)
         return prepare(problem, problem.options, "vb", shares).state
