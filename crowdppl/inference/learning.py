@@ -13,6 +13,7 @@ from crowdppl.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.starts import soft_truth
 from crowdppl.networks import Network, begin, log_shares
 from crowdppl.sight import network_of
@@ -50,6 +51,9 @@ class Learner:
         self.features = joined([_features(block) for block in problem.blocks])
         told = torch.cat([_told(block) for block in problem.blocks])
         self.rows = torch.nonzero(told).squeeze(-1)
+        self.sizes = batch_sizes(len(self.rows), training.batch_size)
+        if not training.full_batch:  # there, a network is asked as it stands
+            rehearse(network, "network", self.features, min(self.sizes))
         self.votes = soft_truth(problem.counts)
         self.shares = class_shares(problem.counts.sum(0), training.shares)
         self.members = network.members if isinstance(network, Network) else 1
@@ -120,7 +124,7 @@ class Learner:
         self.network.train()
         with torch.random.fork_rng():  # dropout reads the global stream
             torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=stream.device)))
-            for number, rows in enumerate(torch.stack(orders).split(self.training.batch_size, dim=1)):
+            for number, rows in enumerate(torch.stack(orders).split(self.sizes, dim=1)):
                 self._step(rows, targets, number)
         self.epochs += 1
 

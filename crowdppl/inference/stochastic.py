@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyro
 import torch
 from pyro.infer import TraceEnum_ELBO
-from torch import Tensor
+from torch import Tensor, nn
 
 from crowdppl.blocks import Block
 from crowdppl.decoding import row_sizes
@@ -20,9 +21,11 @@ from crowdppl.inference.checkpoints import checkpoint_of, cut, optimiser_arrays,
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.rehearsal import batch_sizes, learns, rehearse
 from crowdppl.networks import begin
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.stored_features import read
+from crowdppl.story import card_of
 from crowdppl.training import Training, training_of
 
 STREAM = 17
@@ -92,6 +95,10 @@ class Epochs:
         if self.whole.gold is not None:
             told |= (self.whole.gold >= 0).cpu().numpy()
         self.rows = np.flatnonzero(told)
+        self.sizes = batch_sizes(len(self.rows), training.batch_size)
+        for name, network in self.learning.items():
+            assert self.whole.features is not None, "a fit with networks gives its blocks features"
+            rehearse(network, name, self.whole.features, min(self.sizes))
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
         torch.manual_seed(options.seed)
@@ -105,15 +112,21 @@ class Epochs:
         rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
         for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
             group["lr"] = first * rate
-        order, size = stream.permutation(self.rows), self.training.batch_size
-        networks = networks_of(self.problem.story).values()
+        batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
         torch.manual_seed(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
-        for network in networks:
+        for network in self.learning.values():
             network.train()
-        losses = [self._step(order[i : i + size], number) for i in range(0, len(order), size)]
-        for network in networks:
-            network.eval()
-        return -float(np.mean(losses)) if losses else float("nan")
+        try:
+            losses = [self._step(rows, number) for rows in batches]
+        finally:  # Ctrl-C, too, leaves networks that are to be asked
+            for network in self.learning.values():
+                network.eval()
+        return -float(np.mean(losses))
+
+    @property
+    def learning(self) -> dict[str, nn.Module]:
+        """The story's networks that have weights to learn; others stand still, and have their say."""
+        return {name: x for name, x in networks_of(self.problem.story).items() if learns(x)}
 
     def arrays(self) -> dict[str, Tensor]:
         """Parameters, weights and the optimiser's memory, as tensors by name."""
@@ -135,7 +148,9 @@ class Epochs:
         restore_optimiser(self.optimiser, arrays)
 
     def _step(self, rows: np.ndarray, number: int) -> float:
-        loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
+        with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
+            warnings.filterwarnings("ignore", message=".* was not registered in the param store")
+            loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the loss is {loss.item()} in epoch {number + 1}; lower learning_rate "
@@ -156,10 +171,12 @@ class Epochs:
         training, parameters = self.training, dict(pyro.get_param_store().named_parameters())
         networks = [x for name, x in parameters.items() if "$$$" in name]  # how Pyro names those of a module
         others = [x for name, x in parameters.items() if "$$$" not in name]
-        if not networks:
+        if self.learning and not networks:
+            refused = getattr(card_of(self.problem.story), "refused", {})
+            engines = [f"inference={name!r}" for name in ("em", "vb") if name not in refused]
             raise MethodError(
-                f"svi cannot train the network of {type(self.problem.story).__name__}, whose model never asks it "
-                "(crowdppl.look or classify); use inference='em' or 'vb'"
+                f"svi cannot train the network of {type(self.problem.story).__name__}, whose model never asks it; "
+                f"ask it in model (crowdppl.look or classify){', or use ' * bool(engines)}{' or '.join(engines)}"
             )
         return [
             {"params": networks, "lr": training.learning_rate, "weight_decay": training.weight_decay},

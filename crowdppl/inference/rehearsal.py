@@ -1,0 +1,74 @@
+"""What a network is asked before it learns: whether it can, from batches of the size that there will be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.networks import Network, outputs
+from crowdppl.stored_features import Features, read
+
+
+def batch_sizes(n_items: int, size: int) -> list[int]:
+    """Items of each batch of an epoch; a last one alone joins the batch before, for no layer can norm it.
+
+    Args:
+        n_items: that are to be learned from.
+        size: of a batch.
+    """
+    whole, rest = divmod(n_items, size)
+    sizes = [size] * whole + [rest] * (rest > 0)
+    if rest == 1 and whole:
+        sizes[-2:] = [size + 1]
+    return sizes
+
+
+def learns(network: nn.Module) -> bool:
+    """Whether it has a weight that is to move; one without any stands still, and has its say."""
+    return any(x.requires_grad for x in network.parameters())
+
+
+def rehearse(network: nn.Module, name: str, features: Features, size: int) -> None:
+    """Asks a network that was given, while it is set to learn, for as many items as the smallest batch holds.
+
+    Nothing is learned, and what such an asking moves (running means, random numbers) is put back.
+
+    Args:
+        network: features to a row an item.
+        name: the story's attribute that holds it, for messages.
+        features: (N, ...).
+        size: items of the smallest batch.
+
+    Raises:
+        MethodError: when it fails, or returns something else than a standing network does.
+        DataError: when the features cannot be read.
+    """
+    if not learns(network) or (isinstance(network, Network) and network.default):
+        return
+    some = read(features[:size])
+    shape = outputs(network, some).shape
+    before = {key: x.clone() for key, x in network.named_buffers()}
+    was = network.training
+    network.train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            found = network(some)
+    except DataError:
+        raise
+    except Exception as error:  # a user's network may raise anything
+        raise MethodError(
+            f"{name} cannot learn from a batch of {len(some)}, though it can be asked (in train mode): {error}; "
+            "give training another batch_size, or another network"
+        ) from error
+    finally:
+        network.train(was)
+        with torch.no_grad():
+            for key, x in network.named_buffers():
+                x.copy_(before[key])
+    got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if got != tuple(shape):
+        raise MethodError(
+            f"{name} returns {got} for {len(some)} items while it learns (in train mode), and {tuple(shape)} when "
+            "it is asked; it must return one shape"
+        )

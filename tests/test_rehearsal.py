@@ -1,0 +1,124 @@
+"""Networks of all kinds learn from batches of all sizes, stand still where nothing is to learn, or are refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.inference.rehearsal import batch_sizes, rehearse
+from crowdppl.posterior import Posterior
+from tests.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+BOTH = [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi"), ("conal", "svi")]
+
+
+def fitted(name: str, engine: str, data: Annotations, network: nn.Module | None, **more: Any) -> Posterior:
+    settings = {"network": network, "training": {"epochs": 4, "batch_size": 16}, **more}
+    settings |= {"recipe": "plain"} if name == "bayes_dgc" else {}
+    return crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_a_last_item_alone_joins_the_batch_before() -> None:
+    assert batch_sizes(65, 64) == [65]
+    assert batch_sizes(33, 16) == [16, 17]
+    assert batch_sizes(34, 16) == [16, 16, 2]
+    assert batch_sizes(32, 16) == [16, 16]
+    assert batch_sizes(5, 16) == [5]
+    assert batch_sizes(1, 16) == [1]
+    assert batch_sizes(3, 1) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("name", "engine"), BOTH)
+def test_batch_norm_learns_whatever_the_number_of_items(name: str, engine: str) -> None:
+    found = fitted(name, engine, clouds(33, 33)[0], normed())
+    assert np.isfinite(found.probabilities().to_numpy()).all()
+
+
+class TwoVoiced(nn.Module):
+    """Says more while it learns, as networks with an auxiliary head do."""
+
+    def __init__(self, extra: str) -> None:
+        super().__init__()
+        self.layer, self.extra = nn.Linear(4, 3), extra
+
+    def forward(self, x: Tensor) -> Any:
+        """Logits, and something beside them while it learns."""
+        found = self.layer(x)
+        if not self.training:
+            return found
+        return (found, found) if self.extra == "tuple" else torch.cat([found, found], -1)
+
+
+@pytest.mark.parametrize(("name", "engine"), BOTH)
+def test_a_network_that_cannot_learn_is_refused_by_name(name: str, engine: str) -> None:
+    data = clouds(40, 40)[0]
+    with pytest.raises(MethodError, match="network returns tuple for 8 items while it learns"):
+        fitted(name, engine, data, TwoVoiced("tuple"))
+    with pytest.raises(MethodError, match=r"network returns \(8, 6\) for 8 items while it learns .* \(8, 3\)"):
+        fitted(name, engine, data, TwoVoiced("wide"))
+    with pytest.raises(MethodError, match="network cannot learn from a batch of 1, .* another batch_size"):
+        fitted(name, engine, data, normed(), training={"epochs": 2, "batch_size": 1})
+
+
+def test_a_rehearsal_leaves_no_trace() -> None:
+    network = normed().eval()
+    before = {key: x.clone() for key, x in network.state_dict().items()}
+    state = torch.random.get_rng_state()
+    rehearse(network, "network", torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), 5)
+    assert torch.equal(state, torch.random.get_rng_state()) and not network.training
+    assert all(torch.equal(x, before[key]) for key, x in network.state_dict().items())
+
+
+class Fixed(nn.Module):
+    """Logits without any weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The first features."""
+        return x[:, :3]
+
+
+@pytest.mark.parametrize("name", ["ccem", "crowd_layer", "raykar", "bayes_dgc"])
+def test_under_svi_too_a_network_without_weights_to_learn_has_its_say_and_stands_still(name: str) -> None:
+    data, truth = clouds(120, 60, 4)
+    frozen = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).requires_grad_(False).eval()
+    for network in (Fixed(), frozen):
+        found: Any = fitted(name, "svi", data, network)
+        body = found.story.network.body
+        assert all(torch.equal(x, body.state_dict()[key]) for key, x in network.state_dict().items())
+        mute = data.items[data.votes().sum(1) == 0]
+        classified = found.classify(data.features).loc[mute]
+        np.testing.assert_allclose(found.probabilities().loc[mute], classified, atol=1e-6)
+    found = fitted(name, "svi", data, Fixed())
+    assert (found.classify(data.features).idxmax(axis=1) == truth).mean() > 0.8
+
+
+def test_a_partly_frozen_network_learns_the_rest_without_warnings_of_pyro() -> None:
+    data = clouds(60, 50)[0]
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    network[0].requires_grad_(False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found: Any = fitted("ccem", "svi", data, network)
+    assert not [w for w in caught if "param store" in str(w.message)]
+    body = found.story.network.body
+    assert torch.equal(body[0].weight, network[0].weight) and not torch.equal(body[2].weight, network[2].weight)
+
+
+def test_a_network_that_the_model_never_asks_is_refused_with_a_way_out_that_is_open() -> None:
+    data = clouds(60, 50)[0]
+    with pytest.raises(MethodError, match="model never asks it; .* or use inference='em'$"):
+        fitted("raykar", "svi", data, None, bootstrapped=True)
