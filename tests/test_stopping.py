@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import quiet
 from crowdppl.inference.stopping import _epochs, _score
+from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep, label_folds
 from crowdppl.training import training_of
 from tests.test_networks import clouds
@@ -66,3 +69,66 @@ def test_what_cannot_be_judged_is_refused() -> None:
         crowdppl.fit("raykar", data, inference="em", settings={"training": {"patience": 2}})
     with pytest.raises(MethodError, match="stop_after=50 must be between 1 and epochs=30"):
         training_of({"stop_after": 50})
+
+
+class Stopped(nn.Module):
+    """A linear classifier whose user presses Ctrl-C at a step; counted in a buffer, which copies keep apart."""
+
+    def __init__(self, at: int, learning: bool = True) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.layer, self.at, self.mode = nn.Linear(4, 3), at, learning
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        if self.training == self.mode and torch.is_grad_enabled():
+            self.steps += 1
+            if self.steps == self.at:
+                raise KeyboardInterrupt
+        found: Tensor = self.layer(x)
+        return found
+
+
+FAST = {"learning_rate": 0.1, "batch_size": 8, "epochs": 20}
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+@pytest.mark.parametrize("at", [4, 40])
+def test_ctrl_c_within_an_epoch_leaves_a_fit_that_agrees_with_itself(name: str, engine: str, at: int) -> None:
+    data, _ = clouds(60, 50, 3)
+    settings: dict[str, Any] = {"network": Stopped(at), "training": FAST}
+    settings |= {"recipe": "plain"} if name == "bayes_dgc" else {}
+    with pytest.warns(ConvergenceWarning, match=f"{engine} was stopped after {0 if at == 4 else 5} iterations$"):
+        found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+    assert found.diagnostics()["interrupted"] and not found.story.network.training
+    gap = np.abs(found.probabilities() - found.predict(data)).to_numpy()
+    assert gap.max() < (1e-6 if engine != "vb" else 0.03)
+    mute = data.items[data.votes().sum(1) == 0]
+    np.testing.assert_allclose(found.probabilities().loc[mute], found.classify(data.features).loc[mute], atol=1e-6)
+
+
+def test_ctrl_c_within_a_line_search_goes_back_to_where_it_began() -> None:
+    data, _ = clouds(60, 50, 3)
+    training = {"full_batch": True, "warm_up": 1, "weight_decay": 0.01}
+
+    def fitted(at: int, **more: Any) -> Posterior:
+        settings = {"network": Stopped(at, learning=False), "training": {**training, **more}}
+        return crowdppl.fit("raykar", data, inference="em", seed=0, settings=settings)
+
+    with pytest.warns(ConvergenceWarning, match="em was stopped after 1 iterations$"):
+        found = fitted(30)
+    np.testing.assert_allclose(found.probabilities(), found.predict(data), atol=1e-6)
+    np.testing.assert_array_equal(found.classify(data.features), fitted(99, epochs=1).classify(data.features))
+
+
+def test_a_fit_that_ends_while_the_network_learns_votes_says_so_and_lets_it_speak() -> None:
+    data, _ = clouds(60, 50, 3)
+    with pytest.warns(
+        ConvergenceWarning, match=r"still learned the votes when em ended, after 2 epochs .*warm_up=3"
+    ):
+        found = crowdppl.fit("raykar", data, inference="em", seed=0, settings={"training": {"epochs": 2}})
+    np.testing.assert_allclose(found.probabilities(), found.predict(data), atol=1e-6)
+    mute = data.items[data.votes().sum(1) == 0]
+    np.testing.assert_allclose(found.probabilities().loc[mute], found.classify(data.features).loc[mute], atol=1e-6)

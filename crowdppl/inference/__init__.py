@@ -50,8 +50,9 @@ def fit(
             batch_size, progress and callback.
 
     Returns:
-        The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged. The same
-        seed gives the same result bit for bit on CPU. What speaks against the fit is warned of (``DoubtWarning``);
+        The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged (the first
+        training of ``patience`` raises it on, for nothing has learned from all labels yet). The same seed gives the
+        same result bit for bit on CPU. What speaks against the fit is warned of (``DoubtWarning``);
         ``posterior.doubts(thorough=True)`` looks harder.
 
     Raises:

@@ -77,18 +77,25 @@ class Climb:
 
         looks = self.later if self.search.state[self.leaves[0]].get("old_dirs") else self.first
         self.search.param_groups[0].update(max_iter=looks - 1, max_eval=looks)
-        self.search.step(closure)
+        try:
+            self.search.step(closure)
+        except KeyboardInterrupt:  # a trial step may be anywhere
+            self._back(before)
+            raise
         places = [(start[0], before), *tried]
         last = next((value for value, at in reversed(places) if self._stands(at)), None)
         if last is None:  # the search ended where it had not been
             last, _ = objective()
         if last >= start[0]:
             return last
+        self._back(before)
+        return start[0]
+
+    def _back(self, before: Sequence[Tensor]) -> None:
         with torch.no_grad():
             for leaf, x in zip(self.leaves, before, strict=True):
                 leaf.copy_(x)
         self._fresh()
-        return start[0]
 
     def _stands(self, at: Sequence[Tensor]) -> bool:
         return all(torch.equal(leaf, x) for leaf, x in zip(self.leaves, at, strict=True))

@@ -106,10 +106,18 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
         runs = climb(problem, problem.options, engine)
         best = runs[0]
         progress = best.progress
-        if not progress.converged:
-            ended = "was stopped" if progress.interrupted else "did not converge"
-            more = "max_iterations" if best.ascent.learner is None else "training={'epochs': ...}"
-            notes.append(f"{engine} {ended} after {len(progress.objectives)} iterations; raise {more} or tolerance")
+        learner, n = best.ascent.learner, len(progress.objectives)
+        if progress.interrupted:
+            notes.append(f"{engine} was stopped after {n} iterations")
+        elif not progress.converged:
+            more = "max_iterations" if learner is None else "training={'epochs': ...}"
+            notes.append(f"{engine} did not converge after {n} iterations; raise {more} or tolerance")
+        if learner is not None and learner.blind:
+            notes.append(
+                f"the network still learned the votes when {engine} ended, after {n} epochs (training: "
+                f"warm_up={learner.training.warm_up}), so that annotators were judged without it; let it learn for "
+                "more epochs, or lower warm_up"
+            )
         out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
         out["start"] = best.start
         out["restarts"] = [
@@ -169,7 +177,9 @@ def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
     from crowdppl.inference.assemble import from_draws, from_point
 
     draws, progress = svi.fit(problem, problem.options)
-    if not progress.converged:
+    if progress.interrupted:
+        notes.append(f"svi was stopped after {len(progress.objectives)} iterations")
+    elif not progress.converged:
         notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
     out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
     point = next(iter(draws.values())).shape[1] == 1 if draws else True

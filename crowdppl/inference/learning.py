@@ -89,10 +89,20 @@ class Learner:
         self.epochs = epochs
         self._tell()
 
-    def _tell(self) -> None:
-        """Every block gets what the network makes of its items: the same for all classes while it warms up."""
+    def finish(self, interrupted: bool) -> None:
+        """Makes the blocks hold what the network makes of items, wherever the fit ended: it is asked from here on.
+
+        Args:
+            interrupted: whether Ctrl-C may have ended an epoch half-way.
+        """
+        self.network.eval()
+        if interrupted or self.blind:
+            self._tell(said=True)
+
+    def _tell(self, said: bool = False) -> None:
+        """Every block gets what the network makes of its items; even shares while it warms up, unless said."""
         found = log_shares(self.network, self.features)
-        if self.blind:
+        if self.blind and not said:
             found = torch.full_like(found, -math.log(found.shape[1]))
         blocks = self.problem.blocks
         assert isinstance(blocks, list)

@@ -41,6 +41,7 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
 
     Raises:
         DataError: when no item has labels of two annotators.
+        KeyboardInterrupt: at Ctrl-C, for there is nothing yet that was learned from all labels.
     """
     training = training_of(getattr(story, "training", {})) if networks_of(story) else Training()
     if training.patience == 0:

@@ -194,6 +194,7 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
         name=f"{engine} and network from {name}",
         checkpoint=kept,
     )
+    learner.finish(progress.interrupted)
     if not full or learner.training.stop_after is not None:
         progress.converged = not progress.interrupted
     return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
