@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from crowdppl.alphabet import Alphabet
 from crowdppl.codebook import Codebook, as_index, named_twice, plain
 from crowdppl.errors import DataError
+from crowdppl.feature_values import numbers_of, plain_array, plain_table, require_finite
 from crowdppl.handover import of_tensor, unmasked
 from crowdppl.stored_features import StoredFeatures
 from crowdppl.truths import by_item, codes_once
@@ -59,19 +60,18 @@ def feature_table(
         book: codebook of the items, those without labels included.
 
     Returns:
-        A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset.
+        A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset. Tables and
+        arrays are dense, and of numpy's whole numbers, float32, float64 or bool.
 
     Raises:
-        DataError: when an item has no features or several, or a feature is no finite number; of a dataset, the
-            first row alone is looked at.
+        DataError: when an item has no features or several, or a feature is no number, or not finite in float32, in
+            which networks compute; of a dataset, the first row alone is looked at.
     """
     if features is None:
         return None
     if isinstance(features, pd.DataFrame):
-        wrong = [name for name, kind in features.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
-        if wrong:
-            raise DataError(f"the feature {wrong[0]!r} is no number; encode it as numbers, or leave the column out")
-        ids, values = features.index, features.to_numpy()
+        features = plain_table(features)
+        ids, values = features.index, numbers_of(features)
     else:
         if items is None:
             raise DataError(
@@ -80,15 +80,13 @@ def feature_table(
         ids = as_index(items)
         if is_dataset(features):
             return StoredFeatures.of(features, ids).at(_rows(ids, book, "features", every=True))
-        values = features.detach().cpu().numpy() if hasattr(features, "detach") else np.asarray(features)
+        values = plain_array(features)
     if values.ndim < 2 or len(values) != len(ids):
         raise DataError(f"features have shape {values.shape} for {len(ids)} items; give one row an item")
     rows = _rows(ids, book, "features", every=True)
     values = values[rows]
-    if values.dtype.kind not in "iufb" or not np.isfinite(values).all():
-        code = next((i for i, x in enumerate(values) if not np.isfinite(x.astype(float)).all()), 0)
-        raise DataError(f"a feature of item {plain(book.ids[code])!r} is not finite; fill it in")
-    return features.iloc[rows].set_axis(book.ids) if isinstance(features, pd.DataFrame) else np.asarray(values)
+    require_finite(values, book.ids)
+    return features.iloc[rows].set_axis(book.ids) if isinstance(features, pd.DataFrame) else values
 
 
 def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:

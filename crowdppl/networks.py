@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
+from crowdppl.feature_values import numbers_of
 from crowdppl.standardise import Standardise, parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
 from crowdppl.training import Training, training_of
@@ -87,8 +88,7 @@ def feature_tensor(data: Annotations) -> Features | None:
     """Features in codebook order, float32 (N, ...); None where the data have none."""
     if data.features is None or isinstance(data.features, StoredFeatures):
         return data.features
-    values = data.features if isinstance(data.features, np.ndarray) else data.features.to_numpy()
-    return torch.from_numpy(np.array(values, np.float32))
+    return torch.from_numpy(np.array(numbers_of(data.features), np.float32))
 
 
 def placed_features(data: Annotations) -> Features | None:

@@ -16,6 +16,7 @@ from crowdppl.checking import require_labels
 from crowdppl.codebook import one_or_several
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
+from crowdppl.feature_values import in_columns
 from crowdppl.splitting import keep
 from crowdppl.stored_features import StoredFeatures
 
@@ -58,7 +59,7 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
         DataFrame of the new items x classes.
 
     Raises:
-        DataError: when an annotator or a class is not one of this fit.
+        DataError: when an annotator or a class is not one of this fit, or features have other columns.
         MethodError: when the posterior is corrected, as by ``fit("auto", ...)``.
 
     Examples:
@@ -85,14 +86,16 @@ def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
 
     Args:
         features: one row an item, as those of the fit: a DataFrame by item id, an array (N, ...), or a
-            ``torch.utils.data.Dataset``, whose rows are read as they are looked at.
+            ``torch.utils.data.Dataset``, whose rows are read as they are looked at. Where the fit's features were a
+            DataFrame too, columns are found by name, in any order.
 
     Returns:
         Probabilities, DataFrame of items x classes.
 
     Raises:
         MethodError: when the method has no network.
-        DataError: when features are of another shape than those of the fit, or not finite.
+        DataError: when features are of another shape than those of the fit, have other columns, or are not finite
+            in float32.
 
     Examples:
         >>> import numpy as np
@@ -205,10 +208,12 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
 def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
-    Features come along; where new ones have none and all items are old ones, theirs do.
+    Features come along, of tables in the old order of columns; where new ones have none and all items are old
+    ones, theirs do.
 
     Raises:
-        DataError: when an annotator or a class is not one of the old ones, or there are no labels.
+        DataError: when an annotator, a class or a column of features is not one of the old ones, or there are no
+            labels.
     """
     if not isinstance(new, Annotations):
         return _with_features(old, Annotations.from_frame(new, like=old))
@@ -222,6 +227,8 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
 
 def _with_features(old: Annotations, new: Annotations) -> Annotations:
     code = old.items.get_indexer(new.items)
+    if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
+        return replace(new, features=in_columns(new.features, old.features.columns))
     if new.features is not None or old.features is None or (code < 0).any():
         return new
     features = old.features

@@ -101,7 +101,7 @@ def _columns(table: pd.DataFrame | None) -> dict[str, Any] | None:
     """A table as the names of its columns and their values; its index is known from elsewhere."""
     if table is None:
         return None
-    return {"names": table.columns, "values": [pd.Index(table[name]) for name in table.columns]}
+    return {"names": table.columns, "values": [pd.Index(table.iloc[:, n]) for n in range(table.shape[1])]}
 
 
 def _frame(stored: Any, ids: pd.Index[Any] | None) -> Any:

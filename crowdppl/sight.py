@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import is_dataset
-from crowdppl.networks import feature_tensor, log_shares, outputs
+from crowdppl.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
+from crowdppl.networks import log_shares, outputs
 from crowdppl.plates import Data
 from crowdppl.stored_features import Features, StoredFeatures, read
 
@@ -116,27 +117,32 @@ def class_shares(posterior: Posterior, features: Any) -> pd.DataFrame:
     network = _classifier_of(posterior)
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
-    known = feature_tensor(posterior.data)
-    index, rows = _rows_to_classify(features, () if known is None else tuple(known.shape[1:]))
+    index, rows = _rows_to_classify(features, posterior.data.features)
     device = next((x.device for x in network.parameters()), torch.device("cpu"))
     found = log_shares(network, rows.to(device)).exp().double().cpu().numpy()
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 
-def _rows_to_classify(features: Any, wanted: tuple[int, ...]) -> tuple[pd.Index[Any], Features]:
-    """Ids and rows of new items, seen to be of the shape wanted, and finite as far as they are read."""
+def _rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features]:
+    """Ids and rows of new items, seen to be as those of the fit, and finite as far as they are read."""
+    wanted = () if known is None else tuple(known.shape[1:])
     if is_dataset(features):
-        known = isinstance(features, StoredFeatures)
-        stored = features if known else StoredFeatures.of(features, pd.RangeIndex(len(features)))
+        stored = (
+            features
+            if isinstance(features, StoredFeatures)
+            else StoredFeatures.of(features, pd.RangeIndex(len(features)))
+        )
         stored = stored if len(stored) else replace(stored, row_shape=wanted)
         if stored.row_shape != wanted:
             raise DataError(f"the dataset of features has rows {stored.row_shape}; the fit's were {wanted}")
         return stored.ids, stored
-    index = features.index if isinstance(features, pd.DataFrame) else pd.RangeIndex(len(features))
-    values = features.to_numpy() if isinstance(features, pd.DataFrame) else np.asarray(features)
-    if values.shape[1:] != wanted or values.dtype.kind not in "iufb":
+    if isinstance(features, pd.DataFrame):
+        named = in_columns(features, known.columns) if isinstance(known, pd.DataFrame) else features
+        index, values = features.index, numbers_of(plain_table(named))
+    else:
+        values = plain_array(features)
+        index = pd.RangeIndex(len(values) if values.ndim else 0)
+    if values.shape[1:] != wanted or not values.ndim:
         raise DataError(f"features of {values.dtype} and shape {values.shape}; one row an item of {wanted} numbers")
-    if not np.isfinite(values).all():
-        row = index[int(np.argmax(~np.isfinite(values.reshape(len(values), -1)).all(1)))]
-        raise DataError(f"a feature of item {row!r} is not finite; fill it in")
+    require_finite(values, index)
     return index, torch.from_numpy(np.array(values, np.float32))
