@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.blocks import Block
+from crowdppl.feature_values import whole_numbers
+from crowdppl.feeding import own_copy
 from crowdppl.labels import Table
 from crowdppl.networks import Network, features_for, outputs, tried
 from crowdppl.plates import Data
@@ -38,12 +40,20 @@ class Experts(Network):
         features: (N, ...) of all items.
         tower: maps (B, H) to K logits.
         default: whether the body was not given, so that its first weights are drawn; the tower's always are.
+        whole: whether features came as whole numbers.
     """
 
     typical: Tensor
 
-    def __init__(self, body: nn.Module, features: Features, tower: nn.Module, default: bool = False) -> None:
-        super().__init__(body, features, default)
+    def __init__(
+        self,
+        body: nn.Module,
+        features: Features,
+        tower: nn.Module,
+        default: bool = False,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(body, features, default, whole)
         self.tower = tower
         at = np.linspace(0, len(features) - 1, min(TYPICAL, len(features))).round().astype(np.int64)
         self.register_buffer("typical", read(taken(features, torch.from_numpy(at))).clone())
@@ -199,7 +209,8 @@ def experts_for(
 
     Raises:
         DataError: when experts are given and data have no features.
-        MethodError: when the experts refuse the features, or do not return finite (B, M, H) with M as said.
+        MethodError: when the experts refuse the features, or do not return finite (B, M, H) with M as said; when
+            they are lazy or TorchScript.
     """
     given = training_of(training)
     features = features_for(experts, data, "experts")
@@ -209,12 +220,18 @@ def experts_for(
         out = deepcopy(experts)
         out.precision = given.precision
         return out.eval()
+    what, whole = "the network of experts", whole_numbers(data.features)
     with torch.random.fork_rng():
         n_features = math.prod(features.shape[1:])
-        body = side_by_side(n_features, n_experts, widths, given.dropout) if experts is None else deepcopy(experts)
+        body = (
+            side_by_side(n_features, n_experts, widths, given.dropout)
+            if experts is None
+            else own_copy(experts, what)
+        )
         wanted = f"finite (B, M, H) with M = {n_experts} (n_experts=)"
-        found = tried(Network(body, features), features, (n_experts, None), wanted, "the network of experts")
+        trial = Network(body, features, default=experts is None, whole=whole)
+        found = tried(trial, features, (n_experts, None), wanted, what)
         top = stacked([found.shape[-1], *tower], data.n_classes)
-        out = Experts(body, features, top, default=experts is None)
+        out = Experts(body, features, top, default=experts is None, whole=whole)
         out.precision = given.precision
         return out.eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.codebook import plain
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 
 MOST = float(np.finfo(np.float32).max)
 """The largest number that networks can look at."""
+STEPS = 256
+"""A feature that takes fewer steps of float32 from its least value to its greatest is worth a warning."""
 
 
 def plain_table(features: pd.DataFrame) -> pd.DataFrame:
@@ -92,6 +95,38 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
         f"a feature of item {item!r} is {largest:g}; networks compute in float32, which ends at {MOST:.1e}: "
         "scale the feature"
     )
+
+
+def whole_numbers(features: Any) -> bool:
+    """Whether features came as whole numbers: those of a table, an array, or a dataset's first row."""
+    if isinstance(features, pd.DataFrame):
+        return all(kind.kind in "iu" for kind in features.dtypes)
+    if isinstance(features, np.ndarray):
+        return features.dtype.kind in "iu"
+    return bool(getattr(features, "whole", False))
+
+
+def warn_of_rounding(features: Any) -> None:
+    """Warns of the columns of a plain table that differ between items by next to nothing in float32.
+
+    Args:
+        features: of annotations; images and datasets are not looked at.
+    """
+    if not isinstance(features, pd.DataFrame | np.ndarray) or features.ndim != 2 or not len(features):
+        return
+    table = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, copy=False)
+    for n, name in enumerate(table.columns):
+        column = table.iloc[:, n].to_numpy()
+        if column.dtype.kind not in "iuf" or column.dtype == np.float32:
+            continue
+        low, high = float(column.min()), float(column.max())
+        step = float(np.spacing(np.float32(max(-low, high))))
+        if 0 < high - low < STEPS * step:
+            text = (
+                f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32, in which "
+                f"networks compute, takes steps of {step:g}: subtract its mean before, or what it says is lost"
+            )
+            warnings.warn(CrowdpplWarning(text), stacklevel=2)
 
 
 def in_columns(table: pd.DataFrame, names: pd.Index[Any]) -> pd.DataFrame:

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
-from crowdppl.feature_values import numbers_of
-from crowdppl.standardise import Standardise, parts
+from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
+from crowdppl.feeding import Whole, entrance, hint, own_copy
+from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
 from crowdppl.training import Training, training_of
 
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 class Network(nn.Module):
     """A network on standardised features: what learns, what it is fed, and how many classes it tells apart.
 
+    A network of the user's own that has the attribute ``raw_features = True`` is fed features as they are: nothing
+    is standardised, and whole numbers, such as the ids of words, come as int64.
+
     Args:
         body: maps a batch of features to K logits.
         features: (N, ...) of all items; only tables (N, D) are standardised.
-        default: whether the body was not given, so that its first weights are drawn.
+        default: whether the body was not given, so that its first weights are drawn, and images are flattened.
+        whole: whether features came as whole numbers.
 
     Attributes:
         precision: as ``Training.precision`` says.
@@ -37,10 +42,10 @@ class Network(nn.Module):
 
     precision: str = "full"
 
-    def __init__(self, body: nn.Module, features: Features, default: bool = False) -> None:
+    def __init__(self, body: nn.Module, features: Features, default: bool = False, whole: bool = False) -> None:
         super().__init__()
         self.body = body
-        self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
+        self.first = entrance(body, features, default, whole)
         self.default = default
         self.given = None if default else deepcopy(body.state_dict())
 
@@ -103,8 +108,9 @@ def ready(
     """The network with which a fit begins: a copy, so that what one fit learns stays there.
 
     Args:
-        network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several; one that is
-            ready already is copied.
+        network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several, which look at
+            flattened images; one that is ready already is copied. Tables (N, D) are standardised for it, unless
+            it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as they are.
         data: the annotations.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
             dropout.
@@ -114,7 +120,8 @@ def ready(
 
     Raises:
         DataError: when a network is given and data have no features.
-        MethodError: when the network refuses the features, or does not return K finite logits an item.
+        MethodError: when the network refuses the features, or does not return K finite logits an item; when it is
+            lazy or TorchScript; when items are to be blended (mixup) that are whole numbers.
 
     Examples:
         >>> import torch
@@ -129,12 +136,17 @@ def ready(
     if isinstance(network, Network):
         out = deepcopy(network)
     elif network is not None:
-        out = Network(deepcopy(network), features)
+        out = Network(own_copy(network), features, whole=whole_numbers(data.features))
     else:
         with torch.random.fork_rng():
             sizes = math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout
             body = perceptron(*sizes) if given.networks == 1 else Ensemble(given.networks, *sizes)
             out = Network(body, features, default=True)
+    if isinstance(out.first, Whole) and given.mixup > 0:
+        raise MethodError(
+            f"training: mixup={given.mixup} blends items, which whole numbers as ids of words cannot be; take "
+            "training={'mixup': 0}"
+        )
     out.precision = given.precision
     tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
     return out.eval()
@@ -145,8 +157,13 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
 
     Raises:
         DataError: when a network (``what`` names it) is given and data have no features.
+
+    Warns:
+        CrowdpplWarning: when float32 holds next to nothing of how a column differs between items.
     """
     features = feature_tensor(data)
+    if not isinstance(network, Network):
+        warn_of_rounding(data.features)
     if features is None and network is not None:
         raise DataError(f"the method has {what}, but the data have no features; give features=")
     return features
@@ -174,7 +191,8 @@ def tried(
     except DataError:
         raise
     except Exception as error:  # a user's network may raise anything
-        raise MethodError(f"{what} cannot read features of shape {tuple(some.shape[1:])}: {error}") from error
+        more = hint(network.first, some) if isinstance(network, Network) else ""
+        raise MethodError(f"{what} cannot read features of shape {tuple(some.shape[1:])}: {error}{more}") from error
     sizes = zip(found.shape[1:], shape, strict=False)
     if len(found) != len(some) or found.dim() != 1 + len(shape) or any(n not in (m, None) for m, n in sizes):
         raise MethodError(f"{what} returns {tuple(found.shape)} for {len(some)} items; it must return {wanted}")

@@ -16,11 +16,14 @@ NUMBERS = 2**24
 """Numbers of images, or of what else is no table, that are looked at at once."""
 
 
+LARGEST = float(torch.finfo(torch.float32).max)
+
+
 class Standardise(nn.Module):
     """Brings features to mean 0 and standard deviation 1, after a square root where none is negative.
 
     Counts and activations that are never negative have long tails, which the root shortens. A feature that is the
-    same for all items becomes 0.
+    same for all items, to the last bit, becomes 0.
 
     Args:
         features: (N, D), of all items. Stored ones are read 1024 rows at a time, twice where none is negative; in
@@ -39,7 +42,10 @@ class Standardise(nn.Module):
 
         root = all(bool((part >= 0).all()) for part in chunks())
         n, mean, spread = 0, torch.zeros(()), torch.zeros(())
+        first, varies = None, torch.zeros((), dtype=torch.bool)
         for part in chunks():
+            first = part[:1] if first is None else first
+            varies = varies | (part != first).any(0)
             x = part.double().sqrt() if root else part.double()
             m, its_mean, its_spread = len(x), x.mean(0), x.std(0, unbiased=False)
             if n:  # Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance"
@@ -49,7 +55,7 @@ class Standardise(nn.Module):
             n, mean, spread = n + m, its_mean, its_spread
         self.register_buffer("root", torch.tensor(root))
         self.register_buffer("mean", mean.float())
-        self.register_buffer("scale", torch.where(spread > 1e-8, 1 / spread.clamp(min=1e-8), 0.0).float())
+        self.register_buffer("scale", torch.where(varies, 1 / spread, 0.0).clamp(max=LARGEST).float())
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""

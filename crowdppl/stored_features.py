@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +26,12 @@ class StoredFeatures:
     tensors in float32 on the CPU, as it does outside of fits. ``numpy.asarray`` reads everything.
 
     Attributes:
-        dataset: gives a row by its number, or a tuple, such as an image and its class, that begins with it.
+        dataset: gives a row by its number, or a tuple or list that begins with it, such as an image and its class.
         rows: int64 (N,), the number of each item's row.
         ids: of the items (N,), for messages.
         row_shape: of a row; () until one was read.
         device: where rows go.
+        whole: whether the first row was of whole numbers.
     """
 
     dataset: Any
@@ -39,6 +39,7 @@ class StoredFeatures:
     ids: pd.Index[Any]
     row_shape: tuple[int, ...] = ()
     device: torch.device | str = "cpu"
+    whole: bool = False
 
     @classmethod
     def of(cls, dataset: Any, ids: pd.Index[Any]) -> StoredFeatures:
@@ -58,12 +59,14 @@ class StoredFeatures:
             found = cls(dataset, np.arange(len(dataset)), ids)
         if len(found.rows) != len(ids):
             raise DataError(
-                f"the dataset of features has {len(found.rows)} rows for {len(ids)} items; give one an item"
+                f"the dataset of features has {len(found.rows)} rows for {len(ids)} items; give one each"
             )
-        shape = tuple(found._row(0).shape) if len(ids) else ()
+        first = found._given(0) if len(ids) else ()
+        shape = tuple(found._numbers(first, 0).shape)
+        whole = "int" in str(first.dtype if isinstance(first, Tensor) else np.asarray(first).dtype)
         if len(ids) and not shape:
             raise DataError(f"{found._place(0)} is a single number; let the dataset return rows of numbers")
-        return replace(found, row_shape=shape)
+        return replace(found, row_shape=shape, whole=whole)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,7 +138,7 @@ class StoredFeatures:
 
     def described(self) -> dict[str, Any]:
         """What a saved result keeps of them: which rows of what shape, and not what is in the rows."""
-        return {"rows": self.rows, "row_shape": list(self.row_shape)}
+        return {"rows": self.rows, "row_shape": list(self.row_shape), "whole": self.whole}
 
     @classmethod
     def recalled(cls, kept: Mapping[str, Any], ids: pd.Index[Any], dataset: Any = None) -> StoredFeatures:
@@ -151,7 +154,7 @@ class StoredFeatures:
         """
         shape = tuple(kept["row_shape"])
         if dataset is None:
-            return cls(Elsewhere(), kept["rows"], ids, shape)
+            return cls(Elsewhere(), kept["rows"], ids, shape, whole=kept.get("whole", False))
         if len(dataset) <= int(kept["rows"].max(initial=-1)):
             raise ResultError(f"the dataset has {len(dataset)} rows, and the fit used row {kept['rows'].max()}")
         first = cls.of(dataset, pd.RangeIndex(len(dataset)))
@@ -160,16 +163,26 @@ class StoredFeatures:
         return replace(first, rows=kept["rows"], ids=ids)
 
     def _row(self, n: int) -> Tensor:
+        return self._numbers(self._given(n), n)
+
+    def _given(self, n: int) -> Any:
         try:
             found = self.dataset[int(self.rows[n])]
         except DataError:
             raise
         except Exception as error:  # a user's dataset may raise anything
             raise DataError(f"{self._place(n)} cannot be read: {error!r}; mend the dataset, or that row") from error
-        row = found[0] if isinstance(found, tuple) and found else found
-        if isinstance(row, Tensor) and not row.is_complex():
+        if not isinstance(found, tuple | list) or not found:
+            return found
+        begins = isinstance(found, tuple) or (isinstance(found[0], Tensor | np.ndarray) and found[0].ndim > 0)
+        return found[0] if begins else found
+
+    def _numbers(self, row: Any, n: int) -> Tensor:
+        if isinstance(row, Tensor) and not row.is_complex() and row.layout == torch.strided:
             return row.detach().to("cpu", torch.float32)
-        values = None if isinstance(row, Tensor | Mapping | str) else np.asarray(row)
+        values = None
+        with suppress(ValueError):  # of nested lists of several lengths
+            values = None if isinstance(row, Tensor | Mapping | str) else np.asarray(row)
         if values is None or values.dtype.kind not in "iufb":
             raise DataError(
                 f"{self._place(n)} is a {type(row).__name__}, not numbers; let the dataset return tensors or arrays"
@@ -189,17 +202,6 @@ class Elsewhere:
             "the features of this posterior were a dataset, which is not saved with it; hand it over again: "
             "crowdppl.load(path, features=dataset)"
         )
-
-
-class Blank:
-    """Rows that say nothing, for what is to be built in the right shape and filled from elsewhere."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def __getitem__(self, row: int) -> Tensor:
-        # not all the same, or a network that standardises rows would make nothing finite of them
-        return torch.linspace(0, 1, math.prod(self.shape)).reshape(self.shape)
 
 
 Features = Tensor | StoredFeatures

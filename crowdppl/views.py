@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from crowdppl.feature_values import whole_numbers
+from crowdppl.feeding import own_copy
 from crowdppl.networks import Network, features_for, perceptron, tried
 from crowdppl.training import training_of
 
@@ -44,7 +46,8 @@ def ready_view(
 
     Raises:
         DataError: when a network is given and data have no features.
-        MethodError: when the network refuses the features, or does not return so many finite numbers an item.
+        MethodError: when the network refuses the features, or does not return so many finite numbers an item; when
+            it is lazy or TorchScript.
 
     Examples:
         >>> crowdppl.ready_view(None, crowdppl.anaesthetists(), width=5) is None  # they have no features
@@ -57,7 +60,7 @@ def ready_view(
     if isinstance(network, View):
         out = deepcopy(network)
     elif network is not None:
-        out = View(deepcopy(network), features)
+        out = View(own_copy(network), features, whole=whole_numbers(data.features))
     else:
         with torch.random.fork_rng():
             body = perceptron(math.prod(features.shape[1:]), width, given.hidden, given.dropout)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.networks import Network
 from crowdppl.sight import networks_of
 from crowdppl.standardise import ROWS
-from crowdppl.stored_features import Blank, StoredFeatures
+from crowdppl.stored_features import StoredFeatures
 from crowdppl.story import Story, settings_of
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
     prepare: Any = getattr(story, "prepare", None)
     features = data.features
     if isinstance(features, StoredFeatures):  # only their shape is needed: what was made of them is in the arrays
-        data = replace(data, features=replace(features[:ROWS], dataset=Blank(features.row_shape)))
+        data = replace(data, features=replace(features[:ROWS], dataset=Blank(features.row_shape, features.whole)))
     try:
         again: Story = prepare(data)
         for name, network in networks_of(again).items():
@@ -66,3 +68,15 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
     except (RuntimeError, MethodError) as error:
         raise ResultError(f"the network handed over is not the one that was saved: {error}") from error
     return again
+
+
+class Blank:
+    """Rows that say nothing, for what is to be built in the right shape and filled from elsewhere."""
+
+    def __init__(self, shape: tuple[int, ...], whole: bool = False) -> None:
+        self.shape, self.whole = shape, whole
+
+    def __getitem__(self, row: int) -> Tensor:
+        # not all the same, or a network that standardises rows would make nothing finite of them
+        size = math.prod(self.shape)
+        return (torch.arange(size) % 2 if self.whole else torch.linspace(0, 1, size)).reshape(self.shape)

@@ -1,0 +1,186 @@
+"""How features enter networks: scales, images for default networks, whole numbers, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+import crowdppl
+from crowdppl.annotations import Annotations
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.standardise import Standardise
+from crowdppl.stored_features import StoredFeatures
+from tests.test_networks import clouds
+from tests.test_stored_features import Disk, again
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+TRAINING = {"epochs": 3, "learning_rate": 1e-2}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(90, 60)[0]
+
+
+def fitted(data: Annotations, **settings: Any) -> crowdppl.Posterior:
+    return crowdppl.fit("raykar", data, inference="em", seed=0, settings={"training": TRAINING, **settings})
+
+
+class Words(nn.Module):
+    """Means of the embeddings of words, by their ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.top = nn.Embedding(9, 8), nn.Linear(8, 3)
+        self.kinds: set[torch.dtype] = set()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kinds.add(x.dtype)
+        out: Tensor = self.top(self.table(x).mean(1))
+        return out
+
+
+def asking() -> Words:
+    network = Words()
+    network.raw_features = True  # type: ignore[assignment]
+    return network
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-38, 1e30])
+def test_what_features_say_does_not_hang_on_their_scale(data: Annotations, scale: float) -> None:
+    x = np.asarray(data.features)
+    one, two = fitted(again(data, x)).classify(x), fitted(again(data, x * scale)).classify(x * scale)
+    np.testing.assert_allclose(one, two, atol=1e-3)
+    assert one.std().max() > 0.05
+
+
+def test_a_column_is_constant_only_when_it_is_the_same_to_the_last_bit() -> None:
+    x = torch.tensor(
+        [[7.3, 1e6, -1e-20], [7.3, 1e6, 0.0], [7.3, np.nextafter(np.float32(1e6), np.float32(2e6)), 0]]
+    )
+    found = Standardise(x)
+    assert (found.scale > 0).tolist() == [False, True, True]
+    assert bool(torch.isfinite(found(x)).all()) and bool((found(x)[:, 0] == 0).all())
+
+
+def test_a_column_of_which_float32_holds_nothing_is_warned_of_by_name(data: Annotations) -> None:
+    x = np.asarray(data.features)
+    table = pd.DataFrame({"time": 1.7e9 + x[:, 0], "same": 1.7e9, "year": 2000 + x[:, 1]}, index=data.items)
+    with pytest.warns(CrowdpplWarning, match="feature 'time' lies between .* takes steps of 128: subtract") as said:
+        fitted(again(data, table))
+    assert not [w for w in said if "'same'" in str(w.message) or "'year'" in str(w.message)]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "more"),
+    [
+        ("raykar", "em", {}),
+        ("bayes_dgc", "vb", {"recipe": "plain"}),
+        ("bayes_dgc", "vb", {"recipe": "plain", "networks": 2}),
+        ("conal", "svi", {}),
+    ],
+)
+def test_default_networks_look_at_flattened_images(
+    data: Annotations, name: str, engine: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    images = np.random.default_rng(0).normal(size=(90, 1, 8, 8))
+    networks = {"networks": more.pop("networks")} if "networks" in more else {}
+    settings = {"training": {**TRAINING, **networks}, **more}
+    found = [
+        crowdppl.fit(name, again(data, x), inference=engine, seed=0, settings=settings)
+        for x in (images, Disk(images))
+    ]
+    shares = found[0].classify(images)
+    assert shares.shape == (90, 3)
+    np.testing.assert_array_equal(found[1].classify(Disk(images)), shares)
+    found[0].save(tmp_path)
+    np.testing.assert_array_equal(crowdppl.load(tmp_path).classify(images), shares)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize("stored", [False, True])
+def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
+    data: Annotations, name: str, engine: str, stored: bool, tmp_path: Path
+) -> None:
+    words = np.random.default_rng(1).integers(0, 9, (90, 5))
+    story = crowdppl.method(name, network=asking(), training=TRAINING)
+    found = crowdppl.fit(story, again(data, Disk(words) if stored else words), inference=engine, seed=0)
+    assert found.story.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
+    found.save(tmp_path)
+    loaded = crowdppl.load(tmp_path, story=crowdppl.method(name, network=asking()))
+    np.testing.assert_array_equal(loaded.classify(words), found.classify(words))
+    for wrong in (words + 0.5, words + 2**24):
+        with pytest.raises(DataError, match="takes whole numbers below 16777216"):
+            found.classify(wrong)
+
+
+def test_other_numbers_reach_it_as_they_are_too(data: Annotations) -> None:
+    seen: list[Tensor] = []
+
+    class Watching(nn.Linear):
+        raw_features = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return super().forward(x)
+
+    x = np.asarray(data.features)
+    fitted(again(data, x), network=Watching(4, 3))
+    assert torch.equal(seen[0], torch.from_numpy(x[:2].astype(np.float32)))
+
+
+def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotations) -> None:
+    words = again(data, np.random.default_rng(1).integers(0, 9, (90, 5)))
+    with pytest.raises(MethodError, match="set raw_features = True on the network to be fed them as int64"):
+        fitted(words, network=Words())
+    standard = Words()
+    standard.raw_features = False  # type: ignore[assignment]
+    with pytest.raises(MethodError, match=r"cannot read features of shape \(5,\): .* set raw_features = True"):
+        fitted(words, network=standard)
+    with pytest.raises(MethodError, match="mixup=1.0 blends items"):
+        crowdppl.fit("bayes_dgc", words, inference="vb", settings={"network": asking()})
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_networks_that_cannot_be_copied_or_cannot_learn_are_refused(data: Annotations) -> None:
+    lazy = nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 3))
+    script = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.zeros(1, 4)))
+    for network, message in ((lazy, "such as LazyLinear; call it once on a batch"), (script, "has TorchScript")):
+        with pytest.raises(MethodError, match=message):
+            fitted(data, network=network)
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("conal", data, inference="svi", settings={"view": network})
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
+
+
+@pytest.mark.parametrize("pack", [tuple, list])
+def test_a_dataset_may_return_a_list_or_a_tuple_that_begins_with_the_row(pack: Any) -> None:
+    x = np.arange(8.0).reshape(4, 2)
+    rows = [pack([torch.from_numpy(row), 1]) for row in x]
+    found = StoredFeatures.of(Rows(rows), pd.RangeIndex(4))
+    np.testing.assert_array_equal(np.asarray(found), x)
+    plain = StoredFeatures.of(Rows(x.tolist()), pd.RangeIndex(4))  # a list of numbers is the row itself
+    np.testing.assert_array_equal(np.asarray(plain), x)
+    with pytest.raises(DataError, match=r"row 0 .* is a list, not numbers"):
+        StoredFeatures.of(Rows([[[1.0, 2.0], 3]]), pd.RangeIndex(1))
+
+
+class Rows:
+    """What looks like a dataset, of rows of any kind."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index]
