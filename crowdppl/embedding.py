@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
+from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
 from crowdppl.standardise import Standardise
 
@@ -28,19 +28,28 @@ class Embedding(nn.Module):
     Args:
         body: maps a batch of features (B, ...) to (B, M).
         features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and
-            cut off.
+            cut off. Images are flattened for ``Layers``.
         dimension: M.
+
+    Attributes:
+        learning: names of the parameters of the body that are to learn: those that were not frozen.
     """
 
     def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
         super().__init__()
         self.body, self.dimension = body, dimension
-        self.first = Standardise(features) if features.dim() == 2 else nn.Identity()
+        self.first = entrance(body, features, isinstance(body, Layers), whole=False)
+        self.learning = frozenset(name for name, x in body.named_parameters() if x.requires_grad)
+
+    @property
+    def own(self) -> bool:
+        """Whether the body is a network of the user's own."""
+        return not isinstance(self.body, Layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, M)."""
         x = self.first(x)
-        out: Tensor = self.body(x.clamp(-REACH, REACH) if x.dim() == 2 else x)
+        out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
         return out
 
     def places(self, x: Tensor) -> Tensor:
@@ -83,20 +92,24 @@ def embedding_for(
     """An embedding with first weights for these features.
 
     Args:
-        body: a network of the user's own, which is copied; None takes ``Layers``.
+        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
         features: (N, ...) of the items that it will be trained on.
         widths: of the layers.
         seed: of the first weights of ``Layers``.
 
     Raises:
-        MethodError: when the network refuses the features, or does not return finite numbers (B, M).
+        MethodError: when the network refuses the features, or does not return finite numbers (B, M); when it is
+            lazy or TorchScript.
     """
     with torch.random.fork_rng():
         if seed is not None:
             torch.manual_seed(seed)
         own = body.body if isinstance(body, Embedding) else body
-        new = Layers(features[0].numel(), widths) if own is None else deepcopy(own)
-    out = Embedding(new, features, 0).requires_grad_(True)
+        new = Layers(features[0].numel(), widths) if own is None else own_copy(own, "the embedding")
+    if isinstance(body, Embedding):  # meta-training froze all of it
+        for name, x in new.named_parameters():
+            x.requires_grad_(name in body.learning)
+    out = Embedding(new, features, 0)
     out.dimension = tried(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
     return out
 
@@ -107,7 +120,8 @@ def trained_embedding(
     """The embedding with which annotations are fitted.
 
     Args:
-        embedding: what ``meta_trained`` returned, or None where only its weights are left.
+        embedding: what ``meta_trained`` returned; or where only its weights are left, a network of the user's own
+            of the same architecture, or None for ``Layers``.
         widths: of the layers.
         weights: of the trained embedding; None before meta-training.
         data: the annotations.
@@ -117,7 +131,8 @@ def trained_embedding(
 
     Raises:
         DataError: when there is a trained embedding, but there are no features, or of another shape.
-        MethodError: when there are features, but nothing was trained.
+        MethodError: when there are features, but nothing was trained; or when only the weights of a network of the
+            user's own are left.
     """
     features = None if data.features is None else torch.from_numpy(np.array(data.features[:1], np.float32))
     if weights is None:
@@ -132,16 +147,32 @@ def trained_embedding(
     if features is None:
         raise DataError("the method was meta-trained on features, but the data have none; give features=")
     if not isinstance(embedding, Embedding):
-        n_features = weights["body.straight.weight"].shape[1]
-        embedding = Embedding(Layers(n_features, widths), torch.zeros(1, n_features), widths[-1])
-        embedding.load_state_dict(dict(weights))
-        embedding = embedding.eval().requires_grad_(False)
+        embedding = _again(embedding, widths, weights, features)
     try:
         outputs(embedding, features)
-    except RuntimeError as error:
+    except (RuntimeError, IndexError) as error:
         shape = tuple(features.shape[1:])
         raise DataError(f"features of shape {shape} are not those that were trained on: {error}") from error
     return embedding
+
+
+def _again(
+    body: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor], features: Tensor
+) -> Embedding:
+    """The embedding with these weights."""
+    straight = "body.straight.weight"
+    if body is None and straight not in weights:
+        raise MethodError(
+            "these weights are those of an embedding of your own; give embedding= one of the same architecture"
+        )
+    if body is None:
+        n_features = weights[straight].shape[1]
+        table = "first.mean" in weights
+        out = Embedding(Layers(n_features, widths), torch.zeros(1, n_features) if table else features, widths[-1])
+    else:
+        out = embedding_for(body, features, widths)
+    out.load_state_dict(dict(weights))
+    return out.eval().requires_grad_(False)
 
 
 def cloud_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:

@@ -36,7 +36,7 @@ def meta_trained(
     ones do not profit from: hence few and small steps by default. With many classes, take more.
 
     Args:
-        body: a network of the user's own, which is copied; None takes ``Layers``.
+        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
         widths: of the layers.
         episodes: where tasks come from.
         em: ``em_steps`` with its settings.
@@ -47,10 +47,16 @@ def meta_trained(
         pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
 
     Raises:
-        MethodError: for settings out of range, or a network that does not return numbers (B, M).
+        MethodError: for settings out of range, or a network that does not return numbers (B, M), or of which
+            nothing can learn.
         NumericalError: when a loss is not finite; it names the step.
     """
     embedding = embedding_for(body, episodes.table, widths, seed)
+    if not embedding.learning:
+        raise MethodError(
+            "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
+            "or unfreeze some with requires_grad_(True)"
+        )
 
     def loss(network: Embedding, tasks: Tasks) -> Tensor:
         placed, asked = network.places(tasks.support), network.places(tasks.query)

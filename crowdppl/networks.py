@@ -61,6 +61,11 @@ class Network(nn.Module):
                     part.reset_parameters()
 
     @property
+    def own(self) -> bool:
+        """Whether the body was given, by the user."""
+        return not self.default
+
+    @property
     def members(self) -> int:
         """Networks that learn apart: 1, or those of an ``Ensemble``."""
         return self.body.members if isinstance(self.body, Ensemble) else 1

@@ -54,17 +54,18 @@ class Tasks:
         item, annotator, label = (x.numpy()[mine] for x in (self.item, self.annotator, self.label))
         ids, features = self.ids[self.rows[number]], torch.cat([self.support[number], self.query[number]])
         shown = len(ids) if queries else n
+        images = features.dim() > 2
         return Annotations.from_arrays(
             ids[item % n],
             annotator % self.n_annotators,
             self.names[self.classes[number]][label],
             items=ids[:shown],
             classes=self.names[np.sort(self.classes[number])],
-            features=self._table(features[:shown], ids[:shown]),
+            features=features[:shown].numpy() if images else self._table(features[:shown], ids[:shown]),
         )
 
     def questions(self, number: int = 0) -> tuple[pd.DataFrame, pd.Series[Any]]:
-        """Features of the query items of one task, and their classes by name."""
+        """Features of the query items of one task, flattened, and their classes by name."""
         query = self.ids[self.rows[number, self.support.shape[1] :]]
         truth = self.names[self.classes[number]][self.asked[number].numpy()]
         return self._table(self.query[number], query), pd.Series(truth, query, name="truth")

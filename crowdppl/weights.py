@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.embedding import Embedding
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.networks import Network
 from crowdppl.sight import networks_of
@@ -28,11 +30,20 @@ def without_networks(story: Story) -> dict[str, Any]:
 
 
 def described(story: Story) -> dict[str, Any] | None:
-    """The networks of a fitted story by attribute: arrays by name, and whether the user brought the network."""
+    """The networks of a fitted story by attribute.
+
+    Of each, arrays by name, whether the user brought the network, and where it did, the first weights that are not
+    the last ones too, from which ``Posterior.without`` begins.
+    """
     found = {}
     for name, network in networks_of(story).items():
-        arrays = {key: x.detach().cpu().numpy() for key, x in network.state_dict().items()}
-        found[name] = {"own": isinstance(network, Network) and not network.default, "arrays": arrays}
+        state = network.state_dict()
+        first = (network.given or {}) if isinstance(network, Network) else {}
+        found[name] = {
+            "own": network.own if isinstance(network, Network | Embedding) else False,
+            "arrays": _arrays(state),
+            "first": _arrays({key: x for key, x in first.items() if not _same(x, state[f"body.{key}"])}),
+        }
     return found or None
 
 
@@ -55,6 +66,7 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
                 "this posterior has a network of your own, which is not saved but for its weights; hand the method "
                 "over with one of the same architecture: crowdppl.load(path, story=...)"
             )
+    story = _told(story, found)
     prepare: Any = getattr(story, "prepare", None)
     features = data.features
     if isinstance(features, StoredFeatures):  # only their shape is needed: what was made of them is in the arrays
@@ -62,12 +74,35 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
     try:
         again: Story = prepare(data)
         for name, network in networks_of(again).items():
-            state = {key: torch.from_numpy(np.asarray(x)) for key, x in found[name]["arrays"].items()}
-            network.load_state_dict(state)
+            network.load_state_dict(_tensors(found[name]["arrays"]))
             network.eval()
+            if isinstance(network, Network) and network.given is not None and "first" in found[name]:
+                last = {key: x.clone() for key, x in network.body.state_dict().items()}
+                network.given = {**last, **_tensors(found[name]["first"])}
     except (RuntimeError, MethodError) as error:
         raise ResultError(f"the network handed over is not the one that was saved: {error}") from error
     return again
+
+
+def _told(story: Story, found: Mapping[str, Any]) -> Story:
+    """The story, which keeps what it learned before fits as its setting ``weights``, with those that were saved."""
+    if "weights" not in settings_of(story) or "embedding" not in found or not is_dataclass(story):
+        return story
+    told: Any = story
+    embedding = deepcopy(told.embedding)  # the weights of the user's own stay as they are
+    return cast(Story, replace(told, embedding=embedding, weights=_tensors(found["embedding"]["arrays"])))
+
+
+def _arrays(state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    return {key: x.detach().cpu().numpy() for key, x in state.items()}
+
+
+def _tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {key: torch.from_numpy(np.asarray(x)) for key, x in arrays.items()}
+
+
+def _same(x: Tensor, y: Tensor) -> bool:
+    return torch.equal(x.cpu(), y.cpu())
 
 
 class Blank:

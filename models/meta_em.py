@@ -37,7 +37,7 @@ class MetaEm:
         embedding: maps features to M numbers; by default ``crowdppl.embedding.Layers``. A copy is trained.
         widths: of these layers, M the last.
         steps: J, of EM in meta-training, and from the votes to the start of a fit.
-        tau: prior precision of the means.
+        tau: prior precision of the means; 0 for a flat prior, which takes plain averages.
         prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
         mass, diagonal: pseudo-counts of a confusion row, and the share on the right answer; 1 / K in the paper.
         weights: what ``meta_fit`` learned; nothing to be set by hand.
@@ -64,18 +64,20 @@ class MetaEm:
         uses=("features", "history"),
     )
 
+    def __post_init__(self) -> None:
+        if not self.tau >= 0:
+            raise crowdppl.MethodError(f"tau={self.tau} is a precision; take 0 (a flat prior) or more")
+
     def meta_fit(self, episodes: Any, **how: Any) -> MetaEm:
         """A copy whose network has learned from few-shot tasks, after which fits take no training.
 
         Args:
             episodes: ``crowdppl.episodes.Episodes``, of other classes and items than those that will be fitted.
-            how: iterations, batch, learning_rate, seed, and the switches ``through`` (gradients flow through EM)
-                and ``pseudo_annotators`` (annotators err): see ``crowdppl.meta_trained``.
+            how: iterations, batch, learning_rate, seed, and switches, as for ``crowdppl.meta_trained``.
         """
         rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal)
         network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
-        weights = {name: x.detach().clone() for name, x in network.state_dict().items()}
-        return replace(self, embedding=network, weights=weights)
+        return replace(self, embedding=network, weights={n: x.clone() for n, x in network.state_dict().items()})
 
     def prepare(self, data: Annotations) -> MetaEm:
         """A copy with the network that ``meta_fit`` trained; without features there is nothing to look at."""
@@ -98,9 +100,9 @@ class MetaEm:
         network: Any = self.embedding
         if network is not None:
             zero = torch.zeros(data.n_classes, network.dimension)
-            mean = pyro.sample("mean", dist.Normal(zero, self.tau**-0.5).to_event(2))
-            placed = look(data, network, "embedding")
-            if placed is not None:
+            scale = max(self.tau, 1e-12) ** -0.5  # no Normal is flat; next to one item, 1e-12 is nothing
+            mean = pyro.sample("mean", dist.Normal(zero, scale).to_event(2))
+            if (placed := look(data, network, "embedding")) is not None:
                 clouds = crowdppl.log_clouds(placed, mean)  # (N, K), or of chains (C, 1, N, K)
                 log_p = log_p + (clouds.squeeze(-3) if clouds.dim() > 2 else clouds)
         with plates.annotators(data):
@@ -110,9 +112,7 @@ class MetaEm:
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits, from the posterior means of the story's sites; None without features."""
