@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # Public names by the module that defines them. A name is imported when it is first used, so that
 # `import crowdppl` costs next to nothing. Type checkers read the imports below; a test compares the two.
 _PUBLIC = {
+    "abstentions": ("with_abstentions",),
     "agreement": ("agreement_pairs", "agreement_table"),
     "annotations": ("Annotations",),
     "atoms": ("class_atoms", "through_atoms"),
@@ -62,7 +63,6 @@ _PUBLIC = {
         "prevalence",
         "truth",
         "truth_and_labels",
-        "with_abstentions",
     ),
     "membership": ("group_numbers",),
     "meta_training": ("meta_trained",),
@@ -95,6 +95,7 @@ _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from crowdppl.abstentions import with_abstentions as with_abstentions
     from crowdppl.agreement import agreement_pairs as agreement_pairs
     from crowdppl.agreement import agreement_table as agreement_table
     from crowdppl.annotations import Annotations as Annotations
@@ -159,7 +160,6 @@ if TYPE_CHECKING:
     from crowdppl.likelihood import prevalence as prevalence
     from crowdppl.likelihood import truth as truth
     from crowdppl.likelihood import truth_and_labels as truth_and_labels
-    from crowdppl.likelihood import with_abstentions as with_abstentions
     from crowdppl.membership import group_numbers as group_numbers
     from crowdppl.meta_training import meta_trained as meta_trained
     from crowdppl.metrics import Evaluation as Evaluation

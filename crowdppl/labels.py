@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -126,11 +127,12 @@ class Labels(TorchDistribution):
 
     def _from_callable(self, block: Block, values: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, state), from per-label potentials (..., S, T)."""
-        n_states = values.shape[-1]
-        wide = values.reshape(-1, block.n_labels, n_states).permute(1, 0, 2).reshape(block.n_labels, -1)
+        lead, size = values.shape[:-2], values.shape[-2:]
+        chains = math.prod(lead)  # not left to reshape: a minibatch of known truths may have no labels
+        wide = values.reshape(chains, *size).permute(1, 0, 2).reshape(block.n_labels, chains * size[-1])
         if self.within == "label":
-            return wide.to(_precision(block, values)), values.shape[:-2]
-        return bag(wide, block.per_item, _precision(block, values)), values.shape[:-2]
+            return wide.to(_precision(block, values)), lead
+        return bag(wide, block.per_item, _precision(block, values)), lead
 
     def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, class): two one-wide bags, whose cost does not depend on K."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Literal, overload
+from typing import Literal
 
 import pyro
 import pyro.distributions as dist
@@ -14,7 +13,7 @@ from torch import Tensor
 from crowdppl import plates
 from crowdppl.distributions import Categorical
 from crowdppl.errors import MethodError
-from crowdppl.labels import Coin, Labels, Table
+from crowdppl.labels import Labels, Table
 from crowdppl.plates import Data
 
 
@@ -88,8 +87,8 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
 
     "joint" sums one truth an item out, for all its labels together. "per_annotation" sums the truth out for each
     label alone while a network learns by gradients, as if labels came from different items: what CrowdLayer, CCEM,
-    trace regularisation and GeoCrowdNet do. What is asked of the fitted story, such as the truth's probabilities,
-    is the joint answer: classifier times annotators.
+    trace regularisation and GeoCrowdNet do. A known truth counts once an item, even without labels. What is asked
+    of the fitted story, such as the truth's probabilities, is the joint answer: classifier times annotators.
 
     Args:
         data: the story's argument.
@@ -107,11 +106,23 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
         return
-    known = log_p if block.potential is None else log_p + block.potential.to(log_p.dtype)
+    known = log_p if block.potential is None else _told(data, log_p)
+    if block.n_labels == 0:  # a minibatch of items of which the truth alone is known
+        return
     each = block.of_item(known, event_dim=1) if known.dim() > 1 else known
     with plates.labels(data):
         state = pyro.sample("truth", Categorical(each), infer={"enumerate": "parallel"})
         annotate(data, table, state, within="label")
+
+
+def _told(data: Data, log_p: Tensor) -> Tensor:
+    """Scores what is known of each item's truth, once an item; log-probabilities of the truth that it leaves."""
+    block = data.as_block()
+    assert block.potential is not None
+    both = log_p + block.potential.to(log_p.dtype)
+    with plates.items(data):
+        pyro.factor("known", both.logsumexp(-1))
+    return both.log_softmax(-1)
 
 
 def penalty(data: Data, name: str, amount: Tensor) -> None:
@@ -174,76 +185,3 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
     same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
     right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
     return torch.where(same, right, wrong)
-
-
-@overload
-def with_abstentions(data: Data, log_p: Tensor, n_states: int | None = None) -> Tensor: ...
-
-
-@overload
-def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table: ...
-
-
-def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:
-    """Lets annotators decline: extends log-probabilities over classes to all answers.
-
-    An abstention is an answer that is no class. Each annotator who ever abstained has, for each state, a
-    probability of each abstention (site ``abstention``, flat Dirichlet over giving a class and each way of
-    declining); what is left goes to the classes as ``log_p`` says. An annotator who never abstained was
-    never offered it, so that naming an unused "don't know" changes nothing. Call it outside all plates.
-
-    Args:
-        data: the story's argument.
-        log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
-        n_states: T, for a ``Coin`` or callable; the number of classes by default.
-
-    Returns:
-        The same kind, over the L answers.
-
-    Examples:
-        >>> import pyro, torch
-        >>> labels = {"ann": {"x": "no", "y": "?"}, "bob": {"x": "no", "y": "yes"}}
-        >>> data = crowdppl.Annotations.from_dicts(labels, abstentions=["?"])
-        >>> with pyro.poutine.seed(rng_seed=0):
-        ...     log_p = crowdppl.with_abstentions(data, torch.eye(2).log().expand(2, 2, 2))
-        >>> log_p.shape  # of two classes and "?"
-        torch.Size([2, 2, 3])
-    """
-    block = data.as_block()
-    ways = block.n_answers - block.n_classes
-    if ways == 0:
-        return log_p
-    states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
-    with plates.annotators(data, "abstainers"):
-        prior = dist.Dirichlet(torch.ones(states, 1 + ways)).to_event(1)
-        site: Tensor = pyro.sample("abstention", prior)
-    offered = torch.ones(block.n_annotators, dtype=torch.bool) if block.abstainers is None else block.abstainers
-    floor = torch.zeros(1 + ways).index_fill(0, torch.arange(1, 1 + ways), -torch.inf)
-    log_answer = torch.where(offered[:, None, None], site.log(), floor.to(site))  # (..., A, T, 1 + ways)
-    if isinstance(log_p, Tensor):
-        given = log_p + log_answer[..., :1]
-        lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
-        return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
-    return _per_label_abstentions(data, log_p, log_answer)
-
-
-def _per_label_abstentions(
-    data: Data, log_p: Coin | Callable[[Tensor], Tensor], log_answer: Tensor
-) -> Callable[[Tensor], Tensor]:
-    block = data.as_block()
-
-    def potential(answer: Tensor) -> Tensor:
-        n_classes = block.n_classes
-        way = (answer - n_classes + 1).clamp(min=0)
-        chosen = block.of_annotator(log_answer, event_dim=2)
-        response = chosen.gather(-1, way[:, None, None].expand(*chosen.shape[:-1], 1)).squeeze(-1)
-        some = answer.clamp(max=n_classes - 1)
-        if isinstance(log_p, Coin):
-            right, wrong = log_p.log_right.unsqueeze(-1), log_p.log_wrong.unsqueeze(-1)
-            same = torch.nn.functional.one_hot(some, n_classes).bool()
-            label = torch.where(same, right, wrong - math.log(n_classes - 1))
-        else:
-            label = log_p(some)
-        return response + torch.where((answer < n_classes).unsqueeze(-1), label, torch.zeros_like(label))
-
-    return potential

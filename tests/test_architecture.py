@@ -20,6 +20,7 @@ METHODS = [p.stem for p in ZOO]
 
 # What a story is written in: besides `from crowdppl import ...`, a method may open these modules, no others.
 VOCABULARY = {
+    "abstentions",
     "annotations",
     "blocks",
     "card",

@@ -36,8 +36,9 @@ def _double() -> Any:
 
 def tiny(gold: dict[int, int] | None = None) -> Annotations:
     frame = pd.DataFrame(LABELS, columns=["item", "annotator", "label"])
-    features = pd.DataFrame(np.random.default_rng(0).normal(size=(4, 2)))
-    return Annotations.from_frame(frame, classes=range(3), features=features, gold=gold)
+    features = pd.DataFrame(np.random.default_rng(0).normal(size=(5, 2)))
+    items = range(5 if gold and 4 in gold else 4)
+    return Annotations.from_frame(frame, classes=range(3), items=items, features=features.loc[items], gold=gold)
 
 
 def prepared(name: str, data: Annotations, **settings: Any) -> Any:
@@ -67,19 +68,21 @@ def rows(n: int = 3) -> torch.Tensor:
     return torch.distributions.Dirichlet(torch.full((n, 3, 3), 2.0)).sample()
 
 
-@pytest.mark.parametrize("gold", [None, {0: 1, 3: 2}])
+@pytest.mark.parametrize("gold", [None, {0: 1, 3: 2}, {0: 1, 4: 2}])
 def test_per_annotation_is_a_sum_over_labels_and_joint_over_items(gold: dict[int, int] | None) -> None:
+    """Either way, a known truth counts once, however many labels its item has: item 4 has none."""
     data = tiny(gold)
     for likelihood in ("per_annotation", "joint"):
         story = prepared("ccem", data, likelihood=likelihood)
         f, a = shares(story, data), rows()
+        known = sum(np.log(f[item, name]) for item, name in (gold or {}).items())
         for item, name in (gold or {}).items():
-            f[item, np.arange(3) != name] = 0
+            f[item] = np.arange(3) == name
         if likelihood == "per_annotation":
-            want = sum(np.log(f[i] @ a[w, :, label].numpy()) for i, w, label in LABELS)
+            want = known + sum(np.log(f[i] @ a[w, :, label].numpy()) for i, w, label in LABELS)
         else:
-            each = [f[j] * np.prod([a[w, :, x].numpy() for i, w, x in LABELS if i == j], 0) for j in range(4)]
-            want = sum(np.log(x.sum()) for x in each)
+            each = [f[j] * np.prod([a[w, :, x].numpy() for i, w, x in LABELS if i == j], 0) for j in range(len(f))]
+            want = known + sum(np.log(x.sum()) for x in each)
         assert objective(story, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
 
 
@@ -126,8 +129,9 @@ def test_where_nothing_is_seen_traces_that_depend_on_items_are_those_that_do_not
     assert objective(straight, data.as_block(), sites) == pytest.approx(plain, rel=1e-6)
 
 
-def test_a_minibatch_stands_for_all_items() -> None:
-    data, a = tiny(), rows()
+@pytest.mark.parametrize("gold", [None, {1: 1, 2: 0}])
+def test_a_minibatch_stands_for_all_items(gold: dict[int, int] | None) -> None:
+    data, a = tiny(gold), rows()
     story = prepared("trace_reg", data)
     whole = data.as_block()
     halves = [whole.subset(np.array(x), 2.0) for x in ([0, 1], [2, 3])]
@@ -149,6 +153,23 @@ def test_a_fit_by_gradients_learns_the_truth_and_is_the_same_again(name: str) ->
     assert not other.probabilities().equals(one.probabilities())
     gains = one.diagnostics()["objectives"]
     assert len(gains) == 8 and gains[-1] > gains[0]
+
+
+@pytest.mark.parametrize("name", [*TRAINED, "instance_trace", "conal", "madl", "mmlc"])
+def test_known_truths_teach_where_no_labels_are(name: str) -> None:
+    """Labels are drawn blindly; in batches of two, most hold known truths alone."""
+    torch.set_default_dtype(torch.float32)
+    stream = np.random.default_rng(0)
+    truth = stream.integers(2, size=90)
+    x = pd.DataFrame(stream.normal(size=(90, 2)) + 4 * truth[:, None])
+    rows = [(i, w, int(stream.integers(2))) for i in range(15) for w in "uv"]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    gold = {i: int(truth[i]) for i in range(15, 45)}
+    data = Annotations.from_frame(frame, items=range(90), features=x, gold=gold)
+    training = {"epochs": 3, "batch_size": 2, "learning_rate": 1e-2, "dropout": 0.0}
+    found = crowdppl.fit(name, data, inference="svi", settings={"training": training})
+    guess = found.classify(x).loc[60:].idxmax(axis=1)
+    assert (guess == truth[60:]).mean() > 0.9
 
 
 def test_the_truth_is_the_joint_answer_and_that_of_a_crowd_layer_the_classifier_alone() -> None:
