@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
 
 import crowdppl
+from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
 from tests.crowd import crowd
 from tests.test_networks import clouds
@@ -31,26 +38,38 @@ def kill(t: int, objective: float) -> None:
 
 def fitted(name: str, engine: str, data: Any, seed: int = 1, **options: Any) -> Any:
     settings: dict[str, Any] = {"training": TRAINING}
-    settings |= {"recipe": "plain", "pooled": 10.0} if name == "bayes_dgc" else {}
     return crowdppl.fit(name, data, inference=engine, seed=seed, settings=settings, **options)
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
-def test_a_killed_fit_goes_on_to_the_same_bits(name: str, engine: str, tmp_path: Path) -> None:
+def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
+    name: str, engine: str, every: int, tmp_path: Path
+) -> None:
+    """bayes_dgc by its recipe searches for the crowd's prior, and goes on from what the search remembers."""
     data, _ = clouds(120, 90)
-    whole = fitted(name, engine, data, checkpoint=str(tmp_path / "whole"), checkpoint_every=2)
+    whole = fitted(name, engine, data)
     path = str(tmp_path / "killed")
     with pytest.raises(Killed):
-        fitted(name, engine, data, checkpoint=path, checkpoint_every=2, callback=kill)
+        fitted(name, engine, data, checkpoint=path, checkpoint_every=every, callback=kill)
     calls: list[int] = []
-    again = fitted(name, engine, data, checkpoint=path, checkpoint_every=2, callback=lambda t, _: calls.append(t))
-    assert calls == [4, 5, 6]
+    more: dict[str, Any] = {"checkpoint": path, "checkpoint_every": every}
+    again = fitted(name, engine, data, callback=lambda t, _: calls.append(t), **more)
+    assert calls == {1: [5, 6], 2: [4, 5, 6], 3: [3, 4, 5, 6]}[every]
     pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
     pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
     assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
     for site, found in whole.result.sites.items():
         for key, x in found.arrays.items():
             assert (again.result.sites[site].arrays[key] == x).all()
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_result_does_not_tell_whether_checkpoints_were_written(every: int, tmp_path: Path) -> None:
+    data, _ = clouds(120, 90)
+    plain = fitted("bayes_dgc", "vb", data).probabilities()
+    kept = fitted("bayes_dgc", "vb", data, checkpoint=str(tmp_path / "file"), checkpoint_every=every)
+    pd.testing.assert_frame_equal(kept.probabilities(), plain, check_exact=True)
 
 
 def test_so_does_one_whose_process_died(tmp_path: Path) -> None:
@@ -68,6 +87,47 @@ fitted("raykar", "em", clouds(120, 90)[0], checkpoint={str(tmp_path / "file")!r}
     again = fitted("raykar", "em", data, checkpoint=str(tmp_path / "file"), checkpoint_every=1)
     whole = fitted("raykar", "em", data)
     pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+
+
+def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    frozen = deepcopy(first)
+    frozen[0].requires_grad_(False)
+    others = [
+        nn.Sequential(first[0], nn.Tanh(), first[2]),
+        nn.Sequential(first[0], nn.ReLU(), nn.Dropout(0.9), first[2]),
+        frozen,
+    ]
+    known = dict.fromkeys(data.annotators[:1], 50 * np.eye(3))
+    taught = Annotations.from_frame(data.frame(), features=data.features, items=data.items, history=known)
+    more: dict[str, Any] = {"inference": "vb", "seed": 1, "checkpoint": str(tmp_path / "file")}
+    settings: dict[str, Any] = {"training": {"epochs": 2}, "recipe": "plain"}
+    crowdppl.fit("bayes_dgc", data, settings={**settings, "network": first}, **more)
+    for network in others:
+        with pytest.raises(ResultError, match="another network"):
+            crowdppl.fit("bayes_dgc", data, settings={**settings, "network": network}, **more)
+    settings["network"] = first
+    with pytest.raises(ResultError, match="dtype"):
+        crowdppl.fit("bayes_dgc", data, settings=settings, dtype=torch.float32, **more)
+    with pytest.raises(ResultError, match="guide"):
+        crowdppl.fit("bayes_dgc", data, settings=settings, guide="point", **more)
+    with pytest.raises(ResultError, match="other data"):
+        crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    """A file with this fit's key from which a tensor is gone."""
+    data, _ = clouds(60, 40)
+    path = tmp_path / "file"
+    fitted("raykar", "em", data, checkpoint=str(path))
+    with safe_open(path, "pt") as file:
+        names = [name for name in file.keys() if not name.startswith("network")]  # noqa: SIM118
+        arrays, about = {name: file.get_tensor(name) for name in names}, file.metadata()
+    save_file(arrays, path, about)
+    with pytest.raises(ResultError, match="cannot be put back"):
+        fitted("raykar", "em", data, checkpoint=str(path))
 
 
 def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from pyro.poutine import Trace
 from torch import Tensor
 
+from crowdppl.inference.checkpoints import cut
 from crowdppl.inference.climb import LOOKS, PRIOR_LOOKS, Climb
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.families import DIRICHLET
@@ -90,8 +91,11 @@ class Ascent:
         return float(total.objective.mean()) + penalty, total, priors
 
     def arrays(self) -> dict[str, Tensor]:
-        """The state as tensors by name; the memory of searches is no part of it, and begins anew."""
-        self._climb = None
+        """The state as tensors by name, with what the search for Gaussians remembers."""
+        memory = self._climb.memory() if self._climb else {}
+        return self._parts() | {f"search.{name}": x for name, x in memory.items()}
+
+    def _parts(self) -> dict[str, Tensor]:
         gaussians = self.state.gaussians
         parts = {
             "parameter": self.state.parameters,
@@ -103,9 +107,18 @@ class Ascent:
 
     def restore(self, arrays: Mapping[str, Tensor]) -> None:
         """Takes back what ``arrays`` gave."""
-        for name, x in self.arrays().items():
-            with torch.no_grad():
+        with torch.no_grad():
+            for name, x in self._parts().items():
                 x.copy_(arrays[name])
+        if self.state.gaussians.sites:
+            self._search().recall(cut(arrays, "search"))
+
+    def _search(self) -> Climb:
+        """The search for Gaussians, which remembers earlier iterations."""
+        if self._climb is None:
+            of_priors = not self.touching and self.learner is None
+            self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
+        return self._climb
 
     def step(self) -> float:
         """One iteration; returns the objective at its start."""
@@ -119,15 +132,10 @@ class Ascent:
         if self.state.logits:
             self._update_onehot()
         if self.state.gaussians.sites:
-            if self._climb is None:
-                of_priors = not self.touching and self.learner is None
-                self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
-            self._climb(self._gaussian_objective)
+            self._search()(self._gaussian_objective)
         if self.learner is not None:
             moved = self.state.logits or self.state.gaussians.sites
-            if (
-                self.learner.training.full_batch and moved
-            ):  # the truth's probabilities are no longer those of the pass
+            if self.learner.training.full_batch and moved:  # then probabilities are not those of the pass
                 total = self.fold(self.values(), marginals=(self.learner.truth,))
             self.learner.learn(total.marginals[self.learner.truth])
         return objective
@@ -204,8 +212,7 @@ class Ascent:
         chains = self._prior_density().chains
         total = torch.zeros((), dtype=torch.float64, device=self.fold.blocks[0].device)
         for name, parameter in self.state.parameters.items():
-            term = self.rule.penalty(nodes(trace)[name]["fn"], parameter)
-            total = total + per_chain(term, chains).mean()
+            total = total + per_chain(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains).mean()
         return total
 
     def _gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], trace: Trace) -> Tensor:
@@ -239,7 +246,6 @@ class Ascent:
             value += float(labels.objective.mean())
             for name in free:  # the pass returns numbers; this gives them back their dependence
                 total = total + ((labels.gradient[name] / share) * values[name]).sum()
-        leaves = gaussians.leaves
-        found = torch.autograd.grad(total, leaves, allow_unused=True)
-        pairs = zip(found, leaves, strict=True)
+        found = torch.autograd.grad(total, gaussians.leaves, allow_unused=True)
+        pairs = zip(found, gaussians.leaves, strict=True)
         return value, [torch.zeros_like(x) if g is None else g for g, x in pairs]

@@ -56,13 +56,17 @@ class Checkpoint:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, ValueError, OSError) as error:
             raise ResultError(f"{self.path} is no checkpoint, or a damaged one: {error}; remove it") from error
-        if about["key"] != self.key:
+        if about.get("key") != self.key:
             raise ResultError(
-                f"{self.path} is the checkpoint of a fit of other data, settings or seed; give this fit a file of "
-                "its own, or remove that one"
+                f"{self.path} is the checkpoint of another fit, of other data, settings or seed, another network, "
+                "dtype or guide; give this fit a file of its own, or remove that one"
             )
-        self.put(arrays, len(about["objectives"]))
-        return list(about["objectives"])
+        try:
+            objectives = list(about["objectives"])
+            self.put(arrays, len(objectives))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ResultError(f"{self.path} cannot be put back into this fit: {error!r}; remove it") from error
+        return objectives
 
     def keep(self, objectives: list[float], steps: int) -> None:
         """Writes the state, if it is time for it; aside first, so that a crash leaves the old file."""
@@ -87,25 +91,32 @@ def checkpoint_of(
 
 
 def _key(problem: Problem, options: Options, engine: str) -> str:
-    """A digest of story, first weights, data, seed and engine."""
+    """A digest of all that a result depends on: story, networks as they begin, data, engine and its options."""
     networks = networks_of(problem.story)
     settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
-    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed]
+    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
+    about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
     digest = hashlib.sha256(json.dumps(about).encode())
+    for name, x in problem.given.items():
+        _add(digest, name, x)
     for network in networks.values():
-        for x in network.state_dict().values():
-            _add(digest, x)
+        for name, x in network.state_dict(keep_vars=True).items():
+            _add(digest, f"{name} {x.requires_grad}", x)
     for block in problem.blocks:
-        for y in (block.bags.cells, block.bags.row_starts, block.gold):
-            if y is not None:
-                _add(digest, y)
+        for name in ("gold", "evidence", "history", "abstainers"):
+            _add(digest, name, getattr(block, name))
+        _add(digest, "cells", block.bags.cells)
+        _add(digest, "rows", block.bags.row_starts)
         for part in () if block.features is None else parts(block.features):
-            _add(digest, part)
+            _add(digest, "features", part)
     return digest.hexdigest()
 
 
-def _add(digest: Any, x: Tensor) -> None:
-    digest.update(x.detach().cpu().contiguous().numpy().tobytes())
+def _add(digest: Any, name: str, x: Tensor | None) -> None:
+    if x is None:
+        return
+    digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+    digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def optimiser_arrays(optimiser: torch.optim.Optimizer) -> Arrays:
