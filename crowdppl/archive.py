@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdppl import __version__, registry
+from crowdppl import __version__, memory, registry
 from crowdppl.correction import Correction
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
@@ -57,6 +57,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
         "data": take_apart(posterior.data),
         "correction": None if posterior.correction is None else vars(posterior.correction),
+        "memory": None if posterior.memory is None else posterior.memory.taken_apart(),
         "result": {field.name: getattr(posterior.result, field.name) for field in fields(FitResult)}
         | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
     }
@@ -106,6 +107,7 @@ def read(folder: Path, method: str | None, story: Story | None, features: Any = 
         "result": FitResult(sites=sites, **result),
         "options": contents["options"],
         "correction": None if contents["correction"] is None else Correction(**contents["correction"]),
+        "memory": None if contents.get("memory") is None else memory.put_together(contents["memory"]),
     }
 
 

@@ -139,7 +139,10 @@ class Labels(TorchDistribution):
         n, k = block.n_items, block.n_classes
         wrong = coin.log_wrong - torch.log(torch.tensor(k - 1.0, device=block.device))
         lead = torch.broadcast_shapes(coin.log_right.shape, wrong.shape)[:-1]
-        both = (x.expand(*lead, block.n_labels).reshape(-1, block.n_labels).t() for x in (coin.log_right, wrong))
+        both = (
+            x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t()
+            for x in (coin.log_right, wrong)
+        )
         right, base = (block.only_classes(x) for x in both)
         dtype = _precision(block, base)
         every = bag(base, block.per_item, dtype)

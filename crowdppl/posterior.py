@@ -31,6 +31,7 @@ from crowdppl.arviz_export import to_arviz
 from crowdppl.correction import Correction
 from crowdppl.errors import MethodError
 from crowdppl.inference.results import FitResult
+from crowdppl.memory import Memory
 from crowdppl.story import Story
 from crowdppl.summary import summarise
 
@@ -51,6 +52,7 @@ class Posterior:
         options: what the engine was told.
         correction: what was done to the probabilities; None where they are the method's own.
         refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
+        memory: after ``update``, what labels of earlier fits taught; else None.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -68,6 +70,7 @@ class Posterior:
     options: dict[str, Any] = field(default_factory=dict)
     refit: refitting.Refit | None = None
     correction: Correction | None = None
+    memory: Memory | None = None
 
     def __repr__(self) -> str:
         data = self.data
@@ -94,9 +97,10 @@ class Posterior:
             level: probability of the intervals.
 
         Returns:
-            DataFrame by annotator: labels given; accuracy, the probability of naming the truth of a new item,
-            with accuracy_sd, accuracy_low and accuracy_high; with two classes also sensitivity (the second
-            class is the positive one) and specificity with theirs. NaN where the engine gives points.
+            DataFrame by annotator: labels given, those before an update included; accuracy, the probability of
+            naming the truth of a new item, with accuracy_sd, accuracy_low and accuracy_high; with two classes also
+            sensitivity (the second class is the positive one) and specificity with theirs. NaN where the engine
+            gives points.
 
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -109,7 +113,8 @@ class Posterior:
             4              45      0.85          0.75           0.93
             5              45      0.81          0.68           0.90
         """
-        return abilities.annotator_table(self.data, self.result, level)
+        table = abilities.annotator_table(self.data, self.result, level)
+        return table if self.memory is None else table.assign(labels=table["labels"] + self.memory.labels)
 
     def confusion(self, draws: bool = False) -> xr.DataArray:
         """p(label | annotator, truth), whatever the story: along ``label`` it sums to one.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 ENGINES = "crowdppl.inference.refit"
 """Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
-
-
 NETWORKS = "crowdppl.sight"
 """Module that asks networks; looked up, so that results need no torch."""
 REFITS = "crowdppl.inference.predictive"
@@ -148,16 +146,17 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
 def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
-    An item that had labels before brings its old evidence along. The result speaks of the items of the new
-    labels. A network stands still: it says of the items what it learned from the old labels, and of an item that
-    had labels before what it said then.
+    An item that had labels before brings its old evidence along, and counts once. The result speaks of the items
+    of the new labels. A network stands still: it says of the items what it learned from the old labels, and of an
+    item that had labels before what it said then.
 
     Args:
         new_labels: annotations, or a table of them with one label a row.
-        options: as for ``fit``, such as ``seed`` or ``max_iterations``.
+        options: of the engine, as for ``fit``, such as ``seed`` or ``max_iterations``; by default those of the fit.
 
     Raises:
-        MethodError: when the fit was not made by vb.
+        MethodError: when the fit was not made by vb or is corrected, an option is none of ``fit``'s, annotators'
+            history comes with the new labels, or items come again whose truths taught a site that is no Dirichlet.
         DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
             network looks at.
 
@@ -173,6 +172,17 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
+    if posterior.correction is not None:
+        raise MethodError(
+            "update goes on from what the method itself found, and these probabilities are corrected; use "
+            "uncorrected().update(...)"
+        )
+    history, told = getattr(new_labels, "history", None), posterior.data.history
+    if history is not None and (told is None or not np.array_equal(history.cpu(), told.cpu())):
+        raise MethodError(
+            "history= came with the new labels, but the prior of an update is the old fit; give the history to "
+            "that fit, and leave it out of new labels"
+        )
     return _engines(posterior).update(posterior, alike(posterior.data, new_labels), **options)
 
 
@@ -187,6 +197,7 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
 
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
+        MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -197,6 +208,13 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     remedy = "name annotators of this fit, as posterior.annotators() spells them"
     names = one_or_several(annotators)
     out = data.annotator_book.require(names, "annotators", remedy)
+    before = np.zeros(data.n_annotators, int) if posterior.memory is None else posterior.memory.labels
+    if before[out].any():
+        most = out[np.argmax(before[out])]
+        raise MethodError(
+            f"annotator {data.annotators[most]!r} gave {before[most]} labels before an update, whose lesson "
+            "cannot be taken out without them; fit to all labels that are to stay, old and new together"
+        )
     _, cell = row_codes(data.blocks, data.order)
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():
@@ -226,7 +244,7 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
 
 
 def _with_features(old: Annotations, new: Annotations) -> Annotations:
-    code = old.items.get_indexer(new.items)
+    code = old.item_book.codes(new.items)
     if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
         return replace(new, features=in_columns(new.features, old.features.columns))
     if new.features is not None or old.features is None or (code < 0).any():

@@ -98,6 +98,9 @@ def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
     item, cell = row_codes(data.blocks, data.order)
     mine, at = np.unique(item, return_inverse=True)
     every = predictive(posterior, Rows(mine, at, cell), n_draws)
+    if unit == "item" and posterior.memory is not None:  # what earlier labels said is no label
+        nothing = np.empty(0, np.int64)
+        every -= predictive(posterior, Rows(mine, nothing, nothing), n_draws)
     if unit == "item":
         return every
     row, copied = _copies(at, at, len(mine))

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
+from crowdppl.inference.continuing import posed
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.fold import Fold
-from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 
@@ -35,7 +35,7 @@ def item_marginal(posterior: Posterior, name: str) -> np.ndarray:
         MethodError: when the story sums no such site out, or it does not belong to items alone.
     """
     with quiet("cpu"):
-        problem = pose(posterior.story, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
+        problem = posed(posterior, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
         values, chains = _values(problem, posterior)
         conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
         density = Density(problem.model, problem.plates, chains, conjugate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from crowdppl.bags import Bags
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
+from crowdppl.inference.continuing import Continued, posed, said_before
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.fitting import run
@@ -56,7 +57,8 @@ class TemperedError(MethodError):
 def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *, spread: bool = True) -> Posterior:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
-    em and vb continue the old fit; gibbs and nuts start from its truth, svi from where its guide begins.
+    em and vb continue the old fit; gibbs and nuts start from its truth, svi from where its guide begins. After an
+    update, only its own labels are replaced: what earlier labels taught stays.
 
     Args:
         posterior: the old fit.
@@ -70,8 +72,12 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
     start = None if posterior.inference == "svi" else warm_start(posterior, data, options)
     anew = story is not None and hasattr(story, "prepare")  # what is found anew need not fit the old sites
     earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
-    again, engine = story or posterior.story, posterior.inference
-    fitted, engine, result = run(again, data, engine, options, start, earlier=earlier, spread=spread)
+    again, engine, memory = story or posterior.story, posterior.inference, posterior.memory
+    if memory is not None:
+        again = Continued(again, memory.sites)
+    said = said_before(posterior, data)
+    fitted, engine, result = run(again, data, engine, options, start, said, earlier, spread)
+    fitted = posterior.story if memory is not None else fitted
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 
 
@@ -100,7 +106,7 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
     options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
     data = posterior.data
     with quiet("cpu"):
-        problem = pose(posterior.story, data, options)
+        problem = posed(posterior, data, options)
         if label_power(problem) != 1:
             raise TemperedError(
                 f"{posterior.method} takes the labels' likelihood to a power (temper), so that it says how "
@@ -110,9 +116,7 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
         block = rows_block(problem, data, rows)
-        position = np.empty(data.n_items, np.int64)
-        position[data.order] = np.arange(data.n_items)
-        at = torch.from_numpy(position[rows.item])
+        at = _positions(data, rows.item)
         pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * problem.states)]
         return np.concatenate(pieces) if draws else _evidence(problem, block, {}, at)
 
@@ -156,17 +160,26 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     first = problem.blocks[0]
     bags = Bags.of_pairs(rows.row, rows.cell, len(rows.item), first.bags.n_cells)
     gold = None if data.gold_codes is None else torch.from_numpy(data.gold_codes[rows.item].astype(np.int64))
-    seen = seen_of(problem, data, rows.item)
-    return replace(
-        first, bags=bags, gold=gold, evidence=None, features=None, seen=seen, offset=0, scale=1.0, _views={}
-    )
+    known: dict[str, Any] = {"evidence": said_of(problem, data, rows.item)}
+    known["seen"] = seen_of(problem, data, rows.item)
+    return replace(first, bags=bags, gold=gold, features=None, offset=0, scale=1.0, _views={}, **known)
+
+
+def said_of(problem: Problem, data: Annotations, item: np.ndarray) -> Tensor | None:
+    """What is known of the truth of some items from elsewhere than the labels, (len(item), K), by their codes."""
+    parts = [block.evidence for block in problem.blocks if block.evidence is not None]
+    return torch.cat(parts)[_positions(data, item)] if parts else None
 
 
 def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> dict[str, Tensor] | None:
     """What networks make of some items, (len(item), ...), by their codes; None without any."""
     if problem.blocks[0].seen is None:
         return None
+    parts, at = [block.seen for block in problem.blocks if block.seen is not None], _positions(data, item)
+    return {name: torch.cat([seen[name] for seen in parts])[at] for name in parts[0]}
+
+
+def _positions(data: Annotations, item: np.ndarray) -> Tensor:
     position = np.empty(data.n_items, np.int64)
     position[data.order] = np.arange(data.n_items)
-    parts, at = [block.seen for block in problem.blocks if block.seen is not None], torch.from_numpy(position[item])
-    return {name: torch.cat([seen[name] for seen in parts])[at] for name in parts[0]}
+    return torch.from_numpy(position[item])

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pyro.distributions as dist
 import torch
 from pyro import poutine
-from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from crowdppl.blocks import Block
-from crowdppl.distributions import OneHot
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.continuing import Continued, posed, remembered
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.fitting import run
@@ -24,14 +22,11 @@ from crowdppl.inference.fold import Fold
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.options import SESSION, Options
+from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
-from crowdppl.sight import networks_of
-from crowdppl.splitting import keep
-from crowdppl.story import plates_of
 from crowdppl.summing import Summing
 
 if TYPE_CHECKING:
@@ -39,6 +34,14 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
 PREDICTIVE_DRAWS = 100
+REMEDIES = {
+    "gold": "give known truths in the annotations, Annotations.from_frame(new, like=posterior.data, gold=...)",
+    "inference": "an update is by vb; for another engine, fit to all labels together",
+    "settings": "the method stays as it is; for other settings, fit to all labels together",
+    "start": "an update starts from the old fit; to start elsewhere, fit to all labels together",
+    "calibrate": "only fits can be corrected; fit to all labels together with calibrate=True",
+}
+"""Arguments of ``fit`` that an update does not take, and what to do instead."""
 
 
 def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
@@ -91,7 +94,7 @@ def draw_labels(posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarra
     data = posterior.data
     with quiet("cpu"), torch.random.fork_rng():
         torch.manual_seed(seed)
-        problem = pose(posterior.story, data, options)
+        problem = posed(posterior, data, options) if kind == "posterior" else pose(posterior.story, data, options)
         draws = (
             draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
             if kind == "posterior"
@@ -132,94 +135,32 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     """The posterior after more labels: the old posterior is the prior of vb on the new labels alone.
 
     Annotators and everything else shared carry what all labels taught; an item that had labels before brings
-    its old evidence along. Networks stand still. The result speaks of the items of ``data``.
+    its old evidence along, and counts once. Networks stand still. The result speaks of the items of ``data``.
 
     Raises:
-        MethodError: when a site of the story has no posterior that can serve as a prior, or the fit is asked to
-            keep a checkpoint.
+        MethodError: when a site of the story has no posterior that can serve as a prior, the fit is asked to
+            keep a checkpoint, or an option is none of ``fit``'s.
         DataError: when the story has networks and the items have no features.
     """
     if options.get("checkpoint") is not None:
         raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
-    chosen = replace(options_of(posterior), **options)
-    evidence = torch.from_numpy(_old_evidence(posterior, data))
-    _, engine, result = run(_Continued(posterior), data, "vb", chosen, evidence=evidence)
-    return replace(posterior, data=data, result=result, inference=engine, correction=None)
-
-
-class _Continued:
-    """A story whose priors are another fit's posterior."""
-
-    def __init__(self, posterior: Posterior) -> None:
-        self.card = getattr(posterior.story, "card", None)
-        self.plates = plates_of(posterior.story)
-        self.standing = networks_of(posterior.story)
-        self._story, self._sites = posterior.story, posterior.result.sites
-
-    def model(self, data: Block) -> Any:
-        """The old story under new priors."""
-        with _Priors(self._sites):
-            return self._story.model(data)
-
-
-class _Priors(Messenger):
-    """Replaces the prior of every shared site by its stored posterior."""
-
-    def __init__(self, sites: Any) -> None:
-        super().__init__()
-        self.sites = sites
-
-    def _pyro_sample(self, msg: dict[str, Any]) -> None:
-        name = msg["name"]
-        if name in self.sites and self.sites[name].dims[:1] != ("item",):
-            msg["fn"] = _as_prior(self.sites[name], msg["fn"])
-
-
-def _as_prior(stored: Any, fn: Any) -> Any:
-    if stored.family == "dirichlet":
-        c = torch.from_numpy(stored.arrays["concentration"])
-        return dist.Dirichlet(c).to_event(len(fn.event_shape) - 1)
-    if stored.family == "onehot":
-        return OneHot(torch.from_numpy(stored.arrays["probability"]).clamp(min=1e-30).log())
-    if stored.family == "normal":
-        if stored.support == "simplex":
-            return dist.Dirichlet(_moment_match(stored)).to_event(len(fn.event_shape) - 1)
-        if stored.support == "unit":
-            both = _moment_match(stored)
-            return dist.Beta(both[..., 0], both[..., 1]).to_event(len(fn.event_shape))
-        loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
-        named: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}  # both know their means
-        if stored.support in named:
-            return named[stored.support](loc, scale).to_event(len(fn.event_shape))
-        base = dist.Normal(loc, scale)
-        transform = torch.distributions.biject_to(fn.support)
-        return dist.TransformedDistribution(base.to_event(len(fn.event_shape)), [transform])
-    raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
-
-
-def _moment_match(stored: Any) -> Tensor:
-    """Dirichlet concentrations with the mean and the total variance of Gaussians behind a softmax or a logistic."""
-    stream = torch.Generator().manual_seed(0)
-    loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
-    x = loc + scale * torch.randn((1000, *loc.shape), generator=stream, dtype=loc.dtype)
-    x = x.softmax(-1) if stored.support == "simplex" else torch.stack([x.sigmoid(), (-x).sigmoid()], -1)
-    mean, variance = x.mean(0), x.var(0)
-    total = (mean * (1 - mean)).sum(-1, keepdim=True) / variance.sum(-1, keepdim=True).clamp(min=1e-12) - 1
-    return mean * total.clamp(min=1.0)
-
-
-def _old_evidence(posterior: Posterior, data: Annotations) -> np.ndarray:
-    """What the old labels said of items that come again: log-potentials (N, K) by position, else 0."""
-    out = np.zeros((data.n_items, data.n_classes))
-    code = posterior.data.items.get_indexer(data.items)
-    known = code >= 0
-    before = posterior.result.prevalence
-    if networks_of(posterior.story):  # which tell items apart before there are labels
-        before = predict(posterior, keep(data.with_gold(None), np.zeros(data.n_labels, bool)))[known]
-    old = np.log(np.clip(posterior.result.probabilities[code[known]], 1e-30, None))
-    out[known] = old - np.log(np.clip(before, 1e-30, None))
-    by_position: np.ndarray = out[data.order]
-    return by_position
+    for name in sorted(REMEDIES.keys() & options.keys()):
+        raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
+    given: dict[str, Any] = {**vars(options_of(posterior)), **options}
+    chosen = options_from(cast(FitOptions, given))
+    with quiet(chosen.device):
+        memory = remembered(posterior, data, chosen)
+    evidence = torch.from_numpy(memory.said_of(data))
+    _, engine, result = run(Continued(posterior.story, memory.sites), data, "vb", chosen, evidence=evidence)
+    return replace(
+        posterior,
+        data=data,
+        result=result,
+        inference=engine,
+        options=chosen.kept(),
+        correction=None,
+        memory=memory,
+    )
 
 
 def options_of(posterior: Posterior) -> Options:

@@ -68,11 +68,13 @@ class Site:
         named = {
             "real": constraints.real,
             "positive": constraints.positive,
+            "nonnegative": constraints.nonnegative,
             "unit": constraints.unit_interval,
             "simplex": constraints.simplex,
         }
         support = plain_support(self.support)
-        return next((name for name, constraint in named.items() if constraint is support), "")
+        found = next((name for name, constraint in named.items() if constraint is support), "")
+        return "positive" if found == "nonnegative" else found  # 0 has probability 0, and the transform is the same
 
     def shape(self, n_items: int) -> tuple[int, ...]:
         """Shape of a value for data of ``n_items`` items."""

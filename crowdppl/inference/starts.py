@@ -63,14 +63,27 @@ class _Typical(Messenger):
             noise = torch.rand(shape, generator=self.generator, dtype=torch.float64, device=weights.device)
             mixed = weights * (0.5 + noise)
             return mixed / mixed.sum(-1, keepdim=True)
-        mean = fn.mean
-        if bool(torch.isfinite(mean).all()):
+        mean = _mean(fn)
+        if mean is not None and bool(torch.isfinite(mean).all()):
             out: Tensor = mean.expand(shape).detach().double()
             return out
         transform = biject_to(fn.support)
         zero = torch.zeros(transform.inverse_shape(shape), dtype=torch.float64)
         middle: Tensor = transform(zero)
         return middle
+
+
+def _mean(fn: Any) -> Tensor | None:
+    """The mean, or where what was transformed has its mean; None where that is not known either."""
+    try:
+        out: Tensor = fn.mean
+        return out
+    except NotImplementedError:
+        pass
+    mean = _mean(fn.base_dist) if hasattr(fn, "base_dist") else None
+    for transform in getattr(fn, "transforms", ()):
+        mean = None if mean is None else transform(mean)
+    return mean
 
 
 def typical_values(

@@ -1,0 +1,233 @@
+"""Updates by labels of items that come again: each item counts once, and what earlier labels taught is not lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+
+import crowdppl
+from crowdppl import annotate, fit, plates, prevalence, truth
+from crowdppl.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.likelihood import coin_table
+from crowdppl.posterior import Posterior
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+LEARNED = {"prevalence": "learned"}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return crowdppl.anaesthetists()
+
+
+def of(data: Annotations, annotators: list[str], items: int = 45) -> Annotations:
+    """The labels of some annotators on the first items."""
+    rows = data.frame()
+    return Annotations.from_frame(rows[rows["annotator"].isin(annotators) & (rows["item"] <= items)], like=data)
+
+
+@pytest.fixture(scope="module")
+def updated(data: Annotations) -> Posterior:
+    one = fit("bayesian_dawid_skene", of(data, ["1"]), inference="vb")
+    return one.update(of(data, ["2", "3", "4", "5"]))
+
+
+def total(posterior: Posterior, site: str = "prevalence") -> float:
+    return float(posterior.result.sites[site].arrays["concentration"].sum())
+
+
+def test_labels_split_by_annotator_count_each_item_once(data: Annotations) -> None:
+    """45 items and a flat prior of four classes, however many updates there were."""
+    found = fit("one_coin", of(data, ["1"]), inference="vb", settings=LEARNED)
+    for who in "2345":
+        found = found.update(of(data, [who]))
+        assert total(found) == pytest.approx(49, abs=1e-3)
+    whole = fit("one_coin", data, inference="vb", settings=LEARNED)
+    pd.testing.assert_frame_equal(found.prevalence(), whole.prevalence(), atol=0.01)
+    off = np.abs(found.probabilities() - whole.probabilities()).to_numpy()
+    assert off.mean() < 0.01 and off.max() < 0.2
+    assert found.annotators()["labels"].tolist() == [135, 45, 45, 45, 45]
+
+
+def test_items_that_stay_away_for_an_update_are_not_forgotten(data: Annotations) -> None:
+    found = fit("one_coin", of(data, ["1"]), inference="vb", settings=LEARNED)
+    found = found.update(of(data, ["2"], items=20))
+    assert total(found) == pytest.approx(49, abs=1e-3)
+    last = found.update(of(data, ["3", "4", "5"]))
+    assert total(last) == pytest.approx(49, abs=1e-3)
+    fresh = of(data, ["3", "4", "5"])
+    renamed = fresh.frame().assign(item=fresh.frame()["item"] + 100)
+    alone = found.update(Annotations.from_frame(renamed, like=data))
+    whole = fit("one_coin", data, inference="vb", settings=LEARNED).probabilities().to_numpy()[20:]
+    near, far = (np.abs(p.probabilities().to_numpy()[20:] - whole).mean() for p in (last, alone))
+    assert near < far / 2
+
+
+def test_by_hand_what_came_before_is_divided_by_what_vb_used(data: Annotations) -> None:
+    """One more label of an item of the fit: the fixed point, iterated by hand."""
+    old = fit("bayesian_dawid_skene", data, inference="vb", tolerance=1e-13)
+    more = pd.DataFrame({"item": [36], "annotator": ["2"], "label": [2]})
+    new = old.update(more, tolerance=1e-13)
+    c, p = (old.result.sites["prevalence"].arrays["concentration"], old.probabilities().loc[36].to_numpy())
+    rows = old.result.sites["confusion"].arrays["concentration"][1]
+    weight, share = torch.from_numpy(c).digamma().exp().numpy(), p
+    for _ in range(300):
+        counted = rows.copy()
+        counted[:, 1] += share
+        now = torch.from_numpy(np.maximum(c - p, 1) + share).digamma().exp().numpy()
+        label = torch.from_numpy(counted[:, 1]).digamma() - torch.from_numpy(counted.sum(1)).digamma()
+        share = p / weight * now * label.exp().numpy()
+        share = share / share.sum()
+    np.testing.assert_allclose(new.probabilities().loc[36], share, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ebcc", "item_difficulty", "mixed_membership", "hierarchical_dawid_skene"])
+def test_so_it_is_with_more_than_a_truth_behind_an_item(name: str, data: Annotations) -> None:
+    """Concentrations stay near those of one fit, neither counted twice nor below the story's prior."""
+    found = fit(name, of(data, ["1", "2"]), inference="vb").update(of(data, ["3", "4", "5"]))
+    whole = fit(name, data, inference="vb")
+    for site, stored in whole.result.sites.items():
+        if stored.family == "dirichlet" and "item" not in stored.dims and "annotator" not in stored.dims:
+            assert total(found, site) == pytest.approx(total(whole, site), rel=0.1)
+
+
+class Shares:
+    """A prevalence that is no Dirichlet."""
+
+    def model(self, data: Any) -> None:
+        k = data.n_classes
+        lean = pyro.sample("lean", dist.Normal(torch.zeros(k), 1.0).to_event(1))
+        with plates.annotators(data):
+            coin = pyro.sample("coin", dist.Dirichlet(torch.tensor([2.0, 1.0])))
+        with plates.items(data):
+            annotate(data, coin_table(coin.log().unsqueeze(-2), k), truth(data, lean.log_softmax(-1)))
+
+
+def test_what_cannot_be_taken_out_of_a_site_is_refused(data: Annotations) -> None:
+    found = fit(Shares(), of(data, ["1"]), inference="vb")
+    with pytest.raises(MethodError, match="site 'lean', which is no Dirichlet"):
+        found.update(of(data, ["2"]))
+    rows = of(data, ["2"]).frame()
+    assert len(found.update(rows.assign(item=rows["item"] + 100)).data.items) == 45
+
+
+def test_items_are_known_by_ids_of_another_type(data: Annotations) -> None:
+    rows = data.frame()
+    spelled = fit("one_coin", Annotations.from_frame(rows.assign(item=rows["item"].astype(str))), inference="vb")
+    more = pd.DataFrame({"item": [36], "annotator": ["2"], "label": [2]})
+    found, same = (spelled.update(x).probabilities() for x in (more, more.assign(item=["36"])))
+    np.testing.assert_array_equal(found, same)
+    assert np.abs(found - spelled.predict(more)).to_numpy().max() > 0.05
+
+
+def test_leaving_annotators_out_keeps_what_earlier_labels_taught(updated: Posterior, data: Annotations) -> None:
+    left = updated.without(["2"])
+    assert abs(left.annotators().loc["1", "accuracy"] - updated.annotators().loc["1", "accuracy"]) < 0.03
+    assert left.annotators()["labels"].tolist() == [135, 0, 45, 45, 45]
+    direct = fit("bayesian_dawid_skene", of(data, ["1"]), inference="vb").update(of(data, ["3", "4", "5"]))
+    np.testing.assert_allclose(left.probabilities(), direct.probabilities(), atol=0.01)
+    with pytest.raises(MethodError, match="annotator '1' gave 135 labels before an update"):
+        updated.without(["2", "1"])
+
+
+def test_scores_of_an_updated_fit_know_its_earlier_labels(updated: Posterior, data: Annotations) -> None:
+    alone = fit("bayesian_dawid_skene", of(data, ["2", "3", "4", "5"]), inference="vb")
+    assert crowdppl.heldout_score(updated).per_label > crowdppl.heldout_score(alone).per_label + 0.02
+    old = fit("bayesian_dawid_skene", of(data, ["1"]), inference="vb")
+    rows = of(data, ["2"]).frame()
+    known, strange = old.update(rows), old.update(rows.assign(item=rows["item"] + 100))
+    label, item = (known.leave_one_out(unit).values["log_p"].to_numpy() for unit in ("label", "item"))
+    np.testing.assert_allclose(label, item, atol=1e-8)  # one label an item: what was known before is not scored
+    assert label.mean() > strange.leave_one_out().mean + 0.1
+
+
+def test_an_updated_fit_is_saved_with_what_it_remembers(
+    updated: Posterior, data: Annotations, tmp_path: Path
+) -> None:
+    found = updated.update(of(data, ["5"], items=10))
+    found.save(tmp_path)
+    again = crowdppl.load(tmp_path)
+    pd.testing.assert_frame_equal(again.annotators(), found.annotators())
+    one, two = (x.update(data).probabilities() for x in (again, found))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(again.leave_one_out().values, found.leave_one_out().values)
+
+
+def test_labels_of_new_items_leave_priors_as_they_are(data: Annotations) -> None:
+    rows = data.frame()
+    first = fit("one_coin", Annotations.from_frame(rows.query("item <= 30"), like=data), inference="vb")
+    memory = first.update(rows.query("item > 30")).memory
+    assert memory is not None and not memory.evidence.any()
+    for name, site in first.result.sites.items():
+        np.testing.assert_array_equal(memory.sites[name].arrays["concentration"], site.arrays["concentration"])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"gold": {1: 1}}, "known truths in the annotations"),
+        ({"inference": "em"}, "an update is by vb"),
+        ({"max_iteration": 3}, "did you mean max_iterations"),
+        ({"max_iterations": 0}, "must be at least 1"),
+    ],
+)
+def test_options_are_checked_as_those_of_a_fit(options: dict[str, Any], why: str, updated: Posterior) -> None:
+    with pytest.raises(MethodError, match=why):
+        updated.update(updated.data, **options)
+
+
+def test_any_device_and_the_options_of_an_update_are_kept(updated: Posterior) -> None:
+    assert updated.update(updated.data, device="auto", seed=7).options["seed"] == 7
+
+
+def test_history_with_new_labels_is_refused(data: Annotations) -> None:
+    told = Annotations.from_frame(data.frame(), history={"1": np.eye(4)})
+    found = fit("one_coin", told, inference="vb")
+    new = Annotations.from_frame(data.frame(), like=data, history={"2": np.eye(4)})
+    with pytest.raises(MethodError, match="leave it out of new labels"):
+        found.update(new)
+    assert found.update(told).memory is not None  # the same history as that of the fit, which knows it
+
+
+class Skilled:
+    """A skill under any prior."""
+
+    def __init__(self, prior: Any) -> None:
+        self.prior = prior
+
+    def model(self, data: Any) -> None:
+        k = data.n_classes
+        share = prevalence(data)
+        with plates.annotators(data):
+            skill = pyro.sample("skill", self.prior)
+        table = (skill[..., None, None] * torch.eye(k)).log_softmax(-1)
+        with plates.items(data):
+            annotate(data, table, truth(data, share))
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        dist.Gamma(4.0, 2.0),
+        dist.HalfCauchy(1.0),
+        dist.Uniform(0.0, 4.0),
+        dist.Pareto(1.0, 0.8),
+        dist.TransformedDistribution(dist.Normal(0.0, 1.0), [torch.distributions.ExpTransform()]),
+    ],
+    ids=lambda prior: type(prior).__name__,
+)
+def test_sites_of_any_space_can_be_updated_again_and_again(prior: Any, data: Annotations) -> None:
+    found = fit(Skilled(prior), of(data, ["1", "2", "3"]), inference="vb")
+    for who in "45":
+        found = found.update(of(data, [who]))
+    whole = fit(Skilled(prior), data, inference="vb")
+    assert np.abs(found.probabilities() - whole.probabilities()).to_numpy().mean() < 0.05
