@@ -33,7 +33,11 @@ def choose(probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Id
     Returns:
         Class codes int64 (N,) and bool (N,).
     """
-    candidates = best(probabilities)
+    return settle(best(probabilities), votes, items, classes)
+
+
+def settle(candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """One of the candidates of each item, bool (N, K), by the rule of ``choose``, and whether there were others."""
     tied = candidates.sum(1) > 1
     code = candidates.argmax(1)
     at = np.flatnonzero(tied)

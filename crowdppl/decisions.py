@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ASK = "ask again"
 """Name of the decision to get one more label before anything else."""
+ROUNDING = 1e-12
+"""A label has to save more than this part of what deciding at once costs: rounding saves nothing."""
 
 
 def decide(
@@ -30,7 +32,9 @@ def decide(
     The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]; the Bayes decision
     has the least. Of decisions that cost the same, the one is taken that is the class with more votes on the
     item, then on all items, then the one whose name, hashed together with the item's id, comes first: neither
-    the order of classes nor that of decisions decides.
+    the order of classes nor that of decisions decides. Two decisions cost the same where what speaks for the one
+    and what speaks for the other, each cost times its probability, agree to one part in a million, as two
+    probabilities that tie do; what other decisions cost has no say in that.
 
     With ``ask_again``, the price of one label in the units of the costs, "ask again" is decided where the price
     and the expected cost of the best decision after one more label together are less than the expected cost of
@@ -69,21 +73,20 @@ def decide(
     table, names = _costs(cost, data)
     expected = p @ table
     votes = _votes(data, names)
-    first, tied = _cheapest(expected, votes, data.items, names, float(np.ptp(table)))
+    first, tied = choices.settle(_cheapest(p, table, np.zeros(expected.shape, bool)), votes, data.items, names)
     every = np.arange(len(p))
     others = expected.copy()
     others[every, first] = np.inf
     second = first
     if len(names) > 1:
-        second, _ = _cheapest(others, votes, data.items, names, float(np.ptp(table)))
+        second, _ = choices.settle(_cheapest(p, table, np.isinf(others)), votes, data.items, names)
     best, next_best = expected[every, first], others[every, second]
     decision, runner_up = names.take(first), names.take(second).astype(object)
     runner_up = runner_up.where(np.isfinite(next_best), None)
     if ask_again is not None:
         if ASK in names:
             raise DataError(f"cost= has a decision {ASK!r}, which is what ask_again= adds; give yours another name")
-        asked = _cost_of_asking(posterior, table, best, ask_again)
-        pays = asked < best - choices.TIE * float(np.ptp(table))
+        asked, pays = _cost_of_asking(posterior, table, first, ask_again)
         runner_up = runner_up.where(~pays, decision)
         decision = decision.astype(object).where(~pays, ASK)
         best, next_best, tied = np.where(pays, asked, best), np.where(pays, best, next_best), tied & ~pays
@@ -92,20 +95,27 @@ def decide(
     return pd.DataFrame(columns, index=data.items)
 
 
-def _cost_of_asking(posterior: Posterior, table: np.ndarray, now: np.ndarray, price: float) -> np.ndarray:
-    """Price and expected cost after one more label, (N,); infinity where even the truth would not be worth it."""
+def _cost_of_asking(
+    posterior: Posterior, table: np.ndarray, first: np.ndarray, price: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now.
+
+    Infinity where even the truth would not be worth the price.
+    """
     if not (np.isfinite(price) and price >= 0):
         raise MethodError(f"ask_again={price} is no price; give what one more label costs, 0 or more")
     p, given = posterior.result.probabilities, labels_given(posterior.data)
-    out = np.full(len(p), np.inf)
-    at = np.flatnonzero(price + p @ table.min(1) < now)
+    regret, floor = table - table.min(1, keepdims=True), p @ table.min(1)
+    now = (p @ regret)[np.arange(len(p)), first]
+    after = np.full(len(p), np.inf)
+    at = np.flatnonzero(price < now)
     who = np.flatnonzero(given)
     answers = import_module(ANSWERS).AnswerTables(posterior, who)
     for items in answers.chunks(at, width=table.shape[1]):
-        joint = answers.at(items)[..., None] * table[:, None, None, :]  # (n or 1, K, A, L, decisions)
-        after = weigh(p[items], joint).min(-1).sum(-1)  # (n, A)
-        out[items] = price + after @ (given[who] / given.sum())
-    return out
+        joint = answers.at(items)[..., None] * regret[:, None, None, :]  # (n or 1, K, A, L, decisions)
+        left = weigh(p[items], joint).min(-1).sum(-1)  # (n, A)
+        after[items] = price + left @ (given[who] / given.sum())
+    return floor + after, after < now * (1 - ROUNDING)
 
 
 def _costs(cost: pd.DataFrame | np.ndarray | None, data: Annotations) -> tuple[np.ndarray, pd.Index[Any]]:
@@ -147,9 +157,18 @@ def _votes(data: Annotations, names: pd.Index[Any]) -> np.ndarray:
     return np.where(code >= 0, data.votes()[:, code], 0)
 
 
-def _cheapest(
-    expected: np.ndarray, votes: np.ndarray, items: pd.Index[Any], names: pd.Index[Any], scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The decision of least expected cost, by the rule of ``choices.choose``, and whether another ties."""
-    above = (expected - expected.min(1, keepdims=True)) / (scale or 1.0)
-    return choices.choose(1 - above, votes, items, names)
+def _cheapest(p: np.ndarray, table: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The decisions of each item that cost least, bool (N, decisions).
+
+    Args:
+        p: (N, K).
+        table: costs (K, decisions).
+        out: decisions that an item does not have, bool (N, decisions).
+    """
+    regret = table - table.min(1, keepdims=True)  # what every decision costs would drown the differences
+    least = np.where(out, np.inf, p @ regret).argmin(1)
+    candidates = np.empty(out.shape, bool)
+    for decision in np.unique(least):
+        some, apart = p[least == decision], regret - regret[:, [decision]]
+        candidates[least == decision] = some @ apart <= choices.TIE / 2 * (some @ np.abs(apart))
+    return np.asarray(candidates & ~out)

@@ -95,7 +95,7 @@ def test_ties_go_to_votes_and_then_to_neither_end() -> None:
 def test_neither_the_order_of_classes_nor_that_of_decisions_decides() -> None:
     rng = np.random.default_rng(0)
     p = np.concatenate([[[1 / 3] * 3] * 60, [[0.5, 0.25, 0.25]] * 60, rng.dirichlet([0.5] * 3, 60)])
-    cost = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES).assign(expert=0.5, wait=0.5)
+    cost = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES).assign(expert=0.5, wait=0.5, never=1e9)
     tables = rng.dirichlet(np.ones(3), (2, 3))
     seen: set[str] = set()
     for price in (None, 0.02):
@@ -104,10 +104,37 @@ def test_neither_the_order_of_classes_nor_that_of_decisions_decides() -> None:
         assert price is not None or expected["tied"].sum() > 100
         for turn in ([1, 2, 0], [2, 1, 0]):
             names = [NAMES[k] for k in turn]
-            other = cost.loc[[*reversed(names)], ["wait", *names, "expert"]]
+            other = cost.loc[[*reversed(names)], ["wait", *names, "never", "expert"]]
             found = decide(held(p[:, turn], tables[:, turn][:, :, turn], names), other, ask_again=price)
             pd.testing.assert_frame_equal(found, expected)
     assert seen == {*NAMES, "expert", "wait", ASK}
+
+
+@pytest.mark.parametrize("large", [1e6, 1e8, 1e12])
+def test_a_large_cost_hides_no_small_one(large: float) -> None:
+    """Whatever discharging the ill costs, nobody is treated for 50 (1 - p) where a second opinion is 5."""
+    ill = np.array([1e-9, 1e-6, 1e-3, 0.5, 0.85, 0.95, 1.0])
+    p = np.column_stack([1 - ill, ill])
+    item = list(range(len(ill)))
+    data = Annotations.from_arrays(item, ["a"] * 7, ["well", "ill"] * 3 + ["well"], classes=["well", "ill"])
+    made = fit("dawid_skene", data, inference="em", max_iterations=1)
+    made = replace(made, result=replace(made.result, probabilities=p))
+    cost = pd.DataFrame({"discharge": [0, large], "treat": [50, 0], "opinion": [5, 5]}, index=["well", "ill"])
+    for table in (cost, cost - large / 4, cost.assign(never=1e3 * large)):
+        found = decide(made, table)
+        least = np.column_stack([large * ill, 50 * (1 - ill), np.full(7, 5.0)]).argmin(1)
+        assert found["decision"].tolist() == cost.columns[least].tolist()
+        assert not found["tied"].any()
+
+
+def test_whether_asking_pays_does_not_hang_on_what_nobody_decides() -> None:
+    cost = pd.DataFrame(1 - np.eye(3), index=NAMES, columns=NAMES)
+    tables = np.array([np.eye(3)] * 2)
+    plain = decide(held(tables=tables), cost, ask_again=0.05)
+    assert (plain["decision"] == ASK).sum() == 4
+    for other in (cost.assign(never=1e9), cost + 1e9):
+        assert decide(held(tables=tables), other, ask_again=0.05)["decision"].tolist() == [ASK] * 4
+    assert (decide(held(tables=tables), cost.assign(never=1e9), ask_again=0.4)["decision"] == ASK).sum() == 2
 
 
 COSTS = {"an error": 1 - np.eye(3), "uneven": np.array([[0.0, 1, 5], [2, 0, 1], [1, 3, 0]])}
