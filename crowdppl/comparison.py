@@ -36,11 +36,14 @@ class Comparison:
         table: DataFrame by method, best first: inference; log_p, the mean log-probability of a label left out, and
             its standard error se; difference to the best method and its standard error difference_se, from the
             same labels, those of an item counted as one observation; weight in the stack of predictions that
-            would score best; per_item, as log_p for the labels of an item together; seconds.
+            would score best; per_item, as log_p for the labels of an item together; seconds. With whole items
+            left out, all of them speak of items, not labels: log_p is then per_item.
+        whole_items: whether whole items were left out.
     """
 
     scores: Mapping[str, HeldoutScore]
     table: pd.DataFrame
+    whole_items: bool = False
 
     plot = plot_comparison
 
@@ -98,6 +101,7 @@ def compare(
     folds: int = 5,
     inference: str | Mapping[str, str] = "auto",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    whole_items: bool = False,
     **options: Unpack[FitOptions],
 ) -> Comparison:
     """Scores several methods on the same labels left out; no gold is needed.
@@ -108,7 +112,7 @@ def compare(
     Args:
         models: names of methods, or a mapping from names of your choice to methods or stories.
         data: the annotations.
-        folds, options: as for ``heldout_score``.
+        folds, whole_items, options: as for ``heldout_score``.
         inference: one engine for all, or one by name; those not named get "auto".
         settings: of methods, by name.
 
@@ -134,11 +138,12 @@ def compare(
             folds=folds,
             inference=inference if isinstance(inference, str) else inference.get(name, "auto"),
             settings=(settings or {}).get(name),
+            whole_items=whole_items,
             **options,
         )
         for name, model in named.items()
     }
-    return Comparison(scores, _table(scores))
+    return Comparison(scores, _table(scores, whole_items), whole_items)
 
 
 def _named(models: Models) -> dict[str, Any]:
@@ -178,19 +183,22 @@ def _check_members(members: Mapping[str, Posterior], compared: Collection[str], 
             )
 
 
-def _table(scores: Mapping[str, HeldoutScore]) -> pd.DataFrame:
-    best = max(scores, key=lambda name: scores[name].per_label)
-    logs = np.stack([score.labels["log_p"].to_numpy() for score in scores.values()], 1)
-    owner = pd.factorize(scores[best].labels["item"])[0]
-    top = scores[best].labels["log_p"].to_numpy()
+def _table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFrame:
+    first = next(iter(scores.values()))
+    units = {name: score.items if whole_items else score.labels for name, score in scores.items()}
+    logs = np.stack([table["log_p"].to_numpy() for table in units.values()], 1)
+    owner = np.arange(len(logs)) if whole_items else pd.factorize(first.labels["item"])[0]
+    mean = [score.per_item if whole_items else score.per_label for score in scores.values()]
+    error = [score.per_item_se if whole_items else score.per_label_se for score in scores.values()]
+    best = int(np.argmax(mean))
     weights = stacking_weights(logs)
     rows = {
         name: {
             "inference": score.inference,
-            "log_p": score.per_label,
-            "se": score.per_label_se,
-            "difference": score.per_label - scores[best].per_label,
-            "difference_se": standard_error(logs[:, column] - top, owner),
+            "log_p": mean[column],
+            "se": error[column],
+            "difference": mean[column] - mean[best],
+            "difference_se": standard_error(logs[:, column] - logs[:, best], owner),
             "weight": weights[column],
             "per_item": score.per_item,
             "seconds": score.seconds,

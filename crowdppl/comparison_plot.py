@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
-    """Draws how much less probable each method finds labels left out than the best one, which is on top.
+    """Draws how much less probable each method finds what was left out than the best one, which is on top.
 
     Intervals are normal, from the standard errors of the differences, in which an item's labels count as one
     observation. Where one holds 0, the labels do not say that the best is better. The best has none; that it was
@@ -47,10 +47,11 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: fl
     axes.locator_params(axis="x", nbins=6)
     axes.set_yticks(place, names)
     axes.set_ylim(-0.6, len(table) - 0.4)
+    unit = "an item" if comparison.whole_items else "a label"
     axes.set_xlabel(
-        f"log-probability of a label left out, less that of the best\n(nats, line: {level:.0%} interval)"
+        f"log-probability of {unit} left out, less that of the best\n(nats, line: {level:.0%} interval)"
     )
     best = comparison.table.iloc[0]
-    axes.set_title(f"{short(comparison.best)}: {best['log_p']:.4f} ± {best['se']:.4f} nats a label")
+    axes.set_title(f"{short(comparison.best)}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
     axes.title.set_fontsize("medium")
     return axes

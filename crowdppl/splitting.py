@@ -86,7 +86,8 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     if not dealt.any():
         raise DataError(
             f"no item of {data.n_items} has labels of two annotators, so that no label can be left out and still "
-            "be predicted; leave out whole items instead (whole_items=True)"
+            "be predicted; give more labels, or leave out whole items, as heldout_score and compare do when told "
+            "whole_items=True"
         )
     out: np.ndarray = fold[unit]
     return out

@@ -91,3 +91,22 @@ def test_what_is_refused() -> None:
         compare(["one_coin"], data, inference={"glad": "em"})
     with pytest.raises(MethodError, match="not compared"):
         compare(["one_coin"], data, settings={"glad": {}})
+
+
+def test_whole_items_left_out_are_compared_item_by_item() -> None:
+    data = crowd(n_items=60)
+    found = compare(["majority_vote", "one_coin"], data, inference="em", folds=3, whole_items=True)
+    other = compare(["one_coin", "majority_vote"], data, inference="em", folds=3, whole_items=True)
+    table = found.table
+    assert not table.isna().any(axis=None) and found.best == other.best == table["per_item"].idxmax()
+    best = found.scores[found.best].items["log_p"]
+    for name, score in found.scores.items():
+        assert table.loc[name, "log_p"] == table.loc[name, "per_item"] == score.per_item
+        assert table.loc[name, "se"] == score.per_item_se
+        gap = score.items["log_p"] - best
+        assert table.loc[name, "difference"] == pytest.approx(gap.mean())
+        assert table.loc[name, "difference_se"] == pytest.approx(gap.std(ddof=1) / np.sqrt(60))
+    logs = np.stack([score.items["log_p"] for score in found.scores.values()], 1)
+    np.testing.assert_allclose(table["weight"][list(found.scores)], stacking_weights(logs))
+    axes = found.plot()
+    assert "an item" in axes.get_title() and "an item left out" in axes.get_xlabel()
