@@ -144,3 +144,9 @@ def test_new_items_are_refused_for_what_they_are(data: Annotations, posterior: P
         posterior.classify(x.astype(object))
     flags = pd.DataFrame(x[:2, :3], columns=list("abc")).assign(d=True)
     pd.testing.assert_frame_equal(posterior.classify(flags), posterior.classify(flags.astype(float)))
+
+
+def test_what_a_mask_hides_is_no_feature() -> None:
+    x = np.ma.masked_array(np.arange(8.0).reshape(4, 2), mask=[[0, 0], [0, 1], [0, 0], [0, 0]])
+    with pytest.raises(DataError, match="feature of item 1"):
+        crowdppl.Annotations.from_arrays([0, 1, 2, 3], list("aabb"), [0, 1, 1, 0], items=range(4), features=x)
