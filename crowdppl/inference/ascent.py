@@ -73,8 +73,7 @@ class Ascent:
         """The value of each site at which a pass over the labels is made."""
         gaussians = self.state.gaussians
         with torch.no_grad():
-            others = gaussians.values() if self.touching else gaussians.means()
-        return {**self._updated(), **others}
+            return {**self._updated(), **(gaussians.values() if self.touching else gaussians.means())}
 
     def _updated(self) -> dict[str, Tensor]:
         leaves = {n: self.rule.leaf(x) for n, x in self.state.parameters.items()}
@@ -86,8 +85,7 @@ class Ascent:
         wanted = () if self.learner is None else (self.learner.truth,)
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
         priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
-        if self.learner is not None:
-            penalty += self.learner.penalty
+        penalty += 0.0 if self.learner is None else self.learner.penalty
         return float(total.objective.mean()) + penalty, total, priors
 
     def arrays(self) -> dict[str, Tensor]:

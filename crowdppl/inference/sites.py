@@ -159,9 +159,8 @@ def _latents(trace: Trace) -> dict[str, Any]:
 def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[str, Kind]:
     values = {n: x["value"].detach().double() for n, x in latents.items()}
     onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
-    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"])]
     parents = _parents(density, block, values, onehot)
-    candidates = [n for n in candidates if n not in parents]
+    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"]) and n not in parents]
     linear = _linear(density, block, values, candidates, onehot)
     touching = _touching(density, block, values, [n for n in values if n not in linear and n not in onehot])
     kinds: dict[str, Kind] = {}

@@ -1,0 +1,45 @@
+"""New annotations under the codes of old ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from crowdppl.annotations import Annotations
+from crowdppl.checking import require_labels
+from crowdppl.feature_values import in_columns
+from crowdppl.stored_features import StoredFeatures
+
+
+def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
+    """New annotations under the codes of old ones: the same annotators, classes and answers.
+
+    Features come along, of tables in the old order of columns; where new ones have none and all items are old
+    ones, theirs do.
+
+    Raises:
+        DataError: when an annotator, a class or a column of features is not one of the old ones, or there are no
+            labels.
+    """
+    if not isinstance(new, Annotations):
+        return _with_features(old, Annotations.from_frame(new, like=old))
+    require_labels(new.blocks)
+    pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
+    if not all(a.equals(b) for a, b in pairs):
+        known: Any = {"items": new.items, "gold": new.gold, "features": new.features}
+        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, **known)
+    return _with_features(old, new)
+
+
+def _with_features(old: Annotations, new: Annotations) -> Annotations:
+    code = old.item_book.codes(new.items)
+    if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
+        return replace(new, features=in_columns(new.features, old.features.columns))
+    if new.features is not None or old.features is None or (code < 0).any():
+        return new
+    features = old.features
+    if isinstance(features, pd.DataFrame):
+        return replace(new, features=features.iloc[code])
+    return replace(new, features=features.at(code) if isinstance(features, StoredFeatures) else features[code])
