@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
 from crowdppl.feature_values import whole_numbers
 from crowdppl.feeding import own_copy
 from crowdppl.labels import Table
@@ -209,10 +211,14 @@ def experts_for(
 
     Raises:
         DataError: when experts are given and data have no features.
-        MethodError: when the experts refuse the features, or do not return finite (B, M, H) with M as said; when
-            they are lazy or TorchScript.
+        MethodError: when widths are no whole numbers from 1, or the experts refuse the features, are lazy or
+            TorchScript, or do not return finite (B, M, H) with M as said.
     """
     given = training_of(training)
+    for name, sizes in (("widths", widths), ("tower", tower)):
+        if not all(isinstance(n, Integral) and n > 0 for n in sizes) or (name == "widths" and not len(sizes)):
+            least = ", at least one" if name == "widths" else ""
+            raise MethodError(f"{name}={sizes!r} must be whole numbers from 1{least}: units of layers")
     features = features_for(experts, data, "experts")
     if features is None:
         return None

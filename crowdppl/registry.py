@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.settings import check_settings
 from crowdppl.story import Story, card_of
 
 ENTRY_POINTS = "crowdppl.methods"
@@ -33,7 +34,7 @@ def method(name: str, /, **settings: Any) -> Story:
 
     Raises:
         MethodError: for an unknown name, which near matches are given for; for an unknown or a missing
-            setting, with those that there are.
+            setting, with those that there are; for a setting's value that its annotation rules out.
 
     Examples:
         >>> crowdppl.method("one_coin", prevalence="uniform")
@@ -48,6 +49,7 @@ def method(name: str, /, **settings: Any) -> Story:
     for missing in sorted(_required(cls) - settings.keys()):
         raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
     story: Story = cls(**settings)
+    check_settings(story)
     return story
 
 
@@ -101,7 +103,8 @@ def resolve(story: str | Story) -> Story:
     """The story that a user named or handed over: a name is looked up, an object with ``model`` is itself.
 
     Raises:
-        MethodError: for an unknown name, a class instead of an object, or an object without a model.
+        MethodError: for an unknown name, a class instead of an object, an object without a model, or a setting's
+            value that its annotation rules out.
     """
     if isinstance(story, str):
         return method(story)
@@ -111,6 +114,7 @@ def resolve(story: str | Story) -> Story:
         raise MethodError(
             f"{story!r} is no method: give a name that crowdppl.zoo() lists, or an object with model(data)"
         )
+    check_settings(story)
     return story
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
+from crowdppl.settings import Count, NotNegative, Positive, Whole, check_settings
 
 
 @dataclass(frozen=True)
@@ -49,46 +50,34 @@ class Training:
             as far down as float32, so that gradients need no scaling.
     """
 
-    epochs: int = 30
-    patience: int = 0
-    stop_after: int | None = None
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
-    annotator_rate: float = 10.0
-    batch_size: int = 64
-    warm_up: int = 3
-    mixup: float = 0.0
-    balance: float = 0.0
+    epochs: Count = 30
+    patience: Whole = 0
+    stop_after: Count | None = None
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 1e-4
+    annotator_rate: Positive = 10.0
+    batch_size: Count = 64
+    warm_up: Whole = 3
+    mixup: NotNegative = 0.0
+    balance: NotNegative = 0.0
     shares: Literal["auto", "uniform", "votes"] = "auto"
-    volume: float = 0.0
-    networks: int = 1
-    hidden: int = 128
-    dropout: float = 0.5
+    volume: NotNegative = 0.0
+    networks: Count = 1
+    hidden: Count = 128
+    dropout: NotNegative = 0.5
     precision: Literal["full", "mixed"] = "full"
-    full_batch: bool = False
+    full_batch: Literal[False, True] = False
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "networks", "hidden"):
-            if getattr(self, name) < 1:
-                raise MethodError(f"training: {name}={getattr(self, name)} must be at least 1")
-        for name in ("patience", "weight_decay", "warm_up", "mixup", "balance", "volume"):
-            if getattr(self, name) < 0:
-                raise MethodError(f"training: {name}={getattr(self, name)} must not be negative")
-        if self.shares not in ("auto", "uniform", "votes"):
-            raise MethodError(f"training: shares={self.shares!r} is none of 'auto', 'uniform' and 'votes'")
-        if self.precision not in ("full", "mixed"):
-            raise MethodError(f"training: precision={self.precision!r} is neither 'full' nor 'mixed'")
+        check_settings(self, "training: ")
         if self.full_batch and self.precision == "mixed":
             raise MethodError(
                 "training: full_batch=True looks for gains smaller than precision='mixed' can tell; leave one out"
             )
         if self.stop_after is not None and not 1 <= self.stop_after <= self.epochs:
             raise MethodError(f"training: stop_after={self.stop_after} must be between 1 and epochs={self.epochs}")
-        if not 0 <= self.dropout < 1:
-            raise MethodError(f"training: dropout={self.dropout} must be at least 0 and below 1")
-        for name in ("learning_rate", "annotator_rate"):
-            if not getattr(self, name) > 0:
-                raise MethodError(f"training: {name}={getattr(self, name)} must be positive")
+        if self.dropout >= 1:
+            raise MethodError(f"training: dropout={self.dropout} must be below 1")
 
     @property
     def length(self) -> int:
@@ -102,6 +91,8 @@ def training_of(settings: Mapping[str, Any]) -> Training:
     Raises:
         MethodError: for a setting that there is not, or a value out of range.
     """
+    if not isinstance(settings, Mapping):
+        raise MethodError(f"training={settings!r} must be settings by name, such as {{'epochs': 60}}")
     known = [field.name for field in fields(Training)]
     for name in settings:
         if name not in known:

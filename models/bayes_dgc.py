@@ -20,23 +20,9 @@ import pyro.distributions as dist
 import torch
 from torch import nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    MethodError,
-    annotate,
-    classify,
-    confusion_prior,
-    house_training,
-    leaning_rows,
-    mean_field,
-    plates,
-    prevalence,
-    ready,
-    truth,
-    with_abstentions,
-)
+import crowdppl
+from crowdppl import Annotations, Block, Card, MethodError, annotate, plates, prevalence, truth
+from crowdppl.settings import NotNegative, Positive, Share, check_settings
 
 
 @dataclass(frozen=True)
@@ -55,7 +41,7 @@ class BayesDgc:
         pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0, or None without
             the house recipe, takes the prior above.
         temper: power of the labels' likelihood: below 1, labels of an item count less than if they were independent
-            given its truth. None is 1 without the house recipe.
+            given its truth, and a confusion counts each for as much less. None is 1 without the house recipe.
         mass, diagonal: pseudo-counts of a confusion row, and their share on the right answer.
     """
 
@@ -63,12 +49,12 @@ class BayesDgc:
     training: Mapping[str, Any] = field(default_factory=dict)
     recipe: Literal["house", "plain"] = "house"
     prevalence: Literal["learned", "uniform"] = "uniform"
-    prevalence_mass: float = 100.0
+    prevalence_mass: Positive = 100.0
     prior: Literal["house", "published"] = "house"
-    pooled: float | None = None
-    temper: float | None = None
-    mass: float = 4.0
-    diagonal: float | None = None
+    pooled: NotNegative | None = None
+    temper: Positive | None = None
+    mass: Positive = 4.0
+    diagonal: Share | None = None
 
     card: ClassVar[Card] = Card(
         title="Bayes DGC",
@@ -81,6 +67,7 @@ class BayesDgc:
     )
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.prior == "published" and self.pooled:
             raise MethodError(f"prior='published' and pooled={self.pooled} are two priors; leave one out")
 
@@ -88,32 +75,32 @@ class BayesDgc:
         """A copy with a network for these features, and with the recipe written out."""
         training, pooled, temper = dict(self.training), self.pooled, self.temper
         if self.recipe == "house" and data.features is not None:
-            training = house_training(data, **training)
+            training = crowdppl.house_training(data, **training)
             pooled = (0.0 if self.prior == "published" else 14.0) if pooled is None else pooled
             temper = 0.5 if temper is None else temper
-        mine = ready(self.network, data, training)
+        mine = crowdppl.ready(self.network, data, training)
         return replace(self, network=mine, training=training, pooled=pooled, temper=temper)
 
     def model(self, data: Block) -> None:
         """Draws prevalence, confusions, truths and labels."""
         log_p = prevalence(data, self.prevalence, self.prevalence_mass)
         if self.network is not None:
-            log_p = log_p + classify(data, self.network)
+            log_p = log_p + crowdppl.classify(data, self.network)
         k, rows = data.n_classes, None
         if self.prior == "published":
-            rows = leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
+            rows = crowdppl.leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
         elif self.pooled:
             crowd = pyro.sample("crowd", dist.Dirichlet(1 + torch.eye(k)).to_event(1))
             rows = self.pooled * crowd + 1e-3  # a share drawn as 0 would be no concentration
-        prior = confusion_prior(data, self.mass, self.diagonal)
+        prior = crowdppl.confusion_prior(data, self.mass, self.diagonal)
         if rows is not None:
-            prior = prior - leaning_rows(k, self.mass, self.diagonal).to(prior) + rows
+            prior = prior - crowdppl.leaning_rows(k, self.mass, self.diagonal).to(prior) + rows
         with plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table, power = with_abstentions(data, confusion.log()), 1.0 if self.temper is None else self.temper
+        table, power = crowdppl.with_abstentions(data, confusion.log()), 1.0 if self.temper is None else self.temper
         with plates.items(data):
             annotate(data, table, truth(data, log_p), power=power)
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""
-        mean_field(self, data)
+        crowdppl.mean_field(self, data)

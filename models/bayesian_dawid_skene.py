@@ -27,6 +27,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive, Share
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class BayesianDawidSkene:
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: float = 100.0
-    mass: float = 4.0
-    diagonal: float | None = None
+    prevalence_mass: Positive = 100.0
+    mass: Positive = 4.0
+    diagonal: Share | None = None
 
     card: ClassVar[Card] = Card(
         title="Bayesian Dawid-Skene",

@@ -29,6 +29,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class ClassCoin:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: float = 1.0
-    wrong: float = 1.0
+    right: Positive = 1.0
+    wrong: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="Class coin",

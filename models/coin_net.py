@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, Categorical, MethodError, annotate, penalty, plates, truth
+from crowdppl import Annotations, Block, Card, Categorical, annotate, penalty, plates, truth
+from crowdppl.settings import NotNegative, Positive, Share, check_settings
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class CoinNet:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     form: Literal["generative", "penalised"] = "generative"
-    nominal: float = 9.0
-    outlying: float = 1.0
-    spread: float = 1.0
-    mass: float = 4.0
-    diagonal: float | None = None
-    weight: float = 0.01
-    power: float = 0.4
-    volume: float = 0.01
+    nominal: Positive = 9.0
+    outlying: Positive = 1.0
+    spread: Positive = 1.0
+    mass: Positive = 4.0
+    diagonal: Share | None = None
+    weight: NotNegative = 0.01
+    power: Positive = 0.4
+    volume: NotNegative = 0.01
     lean: float = 1.0
     n_labels: int = 0
 
@@ -68,8 +69,7 @@ class CoinNet:
     )
 
     def __post_init__(self) -> None:
-        if self.form not in ("generative", "penalised"):
-            raise MethodError(f"form={self.form!r} is neither 'generative' nor 'penalised'")
+        check_settings(self)
         if self.form == "penalised":
             refused = dict.fromkeys(("em", "vb", "gibbs", "nuts"), "the penalised form learns by gradients: svi")
             object.__setattr__(self, "card", replace(self.card, refused=refused, uses=("features",)))

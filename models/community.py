@@ -27,6 +27,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl import Block, Card, ChosenDirichlet, OneHot, annotate, leaning_rows, mean_field, plates, truth
+from crowdppl.settings import Count, Positive, Share
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class Community:
             (by default half way between certainty and chance).
     """
 
-    communities: int = 8
+    communities: Count = 8
     own: bool = False
     prevalence: Literal["learned", "uniform"] = "learned"
-    sparsity: float = 1.0
-    mass: float = 4.0
-    diagonal: float | None = None
+    sparsity: Positive = 1.0
+    mass: Positive = 4.0
+    diagonal: Share | None = None
 
     card: ClassVar[Card] = Card(
         title="Community",

@@ -26,6 +26,7 @@ from torch.nn.functional import normalize
 
 import crowdppl
 from crowdppl import Annotations, Block, Card, annotate, classify, look, penalty, plates, truth
+from crowdppl.settings import Count, NotNegative
 
 REASON = "its layers are no probabilities, and the networks learn through them by gradients: svi"
 FLAT = 100.0
@@ -48,8 +49,8 @@ class Conal:
     network: nn.Module | None = None
     view: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    width: int = 20
-    weight: float = 1e-5
+    width: Count = 20
+    weight: NotNegative = 1e-5
     lean: float = 2.0
 
     card: ClassVar[Card] = Card(

@@ -24,7 +24,6 @@ from crowdppl import (
     Annotations,
     Block,
     Card,
-    MethodError,
     annotate,
     classify,
     look,
@@ -34,6 +33,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import check_settings
 
 REASON = "its layers are no probabilities, and the network learns through them by gradients: svi"
 FLAT = 100.0
@@ -66,8 +66,7 @@ class CrowdLayer:
     )
 
     def __post_init__(self) -> None:
-        if self.form not in ("MW", "VW", "VB", "VW+B"):
-            raise MethodError(f"form={self.form!r} is none of 'MW', 'VW', 'VB' and 'VW+B'")
+        check_settings(self)
 
     def prepare(self, data: Annotations) -> CrowdLayer:
         """A copy with a network for these features."""

@@ -27,6 +27,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl import Block, Card, Categorical, MethodError, annotate, mean_field, plates, truth
+from crowdppl.settings import Positive, Share
 
 
 def _row(mass: float | None, diagonal: float, k: int) -> tuple[float, float]:
@@ -47,12 +48,11 @@ class DependentClusters:
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: float = 100.0
-    mass: float | None = 1.8
-    diagonal: float = 0.61
-    link_mass: float | None = 1.8
-    link_diagonal: float = 0.61
-
+    prevalence_mass: Positive = 100.0
+    mass: Positive | None = 1.8
+    diagonal: Share = 0.61
+    link_mass: Positive | None = 1.8
+    link_diagonal: Share = 0.61
     plates: ClassVar[int] = 2
     card: ClassVar[Card] = Card(
         title="Dependent clusters",

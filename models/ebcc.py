@@ -34,6 +34,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Count, Positive, Share
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ class Ebcc:
         prevalence_mass: pseudo-counts of each class.
     """
 
-    subtypes: int = 2
+    subtypes: Count = 2
     prevalence: Literal["learned", "uniform"] = "learned"
-    subtype_mass: float = 1.0
-    mass: float = 4.0
-    diagonal: float | None = None
-    prevalence_mass: float = 1.0
+    subtype_mass: Positive = 1.0
+    mass: Positive = 4.0
+    diagonal: Share | None = None
+    prevalence_mass: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="EBCC",

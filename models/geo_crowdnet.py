@@ -26,7 +26,6 @@ from crowdppl import (
     Annotations,
     Block,
     Card,
-    MethodError,
     classify,
     log_volume,
     mean_field,
@@ -36,6 +35,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
+from crowdppl.settings import NotNegative, check_settings
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -56,7 +56,7 @@ class GeoCrowdnet:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     volume: Literal["F", "W"] = "F"
-    weight: float = 0.01
+    weight: NotNegative = 0.01
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
     lean: float = 1.0
 
@@ -73,8 +73,7 @@ class GeoCrowdnet:
     )
 
     def __post_init__(self) -> None:
-        if self.volume not in ("F", "W"):
-            raise MethodError(f"volume={self.volume!r} is neither 'F' nor 'W'")
+        check_settings(self)
 
     def prepare(self, data: Annotations) -> GeoCrowdnet:
         """A copy with a network for these features."""

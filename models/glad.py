@@ -20,6 +20,7 @@ import pyro.distributions as dist
 from torch.nn.functional import logsigmoid
 
 from crowdppl import Block, Card, Coin, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Glad:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     mean: float = 1.0
-    spread: float = 1.0
-    difficulty_spread: float = 1.0
+    spread: Positive = 1.0
+    difficulty_spread: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="GLAD",

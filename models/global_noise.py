@@ -29,6 +29,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class GlobalNoise:
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    right: float = 2.0
-    wrong: float = 1.0
+    right: Positive = 2.0
+    wrong: Positive = 1.0
     likelihood: Literal["joint", "per_annotation"] = "joint"
 
     card: ClassVar[Card] = Card(

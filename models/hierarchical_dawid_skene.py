@@ -21,6 +21,7 @@ import pyro.distributions as dist
 import torch
 
 from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,11 @@ class HierarchicalDawidSkene:
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: float = 100.0
-    right: float = 2.5
-    wrong: float = 0.5
-    typical: float = math.e
-    spread: float = 1.0
+    prevalence_mass: Positive = 100.0
+    right: Positive = 2.5
+    wrong: Positive = 0.5
+    typical: Positive = math.e
+    spread: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="Hierarchical Dawid-Skene",

@@ -32,6 +32,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class HierarchicalMixedMembership:
         diluted: whether there are atoms diluted by all classes.
     """
 
-    kind_mass: float = 1.0
-    alike: float = 8.0
+    kind_mass: Positive = 1.0
+    alike: Positive = 8.0
     blends: tuple[float, ...] | None = None
     diluted: bool = True
 

@@ -24,6 +24,7 @@ from torch import nn
 
 import crowdppl
 from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
+from crowdppl.settings import Count, NotNegative
 
 REASON = "its likelihood takes each label alone, and networks and annotators learn together by gradients: svi"
 
@@ -45,8 +46,8 @@ class InstanceTrace:
     errors: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
-    weight: float = 0.01
-    width: int = 8
+    weight: NotNegative = 0.01
+    width: Count = 8
 
     card: ClassVar[Card] = Card(
         title="Instance trace",

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class ItemDifficulty:
 
     prevalence: Literal["learned", "uniform"] = "learned"
     lean: float = 2.0
-    typical: float = 0.5
-    looseness: float = 0.5
+    typical: Positive = 0.5
+    looseness: Positive = 0.5
 
     card: ClassVar[Card] = Card(
         title="Item difficulty",

@@ -19,6 +19,7 @@ import pyro.distributions as dist
 import torch
 
 from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Mace:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    knows: float = 1.0
-    guesses: float = 1.0
-    guess: float = 1.0
+    knows: Positive = 1.0
+    guesses: Positive = 1.0
+    guess: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="MACE",

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
+from crowdppl.settings import Count, Share
 
 REASON = "its weights are no part of a probability, and network and annotators learn together by gradients: svi"
 
@@ -46,8 +47,8 @@ class Madl:
     network: nn.Module | None = None
     view: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    width: int = 16
-    right: float = 0.8
+    width: Count = 16
+    right: Share = 0.8
     weighted: bool = True
 
     card: ClassVar[Card] = Card(

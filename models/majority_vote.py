@@ -33,6 +33,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class MajorityVote:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: float = 2.0
-    wrong: float = 1.0
+    right: Positive = 2.0
+    wrong: Positive = 1.0
     network: nn.Module | Literal["default"] | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import NotNegative
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class MinimaxEntropy:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     items: bool = True
-    penalty: float = 0.25
-    ratio: float | None = None
+    penalty: NotNegative = 0.25
+    ratio: NotNegative | None = None
 
     card: ClassVar[Card] = Card(
         title="Minimax entropy",

@@ -34,6 +34,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive, Share
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,9 @@ class MixedMembership:
             bayesian_dawid_skene.
     """
 
-    kind_mass: float = 1.0
-    mass: float = 4.0
-    diagonal: float | None = None
+    kind_mass: Positive = 1.0
+    mass: Positive = 4.0
+    diagonal: Share | None = None
     blends: tuple[float, ...] | None = None
     diluted: bool = True
 

@@ -28,7 +28,8 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, MethodError, annotate, mean_field, plates, truth
+from crowdppl import Annotations, Block, Card, annotate, mean_field, plates, truth
+from crowdppl.settings import Count, Positive, check_settings
 
 REASON = "experts learn together with gates, by gradients: svi"
 
@@ -48,11 +49,11 @@ class Mmlc:
     """
 
     experts: nn.Module | None = None
-    n_experts: int = 10
+    n_experts: Count = 10
     widths: Sequence[int] = (64, 32)
     tower: Sequence[int] = (32,)
     oracle: Literal["mode", "mean", "median", "centre"] = "mode"
-    bandwidth: float | None = None
+    bandwidth: Positive | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
 
     card: ClassVar[Card] = Card(
@@ -68,8 +69,7 @@ class Mmlc:
     )
 
     def __post_init__(self) -> None:
-        if self.oracle not in ("mode", "mean", "median", "centre"):
-            raise MethodError(f"oracle={self.oracle!r} is none of 'mode', 'mean', 'median' and 'centre'")
+        check_settings(self)
 
     def prepare(self, data: Annotations) -> Mmlc:
         """A copy with experts for these features."""

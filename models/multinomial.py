@@ -18,6 +18,7 @@ import pyro.distributions as dist
 import torch
 
 from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Multinomial:
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    right: float = 2.0
-    wrong: float = 1.0
+    right: Positive = 2.0
+    wrong: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="Multinomial",

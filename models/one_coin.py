@@ -28,6 +28,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class OneCoin:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: float = 1.0
-    wrong: float = 1.0
+    right: Positive = 1.0
+    wrong: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="One coin",

@@ -27,6 +27,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, truth, with_abstentions
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Ordinal:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     tail: Literal["normal", "logistic", "laplace"] = "normal"
-    spread: float = 0.5
+    spread: Positive = 0.5
     bias: bool = False
     cutpoints: bool = False
-    knows: float = 2.0
+    knows: Positive = 2.0
     crowd: Sequence[float] | None = None
     work: Sequence[float] | None = None
 

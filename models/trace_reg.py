@@ -33,6 +33,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
+from crowdppl.settings import NotNegative
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -53,7 +54,7 @@ class TraceReg:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
-    weight: float = 0.01
+    weight: NotNegative = 0.01
 
     card: ClassVar[Card] = Card(
         title="Trace reg",

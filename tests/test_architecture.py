@@ -31,6 +31,7 @@ VOCABULARY = {
     "likelihood",
     "plates",
     "priors",
+    "settings",
     "story",
     "summing",
 }

@@ -70,19 +70,29 @@ def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"restarts": 0}, "restarts=0 must be at least 1"),
-        ({"chains": 0}, "chains=0 must be at least 1"),
-        ({"draws": -1}, "draws=-1 must be at least 1"),
-        ({"max_iterations": 0}, "max_iterations=0 must be at least 1"),
+        ({"restarts": 0}, "restarts=0 must be a whole number, at least 1"),
+        ({"chains": 0}, "chains=0 must be a whole number, at least 1"),
+        ({"draws": -1}, "draws=-1 must be a whole number, at least 1"),
+        ({"max_iterations": 0}, "max_iterations=0 must be a whole number, at least 1"),
+        ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number, at least 1"),
+        ({"tolerance": float("nan")}, "tolerance=nan must be a number, at least 0"),
+        ({"seed": -1}, r"seed=-1 must be a whole number from 0 and below 2\*\*63"),
+        ({"seed": 1.5}, r"seed=1\.5 must be a whole number"),
+        ({"seed": 2**64}, "seed=18446744073709551616 must be a whole number"),
+        ({"seed": None}, "seed=None must be a whole number"),
+        ({"seed": "a"}, "seed='a' must be a whole number"),
+        ({"dtype": torch.int32}, r"dtype=torch\.int32 must be torch\.float32"),
+        ({"device": "gpu"}, "device='gpu' must be 'cpu', 'cuda', 'cuda:N' or 'auto'"),
+        ({"device": "CPU"}, "device='CPU' must be"),
+        ({"device": torch.device("mps")}, "device='mps' must be"),
+        ({"device": None}, "device=None must be"),
         ({"guide": "flow"}, "guide='flow' is neither 'normal' nor 'point'"),
-        ({"warmup": -5}, "warmup=-5 must be at least 0"),
-        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number, 1 or more"),
+        ({"warmup": -5}, "warmup=-5 must be a whole number, at least 0"),
         ({"restarts": True}, "restarts=True must be a whole number"),
         ({"max_iterations": "3"}, "max_iterations='3' must be a whole number"),
-        ({"tolerance": float("nan")}, "tolerance=nan must be a finite number, 0 or more"),
-        ({"tolerance": -1.0}, "tolerance=-1.0 must be a finite number"),
-        ({"tolerance": "a"}, "tolerance='a' must be a finite number"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a finite number, above 0"),
+        ({"tolerance": -1.0}, "tolerance=-1.0 must be a number, at least 0"),
+        ({"tolerance": "a"}, "tolerance='a' must be a number"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
         ({"callback": 3}, "callback=3 cannot be called"),
     ],
 )
@@ -92,11 +102,15 @@ def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[s
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers(data: Annotations) -> None:
-    options: dict[str, Any] = {"max_iterations": np.int64(3), "tolerance": np.float32(1e-3)}
+    options: dict[str, Any] = {"max_iterations": np.int64(3), "tolerance": np.float32(1e-3), "seed": np.int64(7)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         kept = fit("one_coin", data, inference="em", **options).options
     assert kept["max_iterations"] == 3 and type(kept["max_iterations"]) is int
+
+
+def test_a_device_may_be_torchs_own(data: Annotations) -> None:
+    assert fit("one_coin", data, inference="em", device=torch.device("cpu")).options["device"] == "cpu"
 
 
 def test_no_gpu_is_said(data: Annotations) -> None:

@@ -214,6 +214,5 @@ def test_prior_rows_without_spread_are_the_crowds() -> None:
 
 
 def test_a_prevalence_of_another_kind_is_refused() -> None:
-    story = crowdppl.method("one_coin", prevalence="flat")
     with pytest.raises(crowdppl.MethodError, match="prevalence='flat' is neither 'learned' nor 'uniform'"):
-        evidence(story, {"ability": COINS}, PLAIN)
+        crowdppl.prevalence(PLAIN.built[1], "flat")  # type: ignore[arg-type]

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from math import isfinite
-from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
+import numpy as np
 import torch
 
 from crowdppl.errors import MethodError
+from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
-COUNTS = {
-    "max_iterations": 1,
-    "restarts": 1,
-    "chains": 1,
-    "draws": 1,
-    "warmup": 0,
-    "batch_size": 1,
-    "checkpoint_every": 1,
-}
-"""Options that are whole numbers, and the least of each."""
 Callback = Callable[[int, float], object]
+Seed = Annotated[int, Range("a whole number from 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
 
 
 class FitOptions(TypedDict, total=False):
-    """The same settings as keywords of ``fit``, where ``device`` may also be "auto"."""
+    """The same settings as keywords of ``fit``, where ``device`` may also be "auto" or a ``torch.device``."""
 
     seed: int
-    device: str
+    device: str | torch.device
     dtype: torch.dtype | None
     tolerance: float | None
     max_iterations: int | None
@@ -54,7 +46,7 @@ class Options:
     """Settings of an engine.
 
     Attributes:
-        seed: of every random number in the fit.
+        seed: of every random number in the fit; from 0.
         device: "cpu", "cuda" or "cuda:n".
         dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
             and float32 from there. Parameters and sums over items are float64 always.
@@ -83,37 +75,40 @@ class Options:
         MethodError: for a value that makes no sense, such as a number of draws that is not whole.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     device: str = "cpu"
     dtype: torch.dtype | None = None
-    tolerance: float | None = None
-    max_iterations: int | None = None
-    restarts: int = 1
-    chains: int = 4
-    draws: int = 500
-    warmup: int = 250
-    batch_size: int | None = None
-    guide: str = "normal"
-    learning_rate: float = 0.05
+    tolerance: NotNegative | None = None
+    max_iterations: Count | None = None
+    restarts: Count = 1
+    chains: Count = 4
+    draws: Count = 500
+    warmup: Whole = 250
+    batch_size: Count | None = None
+    guide: Literal["normal", "point"] = "normal"
+    learning_rate: Positive = 0.05
     checkpoint: str | None = None
-    checkpoint_every: int = 5
+    checkpoint_every: Count = 5
     progress: bool = False
     callback: Callback | None = None
 
     def __post_init__(self) -> None:
-        for name, least in COUNTS.items():
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _count(name, getattr(self, name), least))
-        for name in ("tolerance", "learning_rate"):
-            _check_size(name, getattr(self, name))
+        check_settings(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # a Python number is kept, for streams and files
+                object.__setattr__(self, name, value.item())
         if self.callback is not None and not callable(self.callback):
             raise MethodError(
                 f"callback={self.callback!r} cannot be called; give a function of (iteration, objective)"
             )
-        if self.guide not in ("normal", "point"):
-            raise MethodError(f"guide={self.guide!r} is neither 'normal' nor 'point'")
+        if self.dtype not in (None, torch.float32, torch.float64):
+            raise MethodError(f"dtype={self.dtype!r} must be torch.float32, torch.float64 or None")
+        if not isinstance(self.device, str) or re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is None:
+            raise MethodError(f"device={self.device!r} must be 'cpu', 'cuda', 'cuda:N' or 'auto'")
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise MethodError(f"device={self.device!r}, but torch sees no GPU; use device='cpu' or 'auto'")
+        if int(self.device.partition(":")[2] or 0) >= max(1, torch.cuda.device_count()):
+            raise MethodError(f"device={self.device!r}, but torch sees {torch.cuda.device_count()} GPUs, from 0")
 
     def generator(self, *keys: int) -> torch.Generator:
         """A random stream of its own for each tuple of keys, the same in every process and block order."""
@@ -140,25 +135,6 @@ def refuse_minibatch(options: Options, engine: str) -> None:
         )
 
 
-def _count(name: str, value: Any, least: int) -> int:
-    """A whole number that is large enough; numpy's count as Python's."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise MethodError(f"{name}={value!r} must be a whole number, {least} or more")
-    if value < least:
-        raise MethodError(f"{name}={value} must be at least {least}")
-    return int(value)
-
-
-def _check_size(name: str, value: Any) -> None:
-    """A tolerance may be 0 (never stop early) or None; a learning rate may not."""
-    zero = name == "tolerance"
-    if value is None and zero:
-        return
-    number = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
-    if not number or value < 0 or (value == 0 and not zero):
-        raise MethodError(f"{name}={value!r} must be a finite number, {'0 or more' if zero else 'above 0'}")
-
-
 LOOKUPS = 400_000
 """Labels x classes x chains up to which gibbs takes more than 4 chains: below, most of a sweep's cost is fixed."""
 
@@ -180,8 +156,11 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
+    if isinstance(given.get("device"), torch.device):
+        given = {**given, "device": str(given["device"])}
     if given.get("device") == "auto":
         given = {**given, "device": "cuda" if torch.cuda.is_available() else "cpu"}
     if "chains" not in given and inference in ("gibbs", "auto") and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
-    return Options(**given)
+    build: Callable[..., Options] = Options
+    return build(**given)

@@ -1,0 +1,120 @@
+"""Settings that a method does not have are refused by name, before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import torch
+
+import crowdppl
+from crowdppl import registry
+from crowdppl.errors import MethodError
+from crowdppl.settings import Count, Positive, _declared, _range, check_settings
+from crowdppl.training import Training, training_of
+from tests.crowd import crowd
+from tests.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def choices() -> Iterator[tuple[str, str]]:
+    """Every setting of the zoo that is one of some names, or a number in a range."""
+    for method in registry._of_the_zoo():
+        for setting, kinds in _declared(registry._find(method)).items():
+            if any(get_origin(kind) is Literal or _range(kind) for kind in kinds):
+                yield method, setting
+
+
+def test_the_zoo_has_settings_to_misspell() -> None:
+    found = list(choices())
+    assert {("bayes_dgc", "recipe"), ("ordinal", "tail"), ("trace_reg", "likelihood"), ("madl", "right")} < set(
+        found
+    )
+    spelled = [kind for m, s in found for kind in _declared(registry._find(m))[s] if get_origin(kind) is Literal]
+    assert all(isinstance(name, str) for kind in spelled for name in get_args(kind))
+
+
+@pytest.mark.parametrize(("method", "setting"), list(choices()))
+@pytest.mark.parametrize("value", ["hosue", float("nan"), True, -1.0])
+def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str, value: Any) -> None:
+    with pytest.raises(MethodError, match=f"^{setting}={value!r} "):
+        crowdppl.method(method, **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "says"),
+    [
+        ("bayes_dgc", {"temper": 0}, "temper=0 must be a number above 0 or None"),
+        ("bayes_dgc", {"diagonal": 1.5}, r"diagonal=1\.5 must be a number above 0 and below 1 or None"),
+        ("bayes_dgc", {"mass": 0.0}, r"mass=0\.0 must be a number above 0$"),
+        ("bayes_dgc", {"prior": "publshed"}, "prior='publshed' is neither 'house' nor 'published'"),
+        ("madl", {"right": 1.0}, r"right=1\.0 must be a number above 0 and below 1"),
+        ("madl", {"width": 0}, "width=0 must be a whole number, at least 1"),
+        ("mmlc", {"n_experts": 0}, "n_experts=0 must be a whole number, at least 1"),
+        ("mmlc", {"oracle": "max"}, "oracle='max' is none of 'mode', 'mean', 'median' and 'centre'"),
+        ("raykar", {"training": None}, "training=None must be a mapping"),
+    ],
+)
+def test_the_message_says_what_there_is(method: str, settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(MethodError, match=says):
+        crowdppl.method(method, **settings)
+
+
+def test_widths_are_those_of_layers() -> None:
+    data, _ = clouds(30, 20)
+    for name, value in (("widths", ()), ("widths", (8, 0)), ("tower", (2.5,))):
+        story: Any = crowdppl.method("mmlc", **{name: value})
+        with pytest.raises(MethodError, match=f"{name}=.* must be whole numbers from 1"):
+            story.prepare(data)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("epochs", "5"),
+        ("epochs", 2.5),
+        ("epochs", True),
+        ("epochs", 0),
+        ("batch_size", 2.5),
+        ("hidden", 8.5),
+        ("patience", -1),
+        ("stop_after", 0),
+        ("learning_rate", float("inf")),
+        ("mixup", float("nan")),
+        ("balance", "x"),
+        ("dropout", 1.0),
+        ("shares", "even"),
+        ("full_batch", "yes"),
+    ],
+)
+def test_so_is_a_setting_of_training(setting: str, value: Any) -> None:
+    with pytest.raises(MethodError, match=f"^training: {setting}={value!r} "):
+        training_of({setting: value})
+
+
+def test_training_is_a_mapping_and_its_defaults_pass() -> None:
+    assert training_of({}) == Training()
+    with pytest.raises(MethodError, match="training='fast' must be settings by name"):
+        training_of("fast")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Own:
+    """A story of a user's own."""
+
+    kind: Literal["a", "b"] = "a"
+    mass: Positive = 1.0
+    size: Count | torch.Tensor = 2
+    other: Unknown = None  # type: ignore[name-defined]  # noqa: F821
+
+    def model(self, data: Any) -> None: ...
+
+
+def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
+    check_settings(Own("b", 2, torch.ones(1), "anything"))
+    for wrong in (Own("c"), Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
+        with pytest.raises(MethodError, match=r"^(kind|mass|size)="):
+            crowdppl.fit(wrong, crowd(20), inference="em")
