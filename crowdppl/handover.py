@@ -19,19 +19,20 @@ def of_tensor(values: Any, what: str) -> Any:
     Raises:
         DataError: for a sparse tensor or matrix, of which nobody knows whether a 0 that is not stored was given.
     """
-    sparse = hasattr(values, "nnz") or str(getattr(values, "layout", "torch.strided")) != "torch.strided"
-    if sparse:
+    kind = type(values)  # not the value: a table has its columns as attributes, whatever they are called
+    tensor = hasattr(kind, "detach")
+    if hasattr(kind, "nnz") or (tensor and str(values.layout) != "torch.strided"):
         raise DataError(
             f"{what} is sparse, and does not say whether a 0 is a value or nothing; make it dense, or give one row "
             "a label (from_arrays)"
         )
-    if not hasattr(values, "detach"):
+    if not tensor:
         return values
-    tensor = values.detach().cpu().resolve_conj().resolve_neg()
+    plain = values.detach().cpu().resolve_conj().resolve_neg()
     try:
-        return tensor.numpy()
+        return plain.numpy()
     except TypeError:  # numpy has no bfloat16, and no float of 8 bits
-        return tensor.float().numpy()
+        return plain.float().numpy()
 
 
 def unmasked(values: Any) -> Any:

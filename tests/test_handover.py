@@ -72,6 +72,14 @@ def test_tensors_that_numpy_cannot_hold_as_they_are() -> None:
     assert Annotations.from_arrays(ITEMS, PEOPLE, LABELS, classes=torch.tensor([1, 0])).classes.tolist() == [1, 0]
 
 
+def test_names_in_a_table_are_names() -> None:
+    names = ["layout", "nnz", "detach"]
+    frame = pd.DataFrame([[0, 1, 1], [1, 0, 0]], columns=names)
+    assert Annotations.from_matrix(frame).n_labels == 6
+    label = pd.Series([0, 1, 1], index=names)
+    assert Annotations.from_arrays([1, 1, 2], list("aba"), label).n_labels == 3
+
+
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
