@@ -25,6 +25,9 @@ ALIASES: Mapping[str, tuple[str, str]] = {
     "class": ("label class truth gold answer", "category true rating target"),
 }
 
+SAID: Mapping[str, str] = {"class": "label"}
+"""How a reader of files calls a role, where not by its name."""
+
 # What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0".
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 
@@ -58,11 +61,13 @@ def recognise(
         near = looks_like([c for c in columns if c not in taken], role)
         if len(near) > 1:
             names = ", ".join(map(repr, near))
-            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {role}=")
+            raise DataError(
+                f"{origin}: the {role} could be any of the columns {names}; say {SAID.get(role, role)}="
+            )
         if not near:
             raise DataError(
                 f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {role}="
+                f"its columns are {listed}; say {SAID.get(role, role)}="
             )
         found[role] = near[0]
     return {role: found[role] for role in given}

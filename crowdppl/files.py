@@ -60,7 +60,7 @@ def read_table(path: str | Path, format: str | None, as_text: AsText) -> Table:
     path = Path(path)
     kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "")
     if kind not in FORMATS.values():
-        raise DataError(f"{path.name} has no known ending; say format='csv', 'tsv', 'parquet' or 'jsonl'")
+        raise DataError(f"{path.name or path} has no known ending; say format='csv', 'tsv', 'parquet' or 'jsonl'")
     if not path.is_file():
         raise DataError(f"{path} is {'a folder' if path.exists() else 'not there'}; give the path of a file")
     if kind == "parquet":

@@ -227,6 +227,10 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
     with pytest.raises(DataError, match="class at line 2 of t.csv is missing"):
         read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))
+    with pytest.raises(DataError, match="the class could be any of the columns 'answer', 'label'; say label="):
+        read_gold(written(tmp_path / "t.csv", "item,answer,label\n1,x,y\n"))
+    with pytest.raises(DataError, match=r"^\. has no known ending"):
+        read_gold(".")
 
 
 @pytest.mark.slow
