@@ -175,7 +175,8 @@ def _get_index(spec: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any
         run, bounds = text.tobytes(), [0, *ends.tolist()]
         values = [run[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
         return pd.Index(values, dtype=spec["dtype"], name=name)
-    return pd.Index(unpack(spec["values"], arrays), dtype=spec["dtype"], name=name)
+    values = unpack(spec["values"], arrays)
+    return pd.Index(values, dtype=spec["dtype"], name=name, tupleize_cols=False)
 
 
 def _get_tensor(spec: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
