@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable
 from hashlib import blake2b
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,8 @@ import pandas as pd
 
 from crowdppl import choices
 from crowdppl.codebook import one_or_several
-from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.counts import whole_number
+from crowdppl.errors import CrowdpplWarning
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -52,7 +52,7 @@ def worth_asking(
 
     Args:
         n: how many labels to ask for, all at once.
-        annotators: ids of those who can be asked; by default everyone in the data.
+        annotators: ids of those who can be asked, or one id that is text; by default everyone in the data.
         exclude_answered: whether to ask nobody about an item that they labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
         seed: of the order among pairs that are worth the same; that of rows and columns has no say.
@@ -62,7 +62,7 @@ def worth_asking(
         Fewer than n rows, with a warning, where there are no more pairs to ask.
 
     Raises:
-        MethodError: when n or per_item is no whole number from 1 on, or no truth is summed out.
+        MethodError: when n or per_item is no whole number or below 1, or no truth is summed out.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -73,17 +73,15 @@ def worth_asking(
         1    38         1         0.40     0.62
         2    12         1         0.24     0.41
     """
-    if not all(isinstance(number, Integral) and number >= 1 for number in (n, per_item)):
-        raise MethodError(
-            f"n={n!r}, per_item={per_item!r}: ask for at least one label, and one an item, in whole numbers"
-        )
+    n = whole_number("n", n, 1, "ask for a label")
+    per_item = whole_number("per_item", per_item, 1, "ask for a label an item")
     data, p = posterior.data, posterior.result.probabilities
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
     tables, entropy = import_module(ANSWERS).AnswerTables(posterior, who), choices.entropy(p)
     best, keys = np.empty((0, 4)), _keys(data.annotators.take(who), seed)
-    for items in tables.chunks(np.argsort(-entropy, kind="stable")):
+    for items in tables.chunks(np.argsort(-entropy, kind="stable")) if len(who) else ():
         least = best[-1, 2] if len(best) == n else 0.0
         if least > entropy[items[0]] + 10.0**-DECIMALS:
             break  # no gain exceeds the entropy, which only falls from here on

@@ -15,6 +15,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.ballots import Ballots, Resamples, Tally
 from crowdppl.codebook import plain
 from crowdppl.coefficients import Coefficient, Formula, nearness
+from crowdppl.counts import whole_number
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
 from crowdppl.intervals import check_level
 from crowdppl.pairings import mean_kappa, pairings
@@ -77,7 +78,7 @@ def agreement_table(
 
     Raises:
         DataError: when there are no labels, or no item was labelled by two annotators.
-        MethodError: for unknown weights, weights of classes without order, or a level or bootstrap that is none.
+        MethodError: unknown weights, weights of classes without order, a level, bootstrap or seed that is none.
 
     Examples:
         >>> table = crowdppl.agreement_table(crowdppl.anaesthetists(), bootstrap=200, seed=0)
@@ -90,10 +91,9 @@ def agreement_table(
     """
     weights = _settle(data, weights)
     check_level(level)
-    if bootstrap < 0:
-        raise MethodError(f"bootstrap={bootstrap} is a number of samples; use 0 for no intervals")
+    samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), whole_number("seed", seed, 0)
     ballots = _ballots(data)
-    resamples = Resamples(ballots.n_items, bootstrap, seed)
+    resamples = Resamples(ballots.n_items, samples, seed)
     found = _by_items(Tally.of(ballots, _ordered(data, weights)), resamples, _formulas(data, weights))
     found.insert(1, _cohen(ballots, nearness(data.n_classes, weights), resamples))
     _warn_of_gaps(found)

@@ -131,6 +131,9 @@ def _costs(cost: pd.DataFrame | np.ndarray | None, data: Annotations) -> tuple[n
                 "classes. For other decisions give a DataFrame with the decisions as columns"
             )
         cost = pd.DataFrame(values, index=classes, columns=classes)
+    for what, ids in (("index", cost.index), ("columns", cost.columns)):
+        if ids.nlevels > 1:
+            raise DataError(f"the {what} of cost= have {ids.nlevels} levels ({ids[0]!r}); give one name each")
     code = data.alphabet.classes.require(cost.index, "the index of cost=", "give a row for each class, the truth")
     for what, names in (("row", cost.index), ("decision", cost.columns)):
         if not names.is_unique:

@@ -120,7 +120,7 @@ def _conformal(
         score = np.round(np.log(p), DECIMALS)
     known = np.flatnonzero(truth >= 0)
     true_score = score[known, truth[known]]
-    rank = ceil((len(known) + 1) * coverage - 1e-9)
+    rank = max(1, ceil((len(known) + 1) * coverage - 1e-9))
     bound = np.sort(true_score)[-rank]
     level = known[true_score == bound]
     draws = sorted((uniform(i, int(truth[i])) for i in level.tolist()), reverse=True)

@@ -305,6 +305,8 @@ def test_what_cannot_be_asked_is_refused() -> None:
         worth_asking(posterior, 0)
     with pytest.raises(MethodError, match="per_item=0"):
         worth_asking(posterior, 1, per_item=0)
+    with pytest.raises(MethodError, match="n=2.5 must be a whole number"):
+        worth_asking(posterior, 2.5)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="'nobody'"):
         worth_asking(posterior, 1, annotators=["nobody"])
     with pytest.warns(CrowdpplWarning, match="only 2"):
@@ -313,6 +315,20 @@ def test_what_cannot_be_asked_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(worth_asking(posterior, 2)) == 2
+
+
+def test_one_name_is_one_annotator_and_nobody_can_be_asked_nothing() -> None:
+    """Mixed membership has tables of single items, which need somebody to answer."""
+    for method in ("one_coin", "mixed_membership"):
+        posterior = fit(method, crowd(12, 3, 2, 2), inference="vb", max_iterations=3)
+        own = posterior.data.annotators.map("w{}".format)
+        rows = posterior.data.frame()
+        rows["annotator"] = rows["annotator"].map("w{}".format)
+        named = fit(method, Annotations.from_frame(rows), inference="vb", max_iterations=3)
+        found = worth_asking(named, 1, annotators=own[1], exclude_answered=False)
+        assert found["annotator"].tolist() == [own[1]]
+        with pytest.warns(CrowdpplWarning, match="only 0"):
+            assert worth_asking(posterior, 2, annotators=[]).empty
 
 
 def test_asking_leaves_the_random_state_as_it_was() -> None:

@@ -224,6 +224,10 @@ def table(**changes: Any) -> pd.DataFrame:
         (table(fox=[1.0, np.inf, 0]), "finite"),
         (table(fox=["much", "1", "0"]), "no number"),
         (pd.DataFrame(index=NAMES), "no decision"),
+        (
+            table().set_axis(pd.MultiIndex.from_tuples([(0, "a"), (1, "b")]), axis=1),
+            "columns of cost= have 2 levels",
+        ),
     ],
 )
 def test_costs_that_mean_nothing_are_refused(cost: Any, match: str) -> None:

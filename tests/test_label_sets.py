@@ -48,6 +48,12 @@ def test_credible_sets_by_hand() -> None:
     assert label_sets(held([[0.6, 0.3, 0.1]]), 0.91)["set"].tolist() == [(0, 1, 2)]
 
 
+def test_a_tiny_coverage_is_that_of_the_best_gold_item() -> None:
+    p = [[0.6, 0.4], [0.9, 0.1], [0.3, 0.7], [0.95, 0.05]]
+    found = label_sets(held(p), 1e-12, gold={0: 0, 1: 0}, method="conformal")
+    assert found["set"].tolist() == [(0,), (0,), (1,), (0,)]
+
+
 def test_credible_sets_are_the_smallest_and_hold_what_they_promise() -> None:
     p = np.random.default_rng(0).dirichlet(np.full(6, 0.5), 200)
     for level in (0.5, 0.8, 0.95):
