@@ -43,6 +43,7 @@ _PUBLIC = {
         "RepeatsWarning",
         "ResultError",
         "ThinDataWarning",
+        "ToldWarning",
         "UnverifiedWarning",
     ),
     "experts": ("Worker", "experts_for"),
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
+    from crowdppl.errors import ToldWarning as ToldWarning
     from crowdppl.errors import UnverifiedWarning as UnverifiedWarning
     from crowdppl.experts import Worker as Worker
     from crowdppl.experts import experts_for as experts_for

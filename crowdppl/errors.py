@@ -59,5 +59,9 @@ class DoubtWarning(CrowdpplWarning):
     """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""
 
 
+class ToldWarning(CrowdpplWarning):
+    """Truths that a fit was told are taken to judge it: scores look better than they are."""
+
+
 class UnverifiedWarning(CrowdpplWarning):
     """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl import intervals, scores
+from crowdppl import intervals, scores, truths
 from crowdppl.bootstrap import Evidence
-from crowdppl.codebook import Codebook, plain
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.codebook import plain
+from crowdppl.counts import whole_number
+from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
 from crowdppl.scores import accuracy, brier_score, calibration_error, log_score
-from crowdppl.truths import by_item, codes_once
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -134,14 +134,15 @@ def evaluate(
 
     Args:
         posterior: a posterior, or its probabilities (items x classes).
-        gold: the true class of items by their ids; items that the posterior does not have are warned of.
+        gold: the true class of items by their ids; items that the posterior does not have are warned of, and
+            so are those whose truth the fit was told (``ToldWarning``): these are scored, but prove nothing.
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted.
 
     Raises:
-        DataError: when gold is no Series or mapping, there is no item to score, an id occurs twice, a truth is no
-            class, or the probabilities of an item are none.
-        MethodError: when the level is not between 0 and 1, or there are no resamples.
+        DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
+            probabilities of an item are none.
+        MethodError: when the level is not between 0 and 1, or the resamples or the seed are no whole numbers.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 4}, seed=0)
@@ -150,8 +151,8 @@ def evaluate(
         0.887
     """
     intervals.check_level(level)
-    if bootstrap < 1:
-        raise MethodError(f"bootstrap={bootstrap} resamples give no interval; 1000 are usual")
+    bootstrap = whole_number("bootstrap", bootstrap, 1, "1000 resamples are usual")
+    seed = whole_number("seed", seed, 0)
     p, code, row, unscored = matched(posterior, gold)
     annotators = None if isinstance(posterior, pd.DataFrame) else _on_gold(posterior, row, code, level)
     classes, ranked = scores.ClassCounts.of(p, code), scores.RankedErrors.of(p, code)
@@ -185,10 +186,9 @@ def matched(
     Returns:
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
-    table = posterior if isinstance(posterior, pd.DataFrame) else posterior.probabilities()
-    truth = by_item(gold).dropna()
-    row = _rows(table.index, truth.index)
-    code = _codes(table.columns, truth[row >= 0])
+    table, truth = truths.table_of(posterior), truths.by_item(gold).dropna()
+    row = truths.rows(table.index, truth.index)
+    code = truths.codes(table.columns, truth[row >= 0])
     unscored = int((row < 0).sum())
     if unscored:
         warnings.warn(
@@ -197,7 +197,9 @@ def matched(
             stacklevel=3,
         )
     row = row[row >= 0]
-    p = table.to_numpy(np.float64)[row]
+    if warning := truths.told(posterior, row):
+        warnings.warn(warning, ToldWarning, stacklevel=3)
+    p = truths.values_of(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= SLACK)))
     if len(wrong):
         item, values = plain(table.index[row[wrong[0]]]), p[wrong[0]].tolist()
@@ -222,28 +224,3 @@ def _on_gold(posterior: Posterior, row: np.ndarray, truth: np.ndarray, level: fl
     estimate = intervals.accuracy(posterior.result, level)
     table = scores.annotators_on_gold(annotator, answer, known[item], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)
-
-
-def _rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
-    """The row of each item of gold in the table, -1 where it has none."""
-    if not known.is_unique:
-        twice = plain(known[known.duplicated()][0])
-        raise DataError(f"the probabilities have several rows for the item {twice!r}; keep one")
-    row = codes_once(Codebook("item", known), asked)
-    if not (row >= 0).any():
-        example = f" (gold has {plain(asked[0])!r}, the posterior {plain(known[0])!r})" if len(asked) else ""
-        raise DataError(f"no item of gold is in the posterior{example}; spell items as the answers do")
-    return row
-
-
-def _codes(classes: pd.Index, truth: pd.Series) -> np.ndarray:
-    code = Codebook("class", classes).codes(truth)
-    unknown = np.flatnonzero(code < 0)
-    if len(unknown):
-        item, value = plain(truth.index[unknown[0]]), plain(truth.iloc[unknown[0]])
-        names = ", ".join(repr(plain(name)) for name in classes)
-        raise DataError(
-            f"the truth {value!r} of item {item!r} is none of the classes ({names}); correct it, or list all "
-            "classes when the answers are read, in classes="
-        )
-    return code

@@ -143,9 +143,9 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
 def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
-    An item that had labels before brings its old evidence along, and counts once. The result speaks of the items
-    of the new labels. A network stands still: it says of the items what it learned from the old labels, and of an
-    item that had labels before what it said then.
+    An item that had labels before brings its old evidence along, and its truth where the fit was told it, and
+    counts once. The result speaks of the items of the new labels. A network stands still: it says of the items what
+    it learned from the old labels, and of an item that had labels before what it said then.
 
     Args:
         new_labels: annotations, or a table of them with one label a row.
@@ -180,7 +180,8 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
             "history= came with the new labels, but the prior of an update is the old fit; give the history to "
             "that fit, and leave it out of new labels"
         )
-    return _engines(posterior).update(posterior, alike(posterior.data, new_labels), **options)
+    new = _still_told(posterior.data, alike(posterior.data, new_labels))
+    return _engines(posterior).update(posterior, new, **options)
 
 
 def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
@@ -218,6 +219,18 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
     fitted: Posterior = import_module(REFITS).refit(posterior, keep(data, kept))
     return fitted
+
+
+def _still_told(old: Annotations, new: Annotations) -> Annotations:
+    """New annotations with the truths that the fit was told of their items; what they say themselves goes first."""
+    if old.gold_codes is None:
+        return new
+    code = old.item_book.codes(new.items)
+    codes = np.where(code >= 0, old.gold_codes[code], -1)
+    if new.gold_codes is not None:
+        codes = np.where(new.gold_codes >= 0, new.gold_codes, codes)
+    at = np.flatnonzero(codes >= 0)
+    return new.with_gold(pd.Series(new.classes[codes[at]], index=new.items[at]))
 
 
 def _engines(posterior: Posterior) -> Refit:

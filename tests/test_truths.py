@@ -47,7 +47,7 @@ def test_gold_that_contradicts_itself_or_is_none(use: Callable[[Any], Any], gold
 
 
 def test_probabilities_of_an_item_twice() -> None:
-    with pytest.raises(DataError, match="the probabilities have several rows for the item 1; keep one"):
+    with pytest.raises(DataError, match="the probabilities have the item 1 more than once; keep one"):
         crowdppl.evaluate(pd.concat([SHARES, SHARES]), {1: 1})
 
 

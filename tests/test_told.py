@@ -1,0 +1,86 @@
+"""What may judge a posterior: probabilities and truths that make sense, and truths that the fit was not told."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.errors import DataError, MethodError, ToldWarning
+from crowdppl.metrics import evaluate
+from crowdppl.simulation import Simulation
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Simulation:
+    return crowdppl.simulate_annotators([0, 1, 2] * 20, {"hammer": 4}, seed=0)
+
+
+def test_truths_that_the_fit_was_told_are_warned_of(drawn: Simulation) -> None:
+    told, rest = drawn.truth.iloc[:15], drawn.truth.iloc[15:]
+    posterior = crowdppl.fit("one_coin", drawn.data, inference="em", gold=told)
+    with pytest.warns(ToldWarning, match="told 15 of the 60 truths"):
+        evaluate(posterior, drawn.truth)
+    with pytest.warns(ToldWarning, match="told 15 of the 15 truths"):
+        crowdppl.plot_reliability(posterior, told)
+    plain = crowdppl.fit("one_coin", drawn.data, inference="em")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ToldWarning)
+        evaluate(posterior, rest)
+        evaluate(plain, drawn.truth)
+
+
+TABLE = pd.DataFrame([[0.5, 0.5], [0.2, 0.8]], columns=["a", "b"], index=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("table", "gold", "match"),
+    [
+        (TABLE.set_axis(["a", "a"], axis=1), {1: "a"}, "class 'a' more than once"),
+        (TABLE.set_axis([1, 1]), {1: "a"}, "item 1 more than once"),
+        (TABLE.astype(object).replace(0.2, "much"), {1: "a"}, "no number.*much"),
+        (TABLE, ["a", "b"], "gold is a list; give a Series or a mapping"),
+        ([[0.5, 0.5]], {1: "a"}, "list has no ids"),
+    ],
+)
+def test_tables_and_truths_that_mean_nothing_are_refused(table: Any, gold: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        evaluate(table, gold)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [({"bootstrap": 2.5}, "bootstrap=2.5 must be a whole"), ({"seed": -1}, "seed=-1 must be at")],
+)
+def test_resamples_and_seeds_are_whole_numbers(given: dict[str, Any], match: str) -> None:
+    with pytest.raises(MethodError, match=match):
+        evaluate(TABLE, {1: "a"}, **given)
+    with pytest.raises(MethodError, match=match):
+        crowdppl.agreement_table(crowdppl.anaesthetists(), **given)
+
+
+def test_truths_go_by_ids_that_are_tuples() -> None:
+    table = TABLE.set_axis(pd.Index([(0, "x"), (1, "x")], tupleize_cols=False))
+    assert evaluate(table, {(1, "x"): "b"}).accuracy == 1
+
+
+def test_an_update_remembers_the_truths_that_the_fit_was_told(drawn: Simulation) -> None:
+    told = drawn.truth.iloc[:15]
+    posterior = crowdppl.fit("bayesian_dawid_skene", drawn.data, inference="vb", gold=told)
+    rows = drawn.data.frame()
+    first = rows.groupby("item").head(1)
+    more = first[first["item"].isin(drawn.data.items[10:40])].assign(label=0)
+    updated = posterior.update(more)
+    assert updated.data.gold is not None
+    pd.testing.assert_series_equal(updated.data.gold, told.loc[updated.data.gold.index], check_names=False)
+    assert len(updated.data.gold) == 5
+    with pytest.raises(DataError, match="told the truth of 5"):
+        updated.label_sets(0.5, gold=told.iloc[10:], method="conformal")
+    right = updated.probabilities().idxmax(axis=1).loc[told.index[10:]]
+    assert right.tolist() == told.iloc[10:].tolist()
+    unseen = crowdppl.Annotations.from_frame(more, like=drawn.data, gold={drawn.data.items[10]: 2})
+    said = posterior.update(unseen).data.gold
+    assert said is not None and said[drawn.data.items[10]] == 2 and len(said) == 5
