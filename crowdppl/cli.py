@@ -13,7 +13,7 @@ import typer
 
 from crowdppl import __version__, arguments, registry
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
-from crowdppl.inference import fit
+from crowdppl.inference import check_automatic, fit
 from crowdppl.story import card_of
 
 app = typer.Typer(
@@ -84,7 +84,7 @@ def fit_answers(
 
     settings = arguments.pairs(setting, "--setting")
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
-    _check(model, settings, options)  # what is wrong is said before a long file is read
+    _check(model, inference, settings, options)  # what is wrong is said before a long file is read
     out.mkdir(parents=True, exist_ok=True)
     said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or (), "kind": kind}
     said |= {"repeats": repeats, "gold": None if gold is None else _truths(gold)}
@@ -121,10 +121,12 @@ def compare_methods(
     and the weights of the methods in the best mixture of their predictions.
     """
     from crowdppl.comparison import compare
+    from crowdppl.heldout import refuse_corrected
     from crowdppl.reading import read_annotations
 
     options: Any = arguments.engine_options(option) | {"seed": seed}
     for name in model:
+        refuse_corrected(name)
         registry.method(name)
     said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or ()}
     said |= {"kind": kind, "repeats": repeats}
@@ -187,11 +189,13 @@ def list_datasets(
     print(described(name))
 
 
-def _check(model: str, settings: dict[str, Any], options: Any) -> None:
+def _check(model: str, inference: str, settings: dict[str, Any], options: Any) -> None:
     """Refuses a method, settings or options that there are not."""
     from crowdppl.inference.options import options_from
 
-    if model != "auto" or settings:
+    if model == "auto":
+        check_automatic(inference, alone=not settings)
+    else:
         registry.method(model, **settings)
     options_from(options)
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from crowdppl import registry
 from crowdppl.annotations import Annotations
+from crowdppl.counts import whole_number
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
 from crowdppl.inference import fit_alone
 from crowdppl.inference.leaving_out import left_out
@@ -105,7 +106,7 @@ def heldout_score(
             by default at least one label of each item stays.
 
     Raises:
-        MethodError: for fewer than 2 folds, or what ``fit`` refuses.
+        MethodError: for fewer than 2 folds or a part of one, or what ``fit`` refuses.
         DataError: when no item has labels of two annotators.
         KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
 
@@ -115,8 +116,7 @@ def heldout_score(
         >>> round(float(score.labels["log_p"].mean()), 2)
         -0.7
     """
-    if folds < 2:
-        raise MethodError(f"folds={folds}: at least 2 are needed, one to be left out and one to learn from")
+    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
@@ -152,6 +152,20 @@ def _unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | No
     return registry.method(model, **dict(settings or {})) if isinstance(model, str) else model
 
 
+def refuse_corrected(model: str | Story | Posterior) -> None:
+    """Refuses what has held-out scores already.
+
+    Raises:
+        MethodError: for "auto" and for corrected posteriors.
+    """
+    corrected = isinstance(model, Posterior) and model.correction is not None
+    if model == "auto" or corrected:
+        raise MethodError(
+            "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
+            "give its name, or posterior.uncorrected()"
+        )
+
+
 def _whole_fit(
     model: str | Story | Posterior,
     data: Annotations | None,
@@ -160,12 +174,7 @@ def _whole_fit(
     options: FitOptions,
     fits: int,
 ) -> Posterior:
-    corrected = isinstance(model, Posterior) and model.correction is not None
-    if model == "auto" or corrected:
-        raise MethodError(
-            "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
-            "give its name, or posterior.uncorrected()"
-        )
+    refuse_corrected(model)
     if isinstance(model, Posterior):
         if data is not None or settings or options or inference != "auto":
             raise MethodError("a posterior brings its data, engine and options along; give it alone")

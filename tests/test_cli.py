@@ -228,7 +228,21 @@ def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "probabilities are averaged" in capsys.readouterr().out
     assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
     assert load(out).correction is not None
-    assert "auto" in refused(capsys, "fit", answers, "--model", "auto", "--setting", "mass=3", "--out", out)
+    for more in (["--setting", "mass=3"], ["--inference", "gibbs"]):
+        said = refused(capsys, "fit", answers, "--model", "auto", *more, "--out", out)
+        assert "'auto' chooses methods and engines itself" in said
+    assert "posterior.correction.scores" in refused(capsys, "compare", answers, "--model", "auto")
+
+
+def test_truths_that_a_fit_was_told_do_not_judge_it_unsaid(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "told"
+    truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, "no"] for item in ODD_ITEMS)])
+    assert run("fit", answers, "--model", "majority_vote", "--inference", "em", "--gold", truth, "--out", out) == 0
+    capsys.readouterr()
+    assert run("evaluate", out, truth) == 0
+    assert "warning: the fit was told 8 of the 8 truths" in capsys.readouterr().err
 
 
 def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

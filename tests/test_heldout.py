@@ -184,6 +184,8 @@ def test_what_is_refused() -> None:
     data = crowd()
     with pytest.raises(MethodError, match="folds=1"):
         heldout_score("one_coin", data, folds=1)
+    with pytest.raises(MethodError, match="folds=2.5 must be a whole number"):
+        heldout_score("one_coin", data, folds=2.5)  # type: ignore[arg-type]
     with pytest.raises(MethodError, match="needs data"):
         heldout_score("one_coin")
     with pytest.raises(MethodError, match="give it alone"):

@@ -141,11 +141,20 @@ def _calibrated(posterior: Posterior, data: Annotations) -> Posterior:
     return out
 
 
-def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
-    """method="auto"; looked up by name, because it calls ``fit``."""
+def check_automatic(inference: str, alone: bool) -> None:
+    """Refuses what does not go with method="auto"; ``alone`` is without settings and start.
+
+    Raises:
+        MethodError: for settings, a start or an engine.
+    """
     if not alone or inference not in ("auto", "vb"):
         raise MethodError(
             "method='auto' chooses methods and engines itself: leave settings, start and inference out, or name one"
         )
+
+
+def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
+    """method="auto"; looked up by name, because it calls ``fit``."""
+    check_automatic(inference, alone)
     posterior: Posterior = import_module("crowdppl.automatic").fit_auto(data, options)
     return posterior
