@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crowdppl.annotations import Annotations
-from crowdppl.calibration import calibrated
+from crowdppl.calibration import AVERAGE, calibrated
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.inference import fit
+from crowdppl.inference import fit_alone
 from crowdppl.inference.loop import uninterrupted
+from crowdppl.inference.predictive import refit
+from crowdppl.inference.refit import options_of
 from crowdppl.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ MEMBERS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
 ORDINAL = ("ordinal",)
 """Further members where classes have an order."""
 TOLERANCE, STEPS = 1e-5, 300
+FEATURES = (
+    "the features of the items have no part in auto, whose methods read labels alone; a method with a network, "
+    "such as bayes_dgc, learns from both"
+)
 
 
 def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
@@ -45,18 +52,60 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
         KeyboardInterrupt: when Ctrl-C came before there was any fit.
     """
     began, fits = time.perf_counter(), _fits(data, options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        name, first = next(fits)
-        try:
-            others = {other: uninterrupted(posterior) for other, posterior in fits}
-            found = calibrated({name: uninterrupted(first), **others}, data)
-            stopped = False
-        except KeyboardInterrupt:
-            found, stopped = _marked(first), True
-    if stopped:
+    name, first = next(fits)
+    try:
+        others = {other: uninterrupted(posterior) for other, posterior in fits}
+        found = calibrated({name: uninterrupted(first), **others}, data)
+        found = _with_note(found, FEATURES) if data.features is not None else found
+    except KeyboardInterrupt:
+        found = _marked(first)
         warnings.warn(found.diagnostics()["warnings"][-1], ConvergenceWarning, stacklevel=4)
     found.result.diagnostics["seconds"] = time.perf_counter() - began
+    return found
+
+
+def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
+    """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
+
+    Its own method starts from the old truth, unless some truths were told: a fit that starts from these remembers
+    them. What a method found in the labels first, such as groups of annotators, is kept.
+
+    Args:
+        posterior: with a correction.
+        data: the labels that are left, and gold as it was.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
+    """
+    before = posterior.correction
+    assert before is not None
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    again: dict[str, Posterior] = {}
+    for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
+        if name == posterior.method and plain is data:
+            again[name] = _named(name, partial(refit, posterior.uncorrected(), plain))
+        else:
+            story = posterior.story if name == posterior.method else name
+            given: Any = options_of(posterior).kept()
+            again[name] = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
+    found = calibrated({name: uninterrupted(fitted) for name, fitted in again.items()}, data)
+    return _with_note(found, FEATURES) if FEATURES in before.notes else found
+
+
+def _with_note(posterior: Posterior, note: str) -> Posterior:
+    assert posterior.correction is not None
+    notes = (*posterior.correction.notes, note)
+    return replace(posterior, correction=replace(posterior.correction, notes=notes))
+
+
+def _named(name: str, make: Callable[[], Posterior]) -> Posterior:
+    """A fit of one of several methods; what is warned of bears its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = make()
+    if not found.result.diagnostics["interrupted"]:
+        for note in found.result.diagnostics["warnings"]:
+            warnings.warn(f"{name}: {note}", ConvergenceWarning, stacklevel=5)
     return found
 
 
@@ -77,8 +126,8 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Posterior]:
 
 
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Posterior]]:
-    given: dict[str, Any] = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
+    given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
     names = MEMBERS + (ORDINAL if data.kind == "ordinal" else ())
     plain = data if data.gold_codes is None else data.with_gold(None)
     for name in names:
-        yield name, fit(name, plain, inference="vb", **given)
+        yield name, _named(name, partial(fit_alone, name, plain, "vb", None, given))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from crowdppl.annotations import Annotations
 from crowdppl.comparison import LEAST_WEIGHT, stacking_weights
-from crowdppl.correction import RATES, Correction, discount
+from crowdppl.correction import RATES, Correction, annotators_an_item, cut, discount, labels_an_item
 from crowdppl.decoding import row_codes
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.leaving_out import left_out
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit
@@ -18,21 +20,29 @@ from crowdppl.leave_one_out import standard_error
 from crowdppl.maps import fit_map
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep, label_folds
+from crowdppl.story import Story
 
 FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
 THIN = 2.0
-"""Labels an item below which labels left out have nothing to say."""
+"""Annotators an item below which labels left out have nothing to say."""
+AVERAGE = "average"
+"""Name of the score of all members together."""
 DRAWS = 20
 MOST = 50_000
 """Labels that are left out in all, which decide on weights and discounts; more would cost further refits."""
 UNKNOWN = (
-    "labels cannot tell a bias that annotators share from the truth, and no truth was given: where many of them "
+    "labels cannot tell a bias that annotators share from the truth{given}: where many of them "
     "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
 )
 
 
-def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Correction | None = None) -> Posterior:
+def calibrated(
+    members: Mapping[str, Posterior],
+    data: Annotations,
+    weighed: Correction | None = None,
+    stories: Mapping[str, Story] | None = None,
+) -> Posterior:
     """Corrects the probabilities of one method, or averages those of several.
 
     A method that takes an item's labels for independent given its truth is surer than it should be, because on real
@@ -46,6 +56,7 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
         data: the annotations, with gold or without.
         weighed: what ``weigh`` says of members and data, where that is known already; gold does not change it.
+        stories: as for ``weigh``.
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
@@ -54,12 +65,15 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
         KeyboardInterrupt: when Ctrl-C stops one of the fits; half of them correct nothing.
     """
     plain = data if data.gold_codes is None else data.with_gold(None)
-    correction = weigh(members, plain) if weighed is None else weighed
+    correction = weigh(members, plain, stories) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
-    told = used if plain is data else {name: uninterrupted(refit(member, data)) for name, member in used.items()}
+    told = used if plain is data else {name: _told(name, member, data) for name, member in used.items()}
     mixed = _mixture(told, correction, data)
+    correction = replace(correction, notes=(*correction.notes, *_lost(told, correction, data)))
     if plain is data:
-        correction = replace(correction, notes=(*correction.notes, UNKNOWN))
+        correction = replace(
+            correction, notes=(*correction.notes, UNKNOWN.format(given=", and no truth was given"))
+        )
     else:
         correction, mixed = _map(used, correction, mixed, data)
     main = told[max(correction.weights, key=lambda name: correction.weights[name])]
@@ -67,25 +81,29 @@ def calibrated(members: Mapping[str, Posterior], data: Annotations, weighed: Cor
     return replace(main, result=replace(main.result, probabilities=mixed), correction=correction)
 
 
-def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
+def weigh(
+    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
+) -> Correction:
     """Discounts and weights of members, from labels left out.
 
     Args:
         members: fits of the data, by name; the first stands alone where labels are too few.
         data: the annotations, without gold.
+        stories: methods as they were before anything was found in the labels (groups of annotators, say), by name;
+            it is found anew without the labels left out. Of members not named, what was found is kept.
 
     Raises:
         KeyboardInterrupt: when Ctrl-C stops one of the fits.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
-    labels = labels_an_item(data)
-    if labels[labels > 0].mean() < THIN:
+    annotators = annotators_an_item(data)
+    if annotators < THIN:
         note = (
-            f"{labels[labels > 0].mean():.2f} labels an item are too few for labels left out to say how far labels "
-            f"of an item depend on each other, so that {first} stands as it is"
+            f"{annotators:.2f} annotators an item, repeats and abstentions aside, are too few for labels left out "
+            f"to say how far labels of an item depend on each other, so that {first} stands as it is"
         )
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
-    logs, owner = _scored(members, data)
+    logs, owner = _scored(members, data, stories)
     notes: tuple[str, ...] = ()
     if data.n_labels > MOST:
         notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
@@ -96,7 +114,7 @@ def weigh(members: Mapping[str, Posterior], data: Annotations) -> Correction:
     weights = {name: w for name, w in zip(members, (found / found.sum()).tolist(), strict=True) if w}
     scores = {name: float(rows[:, n].mean()) for n, name in enumerate(members)}
     if len(members) > 1:
-        scores["average"] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
+        scores[AVERAGE] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
     rates = {name: (0.0, *RATES)[best[name]] for name in weights}
     return Correction(empty, weights, rates, scores, notes=notes)
 
@@ -111,7 +129,9 @@ def _least(logs: np.ndarray, owner: np.ndarray) -> int:
     return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
 
 
-def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _scored(
+    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
 
     Returns:
@@ -126,11 +146,28 @@ def _scored(members: Mapping[str, Posterior], data: Annotations) -> tuple[dict[s
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
-            again = uninterrupted(refit(member, part, spread=False))
+            again = _quietly(member, part, (stories or {}).get(name))
             own = left_out(again, data, out, draws=DRAWS)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
+
+
+def _quietly(member: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
+    """A fit to some of the labels or truths; it is not shown, so that nothing is warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return uninterrupted(refit(member, data, story, spread=False))
+
+
+def _told(name: str, member: Posterior, data: Annotations) -> Posterior:
+    """The member, told the known truths; what is warned of bears its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = uninterrupted(refit(member, data))
+    for note in found.result.diagnostics["warnings"]:
+        warnings.warn(f"{name}, told the known truths: {note}", ConvergenceWarning, stacklevel=4)
+    return found
 
 
 def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:
@@ -161,11 +198,26 @@ def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarr
 
 
 def _mixture(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> np.ndarray:
-    """Discounted and averaged probabilities, (N, K)."""
+    """Discounted and averaged probabilities, (N, K); a known truth is certain, however few labels its item has."""
     labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
     for name, weight in correction.weights.items():
         out += weight * discount(members[name].result.probabilities, labels, correction.rates[name])
+    if data.gold_codes is not None:
+        known = np.flatnonzero(data.gold_codes >= 0)
+        out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
     return np.asarray(out / out.sum(1, keepdims=True))
+
+
+def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Iterator[str]:
+    """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
+    labels = labels_an_item(data)
+    out = np.any([cut(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0)
+    out = out if data.gold_codes is None else out & (data.gold_codes < 0)
+    if out.any():
+        yield (
+            f"{out.sum():,} of {data.n_items:,} items have more evidence than probabilities can hold (690 nats), "
+            "and the discount took that for all: they are surer than is said here"
+        )
 
 
 def _map(
@@ -179,15 +231,15 @@ def _map(
     assert data.gold_codes is not None and gold is not None
     known = np.flatnonzero(data.gold_codes >= 0)
     if len(known) < FEWEST_GOLD:
-        note = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
-        return replace(correction, notes=(*correction.notes, note, UNKNOWN)), mixed
+        few = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
+        return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given=""))), mixed
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
     fold = stream.permutation(len(known)) % GOLD_FOLDS
     p = np.empty((len(known), data.n_classes))
     for number in range(GOLD_FOLDS):
         hidden = known[fold == number]
         blind = data.with_gold(gold.drop(data.items[hidden]))
-        again = {name: uninterrupted(refit(member, blind, spread=False)) for name, member in free.items()}
+        again = {name: _quietly(member, blind) for name, member in free.items()}
         p[fold == number] = _mixture(again, correction, blind)[hidden]
     found = fit_map(p, data.gold_codes[known])
     mapped = found(mixed)
@@ -195,9 +247,3 @@ def _map(
     channel = np.tensordot(found.weights, found.channels, 1)
     shift = tuple(found.shift.tolist())
     return replace(correction, gold=len(known), scale=found.scale, shift=shift, channel=channel), mapped
-
-
-def labels_an_item(data: Annotations) -> np.ndarray:
-    """Number of labels of each item in codebook order, (N,); abstentions count."""
-    item, _ = row_codes(data.blocks, data.order)
-    return np.bincount(item, minlength=data.n_items)

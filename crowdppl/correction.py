@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdppl.decoding import row_codes
 from crowdppl.maps import softmax
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
 
 RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Correlations of an item's labels among which held-out labels choose."""
+LEAST = 1e-300
+"""A probability below is taken for this: evidence of more than 690 nats counts as 690."""
+SEEN = 1e-6
+"""A probability that is worth a note where it should be smaller."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,11 @@ class Correction:
     channel: np.ndarray | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def leaves_all(self) -> bool:
+        """Whether the probabilities are still the method's own: one method, no discount, no map."""
+        return len(self.weights) == 1 and not any(self.rates.values()) and not self.gold
+
     def __str__(self) -> str:
         parts = [
             f"{weight:.2f} {name}" + (f" (labels correlated by {self.rates[name]:g})" if self.rates[name] else "")
@@ -57,12 +71,34 @@ def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.n
 
     The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item that are correlated by
     ``rate`` given its truth say less than as many independent ones. The evidence is divided by it, the prevalence's
-    part too, so that the most probable class stays.
+    part too, so that the most probable class stays. A fit's probabilities end at 1e-300: evidence beyond that is
+    lost, so that an item with hundreds of labels comes out less sure than it should be (``cut``), and classes below
+    it come out alike.
 
     Args:
         probabilities: (N, K).
-        labels: number of labels of each item, (N,).
+        labels: number of labels of each item, (N,); an item without any stays as it is.
         rate: between 0, which changes nothing, and 1, by which any number of labels counts as one.
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
-    return softmax(np.log(np.clip(probabilities, 1e-300, None)) / effect[:, None])
+    return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
+
+
+def cut(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
+    """Which items lost evidence that shows: a class below 1e-300 that the discount lifts above 1e-6; bool (N,)."""
+    lost = probabilities.min(1) < LEAST
+    return np.asarray(lost & (discount(probabilities, labels, rate).min(1) > SEEN))
+
+
+def labels_an_item(data: Annotations) -> np.ndarray:
+    """Number of labels of each item that name a class, in codebook order, (N,); who abstains agrees with nobody."""
+    return np.asarray(data.votes().sum(1))
+
+
+def annotators_an_item(data: Annotations) -> float:
+    """Annotators who gave an item a class, repeats counted once: the mean over items that have any."""
+    item, cell = row_codes(data.blocks, data.order)
+    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    named = answer < data.n_classes
+    pairs = np.unique(item[named].astype(np.int64) * data.n_annotators + annotator[named])
+    return len(pairs) / max(1, len(np.unique(pairs // data.n_annotators)))

@@ -18,7 +18,8 @@ def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
 
     Args:
         sd: instead, the standard deviation of that probability over parameter draws: how far it could still
-            move if the annotators became known. NaN where the engine gives points.
+            move if the annotators became known. NaN where the engine gives points, and of corrected probabilities,
+            which are not computed draw by draw; ``uncorrected()`` gives the method's own.
 
     Returns:
         DataFrame (N, K), item ids x class names.
@@ -33,7 +34,7 @@ def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
     """
     values = posterior.result.probabilities
     if sd:
-        found = posterior.result.probability_sd
+        found = None if _corrected(posterior) else posterior.result.probability_sd
         values = np.full_like(values, np.nan) if found is None else found
     return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
 
@@ -48,7 +49,8 @@ def entropy(posterior: Posterior) -> pd.DataFrame:
 
     Returns:
         DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
-        as far as it can tell, and epistemic is NaN.
+        as far as it can tell, and epistemic is NaN. Corrected probabilities have a total, but are not computed draw
+        by draw, so that its parts are NaN; ``uncorrected()`` gives those of the method itself.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -59,13 +61,21 @@ def entropy(posterior: Posterior) -> pd.DataFrame:
         38     0.67       0.62       0.05
     """
     found = posterior.result.entropies
-    if found is None:
+    if _corrected(posterior):
+        unknown = np.full(posterior.data.n_items, np.nan)
+        whole = choices.entropy(posterior.result.probabilities)
+        columns = {"total": whole, "aleatoric": unknown, "epistemic": unknown}
+    elif found is None:
         own = choices.entropy(posterior.result.probabilities)
         columns = {"total": own, "aleatoric": own, "epistemic": np.full_like(own, np.nan)}
     else:
         total, own = found.T
         columns = {"total": total, "aleatoric": own, "epistemic": np.clip(total - own, 0, None)}
     return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def _corrected(posterior: Posterior) -> bool:
+    return posterior.correction is not None and not posterior.correction.leaves_all
 
 
 def labels(posterior: Posterior) -> pd.DataFrame:

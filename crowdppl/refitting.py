@@ -26,6 +26,8 @@ NETWORKS = "crowdppl.sight"
 """Module that asks networks; looked up, so that results need no torch."""
 REFITS = "crowdppl.inference.predictive"
 """Module that fits again to some of the labels; looked up likewise."""
+CORRECTIONS = "crowdppl.automatic"
+"""Module that corrects again; looked up likewise."""
 
 
 class Refit(Protocol):
@@ -188,7 +190,7 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     """The same fit without the labels of some annotators, started from the old truth.
 
     Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
-    labels nobody saw.
+    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again.
 
     Args:
         annotators: ids.
@@ -217,6 +219,9 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
+    if posterior.correction is not None:
+        corrected: Posterior = import_module(CORRECTIONS).corrected_again(posterior, keep(data, kept))
+        return corrected
     fitted: Posterior = import_module(REFITS).refit(posterior, keep(data, kept))
     return fitted
 

@@ -82,7 +82,6 @@ def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -
     with pytest.raises(MethodError, match=r"uncorrected\(\)\.update"):
         posterior.update(posterior.data)
     assert posterior.uncorrected().predict(posterior.data).shape == (400, 3)
-    assert posterior.without([0]).correction is None
     assert posterior.uncorrected().update(posterior.data).correction is None
     for refused in (
         lambda: crowdppl.heldout_score("auto", posterior.data),
@@ -104,7 +103,7 @@ def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posteri
 def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
     found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
     assert found.correction is not None and found.correction.weights == {automatic.MEMBERS[0]: 1.0}
-    assert "too few" in found.correction.notes[0] and "note: 1.00 labels" in found.summary()
+    assert "too few" in found.correction.notes[0] and "note: 1.00 annotators an item" in found.summary()
 
 
 def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulation, posterior: Posterior) -> None:

@@ -77,7 +77,8 @@ def fit(
     if not calibrate:
         return _doubted(fit_alone(method, data, inference, settings, options, start))
     plain = data if data.gold_codes is None else data.with_gold(None)
-    return _doubted(_calibrated(fit_alone(method, plain, inference, settings, options, start), data))
+    alone = fit_alone(method, plain, inference, settings, options, start)
+    return _doubted(_calibrated(alone, data, _story(method, settings)))
 
 
 def fit_alone(
@@ -101,14 +102,21 @@ def fit_alone(
     from crowdppl.posterior import Posterior
 
     _annotations(data)
-    if settings and not isinstance(method, str):
-        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
-    given = None if settings is None else registry.named_settings(settings)
-    story = registry.resolve(method) if given is None else registry.method(str(method), **given)
+    story = _story(method, settings)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
     fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
     name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
     return Posterior(fitted, name, engine, data, result, chosen.kept())
+
+
+def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
+    """The method with its settings, before anything is found in the data."""
+    from crowdppl import registry
+
+    if settings and not isinstance(method, str):
+        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
+    given = None if settings is None else registry.named_settings(settings)
+    return registry.resolve(method) if given is None else registry.method(str(method), **given)
 
 
 def _annotations(data: Any) -> Annotations:
@@ -132,12 +140,14 @@ def _doubted(posterior: Posterior) -> Posterior:
     return posterior
 
 
-def _calibrated(posterior: Posterior, data: Annotations) -> Posterior:
+def _calibrated(posterior: Posterior, data: Annotations, story: Story) -> Posterior:
     """Corrected probabilities; looked up by name, because corrections fit again."""
     from crowdppl.inference.loop import uninterrupted
 
     members = {posterior.method: uninterrupted(posterior)}
-    out: Posterior = import_module("crowdppl.calibration").calibrated(members, data)
+    out: Posterior = import_module("crowdppl.calibration").calibrated(
+        members, data, stories={posterior.method: story}
+    )
     return out
 
 

@@ -1,0 +1,139 @@
+"""What corrected probabilities know of themselves: entropies, known truths, what was counted, what is warned of."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import automatic, calibration
+from crowdppl.annotations import Annotations
+from crowdppl.correction import Correction, annotators_an_item, cut, discount, labels_an_item
+from crowdppl.errors import ConvergenceWarning
+from crowdppl.inference.predictive import refit
+from crowdppl.posterior import Posterior
+from crowdppl.splitting import keep
+from tests.crowd import annotations, crowd
+from tests.three_items import posterior, result
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+QUICK: dict[str, Any] = {"max_iterations": 2}
+
+
+def by_hand(rate: float) -> Posterior:
+    draws = result(probability_sd=np.full((3, 2), 0.1), entropies=np.full((3, 2), 0.5))
+    made = Correction(np.full((3, 2), 0.5), {"m": 1.0}, {"m": rate}, {})
+    return replace(posterior(draws), correction=made)
+
+
+def test_corrected_probabilities_have_their_own_entropy_and_no_spread() -> None:
+    found = by_hand(0.3)
+    table = found.entropy()
+    np.testing.assert_array_equal(table["total"], found.labels()["entropy"])
+    assert table[["aleatoric", "epistemic"]].isna().all(axis=None)
+    assert found.probabilities(sd=True).isna().all(axis=None)
+    own = found.uncorrected()
+    assert (own.entropy()["total"] == 0.5).all() and (own.probabilities(sd=True) == 0.1).all(axis=None)
+
+
+def test_a_correction_that_changes_nothing_leaves_the_spread() -> None:
+    found = by_hand(0.0)
+    assert (found.entropy()["total"] == 0.5).all() and (found.probabilities(sd=True) == 0.1).all(axis=None)
+
+
+def without_first(data: Annotations) -> Annotations:
+    return keep(data, (data.frame()["annotator"] != 0).to_numpy())
+
+
+def test_without_some_annotators_a_corrected_method_is_corrected_anew() -> None:
+    data = crowd(24, 5, 3, 4)
+    found = crowdppl.fit("one_coin", data, inference="em", calibrate=True, tolerance=1e-10)
+    left, anew = found.without([0]), crowdppl.fit("one_coin", without_first(data), inference="em", calibrate=True)
+    assert left.correction is not None and anew.correction is not None
+    assert left.correction.rates == anew.correction.rates and left.data.n_labels < data.n_labels
+    np.testing.assert_allclose(left.probabilities(), anew.probabilities(), atol=1e-3)
+
+
+def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
+    """With known truths nothing starts from the old fit, so that it is the same bit for bit."""
+    data = crowd(20, 5, 3, 4).with_gold({0: 0, 3: 1})
+    found = crowdppl.fit("auto", data, **QUICK).without([0])
+    anew = crowdppl.fit("auto", without_first(data), **QUICK)
+    assert found.correction is not None and anew.correction is not None
+    assert set(found.correction.scores) == {*automatic.MEMBERS, "average"}
+    np.testing.assert_array_equal(found.probabilities(), anew.probabilities())
+
+
+def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
+    labels = [(i, a, 0) for i in range(2) for a in range(400)]
+    data = annotations(labels, 2).with_gold({0: 0})
+    sure: Any = {"m": SimpleNamespace(result=SimpleNamespace(probabilities=np.array([[1.0, 0.0], [1.0, 0.0]])))}
+    full = Correction(np.empty((0, 0)), {"m": 1.0}, {"m": 1.0}, {})
+    mixed = calibration._mixture(sure, full, data)
+    np.testing.assert_array_equal(mixed[0], [1, 0])
+    assert 0.8 < mixed[1, 0] < 0.9  # 690 nats, of 400 labels that count as one
+    (note,) = calibration._lost(sure, full, data)
+    assert note.startswith("1 of 2 items have more evidence")
+    assert list(calibration._lost(sure, replace(full, rates={"m": 0.0}), data)) == []
+    assert not cut(np.array([[1.0, 0.0]]), np.array([10]), 1.0).any()  # 69 nats are as good as any
+
+
+def test_repeats_and_abstentions_are_no_further_annotators() -> None:
+    rows = [(0, 0, 1), (0, 0, 1), (0, 1, 2), (1, 0, 0), (1, 1, 2), (2, 1, 2), (2, 0, 2)]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"]).replace({"label": {2: "?", 0: "a", 1: "b"}})
+    data = Annotations.from_frame(frame, abstentions=["?"])
+    assert labels_an_item(data).tolist() == [2, 1, 0] and annotators_an_item(data) == 1
+    p = np.array([[0.8, 0.2]] * 3)
+    np.testing.assert_allclose(discount(p, labels_an_item(data), 0.5)[1:], p[1:])
+
+
+@pytest.mark.parametrize("method", ["auto", "one_coin"])
+def test_where_one_annotator_repeats_himself_nothing_is_left_out(method: str) -> None:
+    data = annotations([(i, 0, i % 2) for i in range(12) for _ in range(2)], 2)
+    more: dict[str, Any] = {} if method == "auto" else {"calibrate": True}
+    found = crowdppl.fit(method, data, inference="vb", **more, **QUICK)
+    assert found.correction is not None and "1.00 annotators an item" in found.correction.notes[0]
+
+
+def test_auto_warns_of_each_method_that_did_not_settle_by_name_and_not_of_its_folds() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        crowdppl.fit("auto", crowd(20, 5, 3, 4), gold={0: 0}, **QUICK)
+    said = [str(one.message) for one in caught if one.category is ConvergenceWarning]
+    assert len(said) <= 4 and len(set(said)) == len(said)
+    for name in automatic.MEMBERS:
+        assert any(text.startswith(f"{name}: vb did not converge after 2") for text in said)
+        assert name not in automatic.MEMBERS[:1] or any("told the known truths" in text for text in said)
+
+
+def test_what_is_found_in_the_labels_is_found_anew_without_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def spy(member: Posterior, data: Annotations, story: Any = None, *, spread: bool = True) -> Posterior:
+        given.append(story)
+        return refit(member, data, story, spread=spread)
+
+    monkeypatch.setattr(calibration, "refit", spy)
+    crowdppl.fit("dependent_clusters", crowd(20, 5, 3, 4), inference="vb", calibrate=True, **QUICK)
+    assert len(given) == calibration.FOLDS and all(story.groups is None for story in given)
+
+
+def test_few_known_truths_are_not_said_to_be_none() -> None:
+    found = crowdppl.fit("one_coin", crowd(20, 5, 3, 4), inference="em", calibrate=True, gold={0: 0}, **QUICK)
+    assert found.correction is not None and len(found.correction.notes) == 2
+    assert "1 known truths are too few" in found.correction.notes[0]
+    assert "no truth was given" not in found.correction.notes[1] and "share from" in found.correction.notes[1]
+
+
+def test_auto_says_that_features_have_no_part_in_it() -> None:
+    data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
+    found = crowdppl.fit("auto", data, **QUICK)
+    assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
+    plain = crowdppl.fit("auto", crowd(12, 5, 3, 4), **QUICK).correction
+    assert plain is not None and automatic.FEATURES not in plain.notes
