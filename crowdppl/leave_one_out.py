@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import MethodError
+from crowdppl.sight import networks_of
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -103,9 +104,12 @@ def leave_one_out(
         raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
     points = {site.family for site in posterior.result.sites.values()} <= {"point"}
     if method == "psis" and points:
+        others = "fit with gibbs, nuts or vb, use method='closed', or"
+        if networks_of(posterior.story):  # which gibbs and nuts refuse, and which see what is left out
+            others = "use"
         raise MethodError(
-            f"{posterior.inference} found a point, and method='psis' weighs draws; fit with gibbs, nuts or vb, use "
-            "method='closed', or heldout_score, which fits again"
+            f"{posterior.inference} found a point, and method='psis' weighs draws; {others} heldout_score, which "
+            "fits again"
         )
     values = _index(posterior, unit)
     if method == "closed" or points:

@@ -21,7 +21,7 @@ class Training:
         epochs: passes over the items; before each, the truth's probabilities and the annotators are brought up to
             date.
         patience: epochs without gain after which training stops, judged by a tenth of the labels, which a first
-            training leaves out; 0 trains to the end.
+            training leaves out (of the items, where none has labels of two annotators); 0 trains to the end.
         stop_after: epochs after which training ends, on a schedule made for ``epochs``; what ``patience`` finds.
         learning_rate: of AdamW at the start; it falls to 0 along a cosine.
         weight_decay: of AdamW.

@@ -15,7 +15,7 @@ from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import quiet
-from crowdppl.inference.stopping import _epochs, _score
+from crowdppl.inference.stopping import _epochs, _left_out, _score
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep, label_folds
 from crowdppl.training import training_of
@@ -63,10 +63,25 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     assert got == pytest.approx(want, rel=1e-6)
 
 
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize("crowd", ["one label an item", "one annotator"])
+def test_where_no_label_can_be_left_out_items_are(name: str, engine: str, crowd: str) -> None:
+    data, _ = clouds(160, 120, 1)
+    if crowd == "one annotator":
+        rows = data.frame().assign(annotator="a")
+        data = crowdppl.Annotations.from_frame(rows, items=data.items, classes=range(3), features=data.features)
+    found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings={"training": WILD})
+    assert 1 <= found.story.training["stop_after"] < 40
+    out = _left_out(data, 0)
+    gone = set(data.frame().loc[out, "item"])
+    assert len(gone) == 12 and not gone & set(data.frame().loc[~out, "item"])
+
+
 def test_what_cannot_be_judged_is_refused() -> None:
     data, _ = clouds(60, 50, 1)
-    with pytest.raises(DataError, match="no label can be left out"):
-        crowdppl.fit("raykar", data, inference="em", settings={"training": {"patience": 2}})
+    alone = keep(data, np.arange(data.n_labels) == 0)
+    with pytest.raises(DataError, match="one item has all labels; set patience=0"):
+        crowdppl.fit("raykar", alone, inference="em", settings={"training": {"patience": 2}})
     with pytest.raises(MethodError, match="stop_after=50 must be between 1 and epochs=30"):
         training_of({"stop_after": 50})
 

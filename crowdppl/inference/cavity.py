@@ -28,6 +28,7 @@ from crowdppl.inference.results import SiteResult
 from crowdppl.inference.rules import refuse_below_one
 from crowdppl.inference.taught import Cavities, Taught
 from crowdppl.inference.uses import Uses, no_form, read_uses
+from crowdppl.sight import networks_of
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -40,6 +41,7 @@ ROUNDS = 3
 """Rounds in which an item's truth follows what its labels teach; further ones hardly move it."""
 PIECE = 2_000_000
 """Entries that are dealt with at once."""
+NETWORK = "its network has a say on each item, and what it learned from a label cannot be taken out again"
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ def _refuse(problem: Problem, posterior: Posterior) -> None:
     """
     if problem.truth is None:
         raise no_form(problem, "it sums out no truth")
+    if getattr(problem.story, "counting", None) is not None:
+        raise no_form(problem, NETWORK)
     for site in problem.sites.values():
         if site.local or site.kind in ("free", "onehot"):
             raise no_form(problem, f"site {site.name!r} is no Dirichlet of which labels have counts")
@@ -197,7 +201,8 @@ def _agree(problem: Problem, posterior: Posterior, product: np.ndarray, marginal
         MethodError: saying which, and what to do instead.
     """
     if not (np.abs(product - marginal) < SAME).all():
-        raise no_form(problem, "labels of an item depend on one another given its truth")
+        crowd = "labels of an item depend on one another given its truth"
+        raise no_form(problem, NETWORK if networks_of(problem.story) else crowd)
     if not (np.abs(marginal - posterior.result.probabilities) < SETTLED).all():
         raise MethodError(
             "the probabilities of this posterior do not follow from its labels and parameters alone, as after "

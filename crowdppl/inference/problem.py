@@ -19,6 +19,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, probed, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
+from crowdppl.sight import networks_of
 from crowdppl.story import Story, plates_of
 
 if TYPE_CHECKING:
@@ -131,10 +132,11 @@ class Problem:
         """
         names = [s.name for s in self.of_kind("hyper")]
         if names:
+            others = "'vb'" if networks_of(self.story) else "'vb', 'gibbs' or 'nuts'"
             raise MethodError(
                 f"{engine} refuses {type(self.story).__name__}: the prior parameters {', '.join(names)} are "
                 "inferred too, and their joint mode is ill-posed (the density of rows at their mean grows "
-                "without bound in the concentration); use inference='vb', 'gibbs' or 'nuts'"
+                f"without bound in the concentration); use inference={others}"
             )
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:

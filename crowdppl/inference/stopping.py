@@ -7,11 +7,14 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyro
 import torch
 from torch import Tensor
 
 from crowdppl.blocks import Block
+from crowdppl.decoding import row_codes
+from crowdppl.errors import DataError
 from crowdppl.guides import mean_field
 from crowdppl.inference.density import Density
 from crowdppl.inference.fold import Fold
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
 
 PARTS = 10
-"""One label in so many is left out, never all of an item."""
+"""One label in so many is left out, never all of an item where items have labels of two annotators."""
 
 
 def stopped(story: Story, data: Annotations, engine: str, options: Options) -> Story:
@@ -39,14 +42,17 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
     A copy is trained without a tenth of the labels, and scored on them after each epoch, until ``patience`` epochs
     bring no gain. Known truths take no part. The fit proper then learns from all labels for as many epochs.
 
+    Where no item has labels of two annotators, a tenth of the items is left out with all their labels, which the
+    network then predicts.
+
     Raises:
-        DataError: when no item has labels of two annotators.
+        DataError: when one item has all labels.
         KeyboardInterrupt: at Ctrl-C, for there is nothing yet that was learned from all labels.
     """
     training = training_of(getattr(story, "training", {})) if networks_of(story) else Training()
     if training.patience == 0:
         return story
-    out = label_folds(data, PARTS, options.seed) == 0
+    out = _left_out(data, options.seed)
     trial = replace(options, checkpoint=None, callback=None, progress=False)
     problem = pose(deepcopy(story), keep(data, ~out), trial)
     full = data.on(options.device, problem.blocks[0].dtype)
@@ -61,6 +67,23 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
     settings = {**getattr(story, "training", {}), "patience": 0, "stop_after": best_epoch}
     found: Story = build(story, training=settings)
     return found
+
+
+def _left_out(data: Annotations, seed: int) -> np.ndarray:
+    """Labels that the first training does not see, bool (S,), in the order of ``data.frame()``."""
+    item, cell = row_codes(data.blocks, data.order)
+    annotator = cell // np.int32(data.n_answers)
+    if ((np.diff(item) == 0) & (np.diff(annotator) != 0)).any():  # labels are sorted by both
+        out: np.ndarray = label_folds(data, PARTS, seed) == 0
+        return out
+    labelled = np.unique(item)
+    if len(labelled) < 2:
+        raise DataError(
+            "training: patience leaves some items out, but one item has all labels; set patience=0, or label more"
+        )
+    some = np.random.default_rng(seed).permutation(labelled)[: max(1, len(labelled) // PARTS)]
+    out = np.isin(item, some)
+    return out
 
 
 def _epochs(

@@ -14,6 +14,7 @@ from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.problem import Problem
+from crowdppl.sight import networks_of
 
 GRID = 0.1
 """Width of the grid of log-values by which a site's entries are told apart."""
@@ -87,9 +88,12 @@ def read_uses(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor])
 
 def no_form(problem: Problem, why: str) -> MethodError:
     """The refusal of a story, and what to do instead."""
+    draws = "method='psis' after a fit by gibbs, nuts or vb, or "
+    if networks_of(problem.story):  # which have seen every label, whatever is drawn
+        draws = ""
     return MethodError(
-        f"{type(problem.story).__name__} has no closed form for a label left out: {why}; use method='psis' after a "
-        "fit by gibbs, nuts or vb, or heldout_score, which fits again"
+        f"{type(problem.story).__name__} has no closed form for a label left out: {why}; use {draws}heldout_score, "
+        "which fits again"
     )
 
 
