@@ -33,6 +33,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "story_plot",
         "card",
         "likelihood",
+        "abstentions",
         "labels",
         "distributions",
         "priors",
