@@ -53,19 +53,6 @@ def method(name: str, /, **settings: Any) -> Story:
     return story
 
 
-def named_settings(settings: Any) -> dict[str, Any]:
-    """Settings by name, as they were handed over.
-
-    Raises:
-        MethodError: when they are no mapping from names.
-    """
-    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
-        raise MethodError(
-            f'settings={settings!r} is no mapping from names to values; write it as in {{"prevalence": "uniform"}}'
-        )
-    return dict(settings)
-
-
 def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
     """Makes a method of yours known by name for this session, so that ``fit`` and ``load`` find it.
 

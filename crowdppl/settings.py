@@ -62,6 +62,19 @@ def check_settings(story: object, where: str = "") -> None:
             raise MethodError(f"{where}{name}={value!r} {_wanted(kinds)}")
 
 
+def named_settings(settings: Any) -> dict[str, Any]:
+    """Settings by name, as they were handed over.
+
+    Raises:
+        MethodError: when they are no mapping from names.
+    """
+    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        raise MethodError(
+            f'settings={settings!r} is no mapping from names to values; write it as in {{"prevalence": "uniform"}}'
+        )
+    return dict(settings)
+
+
 @lru_cache(maxsize=256)
 def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
     """The kinds that each setting may be of, where one of them can be checked."""

@@ -177,7 +177,7 @@ def test_labels_of_new_items_leave_priors_as_they_are(data: Annotations) -> None
         ({"gold": {1: 1}}, "known truths in the annotations"),
         ({"inference": "em"}, "an update is by vb"),
         ({"max_iteration": 3}, "did you mean max_iterations"),
-        ({"max_iterations": 0}, "must be at least 1"),
+        ({"max_iterations": 0}, "must be a whole number, at least 1"),
     ],
 )
 def test_options_are_checked_as_those_of_a_fit(options: dict[str, Any], why: str, updated: Posterior) -> None:

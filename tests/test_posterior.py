@@ -234,7 +234,7 @@ def test_levels_that_are_none(level: Any) -> None:
 
 def test_numbers_of_labels_are_whole() -> None:
     for n in (1.5, "2", 0):
-        with pytest.raises(MethodError, match=f"n={n!r}, per_item=1: .* in whole numbers"):
+        with pytest.raises(MethodError, match=f"n={n!r} must be .*; ask for a label"):
             posterior().worth_asking(n)  # type: ignore[arg-type]
         with pytest.raises(MethodError, match=f"n={n!r}: .* a whole number of at least 1"):
             posterior().draw_labels(n)  # type: ignore[arg-type]

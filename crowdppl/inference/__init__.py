@@ -112,10 +112,11 @@ def fit_alone(
 def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
     """The method with its settings, before anything is found in the data."""
     from crowdppl import registry
+    from crowdppl.settings import named_settings
 
     if settings and not isinstance(method, str):
         raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
-    given = None if settings is None else registry.named_settings(settings)
+    given = None if settings is None else named_settings(settings)
     return registry.resolve(method) if given is None else registry.method(str(method), **given)
 
 
