@@ -14,8 +14,9 @@ import torch
 
 from crowdppl import registry
 from crowdppl.annotations import Annotations
+from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes
-from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError
 from crowdppl.inference import fit_alone
 from crowdppl.inference.fitting import run
 from crowdppl.inference.loop import uninterrupted
@@ -115,8 +116,7 @@ def classifier_score(
         >>> round(score.per_item)
         -5
     """
-    if folds < 2:
-        raise MethodError(f"folds={folds}: at least 2 are needed, one to be left out and one to learn from")
+    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
     if data.features is None:
         raise DataError("data have no features, so that no classifier could look at items; give features=")
     began = time.perf_counter()

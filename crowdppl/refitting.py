@@ -235,6 +235,8 @@ def _still_told(old: Annotations, new: Annotations) -> Annotations:
     if new.gold_codes is not None:
         codes = np.where(new.gold_codes >= 0, new.gold_codes, codes)
     at = np.flatnonzero(codes >= 0)
+    if not len(at):
+        return new
     return new.with_gold(pd.Series(new.classes[codes[at]], index=new.items[at]))
 
 

@@ -99,8 +99,9 @@ def test_items_left_out_are_new_to_the_classifier(both: tuple[Annotations, pd.Se
 
 def test_what_is_refused(both: tuple[Annotations, pd.Series]) -> None:
     data, _ = both
-    with pytest.raises(MethodError, match="folds=1"):
-        crowdppl.classifier_score("raykar", data, folds=1)
+    for folds in (1, 2.5):
+        with pytest.raises(MethodError, match=f"folds={folds} must be"):
+            crowdppl.classifier_score("raykar", data, folds=folds)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no features"):
         crowdppl.classifier_score("raykar", crowdppl.anaesthetists())
     with pytest.raises(DataError, match="folds=500"):
