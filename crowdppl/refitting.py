@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.codebook import one_or_several
+from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.likeness import alike
@@ -125,10 +125,9 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
-    if kind not in ("posterior", "prior") or not isinstance(n, Integral) or n < 1:
-        raise MethodError(
-            f"kind={kind!r}, n={n!r}: the kind is 'posterior' or 'prior', and n is a whole number of at least 1"
-        )
+    n = whole_number("n", n, 1, "draw a data set")
+    if kind not in ("posterior", "prior"):
+        raise MethodError(f"kind={kind!r} is neither 'posterior' nor 'prior'")
     data = posterior.data
     drawn = _engines(posterior).draw_labels(posterior, n, seed, kind)
     by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")

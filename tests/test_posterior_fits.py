@@ -68,9 +68,10 @@ def test_drawn_labels_stand_as_the_rows_of_the_data() -> None:
     for number in (0, 1):
         rows = drawn[drawn["draw"] == number].drop(columns="draw").reset_index(drop=True)
         pd.testing.assert_frame_equal(rows, held.data.frame())
-    for wrong in ({"kind": "both"}, {"n": 0}):
-        with pytest.raises(MethodError, match="kind"):
-            held.draw_labels(**wrong)
+    with pytest.raises(MethodError, match="kind='both' is neither"):
+        held.draw_labels(kind="both")
+    with pytest.raises(MethodError, match="n=0 must be at least 1"):
+        held.draw_labels(n=0)
 
 
 @pytest.fixture(scope="module")

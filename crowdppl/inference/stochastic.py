@@ -117,7 +117,9 @@ class Epochs:
         for network in self.learning.values():
             network.train()
         try:
-            losses = [self._step(rows, number) for rows in batches]
+            with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
+                warnings.filterwarnings("ignore", message=".* was not registered in the param store")
+                losses = [self._step(rows, number) for rows in batches]
         finally:  # Ctrl-C, too, leaves networks that are to be asked
             for network in self.learning.values():
                 network.eval()
@@ -148,9 +150,7 @@ class Epochs:
         restore_optimiser(self.optimiser, arrays)
 
     def _step(self, rows: np.ndarray, number: int) -> float:
-        with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
-            warnings.filterwarnings("ignore", message=".* was not registered in the param store")
-            loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
+        loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the loss is {loss.item()} in epoch {number + 1}; lower learning_rate "
