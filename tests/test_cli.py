@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 import shutil
 from pathlib import Path
 
@@ -172,6 +173,14 @@ def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("fit") == 2
     assert run("--version") == 0
     assert capsys.readouterr().out.startswith("crowdppl ")
+
+
+def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["python -m crowdppl", "zoo"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("crowdppl", run_name="__main__")
+    assert not ended.value.code
+    assert "bayesian_dawid_skene" in capsys.readouterr().out
 
 
 def test_texts_become_values() -> None:
