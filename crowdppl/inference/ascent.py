@@ -7,36 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.inference.checkpoints import cut
 from crowdppl.inference.climb import LOOKS, PRIOR_LOOKS, Climb
-from crowdppl.inference.density import FLOOR, Density
-from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold, Total
-from crowdppl.inference.gaussians import Gaussians
-from crowdppl.inference.nodes import nodes
+from crowdppl.inference.penalties import Penalties
 from crowdppl.inference.rules import Rule
-from crowdppl.inference.sites import Site, per_chain
+from crowdppl.inference.sites import Site
+from crowdppl.inference.state import State
 
 if TYPE_CHECKING:
     from crowdppl.inference.learning import Learner
-
-
-@dataclass
-class State:
-    """Where a fit is.
-
-    Attributes:
-        parameters: of conjugate sites: log theta for em, concentrations for vb.
-        logits: of one-hot sites; their softmax is the expected one-hot vector.
-        gaussians: Gaussians or points for all other sites.
-    """
-
-    parameters: dict[str, Tensor]
-    logits: dict[str, Tensor]
-    gaussians: Gaussians
 
 
 @dataclass
@@ -65,6 +47,11 @@ class Ascent:
         return self.fold.sites
 
     @property
+    def penalties(self) -> Penalties:
+        """Everything in the objective but the labels' term, at the current state."""
+        return Penalties(self.fold, self.rule, self.state, self.fixed)
+
+    @property
     def touching(self) -> bool:
         """Whether labels depend on a Gaussian directly, so that moving it costs a pass over them."""
         return any(self.sites[n].kind == "free" for n in self.state.gaussians.sites)
@@ -73,41 +60,25 @@ class Ascent:
         """The value of each site at which a pass over the labels is made."""
         gaussians = self.state.gaussians
         with torch.no_grad():
-            return {**self._updated(), **(gaussians.values() if self.touching else gaussians.means())}
-
-    def _updated(self) -> dict[str, Tensor]:
-        leaves = {n: self.rule.leaf(x) for n, x in self.state.parameters.items()}
-        onehot = {n: x.softmax(-1) for n, x in self.state.logits.items()}
-        return {**self.fixed, **leaves, **onehot}
+            return {**self.penalties.leaves(), **(gaussians.values() if self.touching else gaussians.means())}
 
     def evaluate(self) -> tuple[float, Total, dict[str, Tensor]]:
         """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
         wanted = () if self.learner is None else (self.learner.truth,)
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
-        priors, penalty = self.penalties(None if self.state.gaussians.sites else total.trace)
-        penalty += 0.0 if self.learner is None else self.learner.penalty
-        return float(total.objective.mean()) + penalty, total, priors
+        penalties = self.penalties
+        trace = penalties.trace() if self.state.gaussians.sites else total.trace
+        penalty = penalties.total(trace) + (0.0 if self.learner is None else self.learner.penalty)
+        return float(total.objective.mean()) + penalty, total, penalties.priors(trace)
 
     def arrays(self) -> dict[str, Tensor]:
         """The state as tensors by name, with what the search for Gaussians remembers."""
         memory = self._climb.memory() if self._climb else {}
-        return self._parts() | {f"search.{name}": x for name, x in memory.items()}
-
-    def _parts(self) -> dict[str, Tensor]:
-        gaussians = self.state.gaussians
-        parts = {
-            "parameter": self.state.parameters,
-            "logit": self.state.logits,
-            "loc": gaussians.loc,
-            "log_scale": gaussians.log_scale,
-        }
-        return {f"{kind}.{name}": x for kind, found in parts.items() for name, x in found.items()}
+        return self.state.arrays() | {f"search.{name}": x for name, x in memory.items()}
 
     def restore(self, arrays: Mapping[str, Tensor]) -> None:
         """Takes back what ``arrays`` gave."""
-        with torch.no_grad():
-            for name, x in self._parts().items():
-                x.copy_(arrays[name])
+        self.state.put(arrays)
         if self.state.gaussians.sites:
             self._search().recall(cut(arrays, "search"))
 
@@ -130,7 +101,7 @@ class Ascent:
         if self.state.logits:
             self._update_onehot()
         if self.state.gaussians.sites:
-            self._search()(self._gaussian_objective)
+            self._search_gaussians(priors)
         if self.learner is not None:
             moved = self.state.logits or self.state.gaussians.sites
             if self.learner.training.full_batch and moved:  # then probabilities are not those of the pass
@@ -155,90 +126,44 @@ class Ascent:
         share = self.fold.density.chains or 1
         for name in self.state.logits:
             total = self.fold(self.values(), gradient=[name])
-            self.state.logits[name] = total.gradient[name] / share + self.mixture_gradient([name]).get(name, 0.0)
+            of_priors = self.penalties.mixture_gradient(name)
+            self.state.logits[name] = total.gradient[name] / share + of_priors
 
-    def mixture_gradient(self, names: list[str]) -> dict[str, Tensor]:
-        """How one-hot sites enter the priors of conjugate sites (a community's own Dirichlet)."""
-        values = {n: x.detach().requires_grad_() if n in names else x for n, x in self.prior_values().items()}
-        trace = self._prior_density().priors(self.fold.blocks[0], values)
-        total = self._conjugate_penalty(trace)
-        if not total.requires_grad:
-            return {}
-        found = torch.autograd.grad(total, [values[n] for n in names], allow_unused=True)
-        return {n: g for n, g in zip(names, found, strict=True) if g is not None}
+    def _search_gaussians(self, priors: Mapping[str, Tensor]) -> None:
+        """A search for the Gaussians.
 
-    def prior_values(self) -> dict[str, Tensor]:
-        """Values at which priors are evaluated: Gaussians as particles."""
-        with torch.no_grad():
-            return {**self._updated(), **self.state.gaussians.values()}
+        Where they are parameters of priors alone, the conjugate sites move with them: under Dirichlets that stay
+        as they are, a crowd's row creeps towards its annotators', each of which leans on the crowd's.
 
-    def _prior_density(self) -> Density:
-        density = self.fold.density
-        return Density(density.model, density.plates, self.state.gaussians.chains, density.log_sites)
+        Args:
+            priors: of conjugate sites, as their parameters were made with.
+        """
+        if self.touching:
+            self._search()(lambda: self._gaussian_objective(None))
+            return
+        with torch.no_grad():  # a minibatch's counts are mixed with a prior of before
+            counts = {n: (self.state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
+        self._search()(lambda: self._gaussian_objective(counts))
+        penalties = self.penalties
+        for name, prior in penalties.priors(penalties.trace()).items():
+            self.state.parameters[name] = prior + counts[name]
 
-    def prior_trace(self) -> Trace:
-        """The story's trace at the current state, for the priors of global sites; no pass over labels."""
-        with torch.no_grad():
-            return self._prior_density().priors(self.fold.blocks[0], self.prior_values())
+    def _gaussian_objective(self, counts: Mapping[str, Tensor] | None) -> tuple[float, list[Tensor]]:
+        """The objective as a function of the Gaussians: priors, entropy, and labels where they touch any.
 
-    def priors(self, trace: Trace) -> dict[str, Tensor]:
-        """Natural parameters of the conjugate sites' priors, averaged over particles."""
-        chains = self._prior_density().chains
-        out = {}
-        for name in self.state.parameters:
-            x = DIRICHLET.natural(nodes(trace)[name]["fn"]).double()
-            shape = self.sites[name].shape(self.fold.n_items)
-            mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)
-            out[name] = mean.reshape(shape)
-        return out
-
-    def penalties(self, trace: Trace | None = None) -> tuple[dict[str, Tensor], float]:
-        """Everything in the objective but the labels' term, with the conjugate priors it is made of."""
-        trace = self.prior_trace() if trace is None else trace
-        with torch.no_grad():
-            total = self._conjugate_penalty(trace)
-            for logits in self.state.logits.values():
-                total = total - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
-            gaussians = self.state.gaussians
-            if gaussians.sites:
-                at = gaussians.unconstrained()
-                total = total + self._gaussian_terms(at, gaussians.values(at), trace)
-        return self.priors(trace), float(total)
-
-    def _conjugate_penalty(self, trace: Trace) -> Tensor:
-        """Expected over particles, where prior parameters are inferred too."""
-        chains = self._prior_density().chains
-        total = torch.zeros((), dtype=torch.float64, device=self.fold.blocks[0].device)
-        for name, parameter in self.state.parameters.items():
-            total = total + per_chain(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains).mean()
-        return total
-
-    def _gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], trace: Trace) -> Tensor:
-        """Expected log-prior plus entropy; sites of items block by block, the others from the first's trace."""
-        density = self._prior_density()
-        total = self.state.gaussians.entropy(at, values)
-        for name in values:
-            if not self.sites[name].local:
-                total = total + per_chain(nodes(trace)[name]["fn"].log_prob(values[name]), density.chains).mean()
-        local = [n for n in values if self.sites[n].local]
-        for number, block in enumerate(self.fold.blocks if local else ()):
-            cut = self.fold.cut({**self._updated(), **values}, block)
-            found = nodes(trace if number == 0 else density.priors(block, cut))
-            for name in local:
-                total = total + per_chain(found[name]["fn"].log_prob(cut[name]), density.chains).mean()
-        return total
-
-    def _gaussian_objective(self) -> tuple[float, list[Tensor]]:
-        """The objective as a function of the Gaussians: labels (where they touch any), priors, entropy."""
-        gaussians = self.state.gaussians
+        Args:
+            counts: by which conjugate sites follow the Gaussians; None for those that stay.
+        """
+        gaussians, penalties = self.state.gaussians, self.penalties
         at = gaussians.unconstrained()
         values = gaussians.values(at)
-        trace = self._prior_density().priors(self.fold.blocks[0], {**self._updated(), **values})
-        total = self._gaussian_terms(at, values, trace) + self._conjugate_penalty(trace)
+        trace = penalties.trace_at(values)
+        conjugate = penalties.conjugate(trace) if counts is None else penalties.collapsed(trace, counts)
+        total = penalties.gaussian(at, values, trace) + conjugate
         value = float(total.detach())
         if self.touching:
             free = [n for n in values if self.sites[n].kind == "free"]
-            given = {**self._updated(), **{n: x.detach() for n, x in values.items()}}
+            given = {**penalties.leaves(), **{n: x.detach() for n, x in values.items()}}
             labels = self.fold(given, gradient=free)
             share = self.fold.density.chains or 1
             value += float(labels.objective.mean())

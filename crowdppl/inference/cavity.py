@@ -188,7 +188,7 @@ def _taught(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> Taught
     if stored.family == "dirichlet":
         c = stored.arrays["concentration"]
         return Taught(c.reshape(-1, c.shape[-1]), None)
-    prior = DIRICHLET.natural(nodes(total.trace)[name]["fn"]).double().expand(leaf.shape)
+    prior = DIRICHLET.natural(nodes(total.trace)[name]["fn"]).expand(leaf.shape)
     refuse_below_one(name, prior)
     width = prior.shape[-1]
     return Taught((prior + total.gradient[name]).numpy().reshape(-1, width), prior.numpy().reshape(-1, width))

@@ -212,7 +212,7 @@ class _Truths:
             )
         shape = stored.arrays["concentration"].shape
         self.counts[stored.name] = self.counts.get(stored.name, 0) + counts.reshape(shape).cpu().numpy()
-        prior = DIRICHLET.natural(fn).double().reshape(shape)
+        prior = DIRICHLET.natural(fn).reshape(shape)
         self.priors[stored.name] = prior.detach().cpu().numpy()
 
     def reduced(self, sites: Mapping[str, SiteResult]) -> Sites:

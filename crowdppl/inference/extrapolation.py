@@ -1,9 +1,10 @@
 """Steps of vb that look ahead: most of a slow climb is along a line that two iterations show.
 
-Only for stories all of whose sites have updates in closed form: where others climb by gradients beside them
-(community, hierarchical_dawid_skene), looking ahead with the closed ones alone cost more passes over the labels of
-five real sets than it saved. Not for em, whose published figures are of so many plain iterations: the maximum of a
-likelihood without priors may lie further up a ridge, where labels are learned by heart.
+Only for stories whose sites are Dirichlets, or Gaussians that are parameters of Dirichlets' priors, with which the
+Dirichlets move. Not where other sites climb beside them by gradients (glad), whose state is no such line, nor where
+some are one-hot (community), where it cost more passes over the labels of five real sets than it saved. Not for em,
+whose published figures are of so many plain iterations: the maximum of a likelihood without priors may lie further
+up a ridge, where labels are learned by heart.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from crowdppl.inference.ascent import Ascent
 GROWTH = 4.0
 """By how much the longest step grows where it was taken and paid, and shrinks where looking ahead did not pay."""
 KEPT = 0.1
-"""Share of what an entry would be without looking ahead that is left of it at least."""
+"""Share of what a concentration would be without looking ahead that is left of it at least."""
 
 Parameters = dict[str, Tensor]
 
@@ -36,7 +37,7 @@ class Extrapolation:
     are taken for settled.
 
     Args:
-        ascent: a fit by vb whose state has conjugate sites only.
+        ascent: a fit by vb, without one-hot sites, whose labels touch no Gaussian.
         tolerance: relative gain below which it has converged.
     """
 
@@ -52,27 +53,28 @@ class Extrapolation:
             value = self._from_ahead(*self._past)
             if value is not None:
                 return value
-        self._past.append(dict(self.ascent.state.parameters))
+        self._past.append(self.ascent.state.copy())
         self._last = self.ascent.step()
         return self._last
 
     def _from_ahead(self, start: Parameters, middle: Parameters) -> float | None:
         """An iteration from the point ahead; None where it does not pay, and nothing has moved."""
         state, self._past = self.ascent.state, []
-        here = state.parameters
+        here = state.copy()
         ahead, length = self._ahead(start, middle, here)
         if length <= 1:
             return None
         try:
-            state.parameters = dict(ahead)
+            state.put(ahead)
             value = self.ascent.step()
         except NumericalError:  # too far: nothing is wrong with the fit itself
             value = float("-inf")
         except BaseException:  # Ctrl-C, too, leaves a state whose objective is known not to have fallen
-            state.parameters = here
+            state.put(here)
             raise
         if not value - self._last > self.tolerance * (1 + abs(value)):
-            state.parameters, self._longest = here, max(GROWTH, self._longest / GROWTH)
+            state.put(here)
+            self._longest = max(GROWTH, self._longest / GROWTH)
             return None
         if length == self._longest:
             self._longest *= GROWTH
@@ -90,5 +92,5 @@ class Extrapolation:
         found = {}
         for name, (a, b, c) in lines.items():
             x = a + 2 * length * (b - a) + length**2 * (c - 2 * b + a)
-            found[name] = torch.maximum(x, KEPT * c)
+            found[name] = torch.maximum(x, KEPT * c) if name.startswith("parameter.") else x
         return found, length

@@ -16,7 +16,7 @@ class Family(Protocol):
     """A family in which a posterior is the prior's parameter plus counts of the leaf statistic."""
 
     def natural(self, prior: Any) -> Tensor:
-        """Parameter of a prior found in a trace, in the full shape of the site's value."""
+        """Parameter of a prior found in a trace, float64, in the full shape of the site's value."""
         ...
 
     def mean(self, parameter: Tensor) -> Tensor:
@@ -44,13 +44,13 @@ class DirichletFamily:
     """Dirichlet distributions; the leaf statistic is log theta, the parameter the concentration (..., K)."""
 
     def natural(self, prior: Any) -> Tensor:
-        """Concentration of a prior, unwrapped and expanded to batch and event."""
+        """Concentration of a prior, float64, unwrapped and expanded to batch and event."""
         shape = prior.batch_shape + prior.event_shape
         inner = unwrapped(prior)
         out: Tensor = inner.concentration
         if isinstance(inner, ChosenDirichlet):
             out = inner.blend(out)
-        return out.expand(shape)
+        return out.double().expand(shape)
 
     def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
         """A term of concentration and value, one number a row; expected where a one-hot site chooses the prior."""

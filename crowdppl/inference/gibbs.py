@@ -160,7 +160,7 @@ class Gibbs:
         """Prior concentrations of every chain, in the shape of the chain's values."""
         out = {}
         for name, theta in self.theta.items():
-            prior = DIRICHLET.natural(nodes(trace)[name]["fn"]).double()
+            prior = DIRICHLET.natural(nodes(trace)[name]["fn"])
             out[name] = prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
         return out
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.continuing import Continued, posed, remembered
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
@@ -27,6 +27,7 @@ from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
+from crowdppl.inference.state import State
 from crowdppl.summing import Summing
 
 if TYPE_CHECKING:

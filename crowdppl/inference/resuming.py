@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.inference.ascent import State
 from crowdppl.inference.density import FLOOR
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.results import SiteResult
 from crowdppl.inference.sites import Site
+from crowdppl.inference.state import State
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.ascent import Ascent, State
+from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.checkpoints import checkpoint_of
 from crowdppl.inference.density import Density
 from crowdppl.inference.extrapolation import Extrapolation
@@ -23,6 +23,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.rules import Average, Maximise, Rule, refuse_below_one
+from crowdppl.inference.state import State
 from crowdppl.sight import network_of, seen_by
 from crowdppl.story import Story
 from crowdppl.training import training_of
@@ -112,8 +113,8 @@ def _first_update(
     total = ascent.fold({**ascent.values(), **leaf}, gradient=names, tilt=tilt)
     share = ascent.fold.density.chains or 1
     ascent.state.parameters = leaf  # priors are found for the names that have a parameter
-    priors = ascent.priors(ascent.prior_trace())
-    for name, prior in priors.items():
+    penalties = ascent.penalties
+    for name, prior in penalties.priors(penalties.trace()).items():
         if engine == "em":
             refuse_below_one(name, prior)
             counts = prior + total.gradient[name] / share
@@ -138,7 +139,7 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
 
         warm_up(ascent, problem, options)
     tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
-    closed = engine == "vb" and not (ascent.state.logits or ascent.state.gaussians.sites)
+    closed = engine == "vb" and not (ascent.state.logits or ascent.touching)
     fit = Extrapolation(ascent, tolerance) if closed else ascent
     progress = iterate(
         lambda t: fit.step(),

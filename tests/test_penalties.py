@@ -1,0 +1,84 @@
+"""What priors say of a fit: conjugate sites that move with the parameters of their priors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference.ascent import Ascent
+from crowdppl.inference.penalties import Penalties
+from crowdppl.inference.rules import Average
+from crowdppl.inference.state import State
+from crowdppl.inference.variational import climb, prepare
+from tests.crowd import crowd, posed
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def begun(name: str = "hierarchical_dawid_skene", **settings: float) -> Ascent:
+    problem = posed(crowdppl.method(name, **settings), crowd(30, 5, 4, 3))
+    return prepare(problem, problem.options, "vb", problem.start(0)[1])
+
+
+def counts_of(ascent: Ascent) -> dict[str, Tensor]:
+    _, total, _ = ascent.evaluate()
+    share = ascent.fold.density.chains or 1
+    return {name: total.gradient[name] / share for name in ascent.state.parameters}
+
+
+def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> float:
+    """The objective under a truth that stays as it is, but for what does not depend on conjugate sites."""
+    state = State(dict(parameters), ascent.state.logits, ascent.state.gaussians)
+    penalties = Penalties(ascent.fold, Average(), state, {})
+    logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
+    said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
+    return said + float(penalties.conjugate(penalties.trace()))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"pooled": 14.0, "temper": 0.5}), ("community", {})],
+)
+def test_collapsed_is_the_most_that_the_objective_can_be(name: str, settings: dict[str, float]) -> None:
+    """Of all Dirichlets, prior + counts has the highest value, and it is the collapsed one."""
+    ascent = begun(name, **settings)
+    counts = counts_of(ascent)
+    penalties = ascent.penalties
+    trace = penalties.trace()
+    most = float(penalties.collapsed(trace, counts))
+    best = {n: prior + counts[n] for n, prior in penalties.priors(trace).items()}
+    assert under(ascent, best, counts) == pytest.approx(most, rel=1e-10)
+    for step in (0.9, 1.1):
+        assert under(ascent, {n: x * step for n, x in best.items()}, counts) < most - 1e-3
+
+
+def test_a_search_ends_where_conjugate_sites_have_followed() -> None:
+    ascent = begun()
+    before, _, priors = ascent.evaluate()
+    ascent.step()
+    after = ascent.penalties.priors(ascent.penalties.trace())
+    assert not torch.allclose(after["confusion"], priors["confusion"])
+    left = ascent.state.parameters["confusion"] - after["confusion"]
+    assert left.min() > -1e-9
+    assert float(left.sum()) == pytest.approx(90)  # labels, each counted once
+    assert ascent.evaluate()[0] > before
+
+
+def test_a_crowd_that_its_annotators_follow_settles_in_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def iterations() -> tuple[int, float]:
+        problem = posed(crowdppl.method("hierarchical_dawid_skene"), crowd(120, 12, 5, 3), tolerance=1e-9)
+        (run,) = climb(problem, problem.options, "vb")
+        return len(run.progress.objectives), run.objective
+
+    together, value = iterations()
+    monkeypatch.setattr(
+        Ascent,
+        "_search_gaussians",
+        lambda ascent, priors: ascent._search()(lambda: ascent._gaussian_objective(None)),
+    )
+    apart, other = iterations()
+    assert together < apart and value >= other - 1e-4
