@@ -131,10 +131,15 @@ def test_a_kernel_that_dies_fails_the_run(tmp_path: Path) -> None:
         runner.execute(written(tmp_path, "import os\n\nos._exit(1)"))
 
 
-def test_a_run_that_computes_for_too_long_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_computes_for_long_is_warned_of_and_a_cell_that_hangs_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(runner.SECONDS, "full", 0)
-    with pytest.raises(runner.TutorialError, match=r"some.ipynb computed for \d+ s"):
+    with pytest.warns(runner.SlowTutorial, match=r"some.ipynb computed for \d+ s"):
         runner.execute(written(tmp_path, "sum(range(20_000_000))"))
+    monkeypatch.setattr(runner, "HANGS", 1)
+    with pytest.raises(runner.TutorialError, match="some.ipynb: a cell did not end within 1 s"):
+        runner.execute(written(tmp_path, "import time\n\ntime.sleep(60)"))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tutorials"
 TOLERANCE = 1e-2
 SECONDS = {"full": 180, "smoke": 60}
-"""Limits of a run, in seconds of one core, whatever else the machine does; a cell may take four times as long."""
+"""What a run should take, in seconds of one core. Machines differ: more is said, and fails nothing."""
+HANGS = 1800
+"""Seconds after which a cell is taken for one that will not end."""
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 WARNED_AT = re.compile(r"^\S+\.py:\d+: (?=\w+: )|^  (?=\w).*\n?", re.MULTILINE)
 """Where in which file a warning arose, and the line of code that Python repeats below it."""
@@ -47,7 +50,11 @@ KERNEL = {
 
 
 class TutorialError(Exception):
-    """A notebook failed, took too long, or printed something else than is committed."""
+    """A notebook failed, or a cell of it does not end."""
+
+
+class SlowTutorial(UserWarning):
+    """A notebook computed for longer than ``SECONDS`` on this machine."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,10 @@ def execute(path: Path, smoke: bool = False) -> Run:
     """Runs all cells in a new kernel of this Python: offline, without real data, in a folder of its own.
 
     Raises:
-        TutorialError: with the cell and its error, or when the limit of ``SECONDS`` is passed.
+        TutorialError: with the cell and its error, or for a cell that runs for ``HANGS`` seconds.
+
+    Warns:
+        SlowTutorial: with what it computed for, where that is more than ``SECONDS``.
     """
     notebook, limit = read(path), SECONDS["smoke" if smoke else "full"]
     for cell in code_cells(notebook):
@@ -87,7 +97,7 @@ def execute(path: Path, smoke: bool = False) -> Run:
         client = NotebookClient(
             notebook,
             km=manager,
-            timeout=4 * limit,
+            timeout=HANGS,
             resources=where,
             record_timing=False,
             coalesce_streams=True,
@@ -96,14 +106,14 @@ def execute(path: Path, smoke: bool = False) -> Run:
         try:
             client.execute(env=_environment(scratch, smoke), cleanup_kc=True)
         except CellTimeoutError as error:
-            raise TutorialError(f"{path.name}: a cell took longer than {4 * limit} s") from error
+            raise TutorialError(f"{path.name}: a cell did not end within {HANGS} s") from error
         except CellExecutionError as error:
             raise TutorialError(f"{path.name}: {COLOURS.sub('', str(error))}") from error
         except DeadKernelError as error:
             raise TutorialError(f"{path.name}: the kernel died; it may have run out of memory") from error
     seconds = _computed() - began
     if seconds > limit:
-        raise TutorialError(f"{path.name} computed for {seconds:.0f} s, the limit is {limit} s")
+        warnings.warn(SlowTutorial(f"{path.name} computed for {seconds:.0f} s, meant are {limit} s"), stacklevel=2)
     clean(notebook)
     printed = [text for cell in code_cells(notebook) for output in cell.outputs for text in _texts(output)]
     return Run(notebook, seconds, sum(len(numbers(text)) for text in printed))

@@ -26,6 +26,7 @@ SECTIONS = (
     "Probabilities by auto on other sets",
     "Without the annotators found as spammers",
     "Which label to ask for next",
+    "Asking among five million pairs",
     "Coverage of label sets",
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",

@@ -1,0 +1,44 @@
+"""Which label to ask for next, where items are many: seconds and memory of ranking five million pairs."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import pytest
+
+from crowdppl.acquisition import worth_asking
+from crowdppl.annotations import Annotations
+from crowdppl.inference import fit
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.simulated import draw
+from tests.benchmarks.tables import markdown, seconds
+from tests.benchmarks.timing import least_seconds, threads
+
+pytestmark = pytest.mark.bench
+
+TITLE = "Asking among five million pairs"
+BAR = 10.0
+"""Seconds within which the pairs are ranked, on two threads."""
+
+
+def test_asking(recorder: Recorder) -> None:
+    simulated = draw(100_000, 2, 50, 5, seed=0)
+    data = Annotations.from_arrays(simulated.item, simulated.annotator, simulated.label)
+    rows = []
+    with threads(2), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        posterior = fit("bayesian_dawid_skene", data, inference="vb", max_iterations=20, seed=0)
+        for n in (100, 50_000):
+            took = least_seconds({"ask": lambda n=n: worth_asking(posterior, n)}, 3)["ask"]
+            tracemalloc.start()
+            worth_asking(posterior, n)
+            peak = tracemalloc.get_traced_memory()[1] / 2**20
+            tracemalloc.stop()
+            rows.append([f"{n:,}", seconds(took), f"{peak:.0f} MiB", "met" if took <= BAR else "not met"])
+    text = (
+        "`worth_asking(posterior, n)` among 100,000 items with two labels each and 50 annotators, K = 5, after "
+        "bayesian_dawid_skene by vb: least of three rounds on two threads, and the most that Python and numpy held "
+        "above what was there. The bar is 10 s.\n\n"
+    )
+    recorder.add(TITLE, text + markdown(("items asked for", "seconds", "memory", "bar"), rows))
