@@ -34,7 +34,9 @@ class Training:
         shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
             relative entropy to it is below a fortieth of log K).
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
-            crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization").
+            crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization"); "auto"
+            takes 0.003, or 0.02 where labels of items left out ask for it, at the cost of about two more
+            trainings (``diagnostics()["volumes"]`` has the scores).
         full_batch: learn from all items at once by a line search, without chance, so that the objective of em and
             vb never falls. Nothing is dropped out, ``batch_size`` and ``learning_rate`` mean nothing, ``epochs``
             are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns
@@ -61,7 +63,7 @@ class Training:
     mixup: NotNegative = 0.0
     balance: NotNegative = 0.0
     shares: Literal["auto", "uniform", "votes"] = "auto"
-    volume: NotNegative = 0.0
+    volume: NotNegative | Literal["auto"] = 0.0
     networks: Count = 1
     hidden: Count = 128
     dropout: NotNegative = 0.5

@@ -64,8 +64,8 @@ def test_members_are_perceptrons_and_their_probabilities_are_averaged() -> None:
 def test_each_member_learns_as_it_would_alone() -> None:
     """The step's loss has, for a member, the gradient of that member's own loss on its own items."""
     torch.manual_seed(1)
-    ensemble, x, t = Ensemble(2, 4, 3, 5, 0.0), torch.randn(2, 6, 4), torch.rand(2, 6, 3)
-    training, even = Training(balance=0.7, volume=0.2), torch.full((3,), 1 / 3)
+    ensemble, x, t = Ensemble(2, 4, 3, 5, 0.0).double(), torch.randn(2, 6, 4).double(), torch.rand(2, 6, 3).double()
+    training, even = Training(balance=0.7, volume=0.2), torch.full((3,), 1 / 3, dtype=torch.float64)
 
     def loss(logits: Tensor, t: Tensor) -> Tensor:
         log_p = logits.log_softmax(-1)
@@ -73,7 +73,7 @@ def test_each_member_learns_as_it_would_alone() -> None:
 
     loss(ensemble.apart(x), t).backward()  # type: ignore[no-untyped-call]
     for member in range(2):
-        single = alone(ensemble, member)
+        single = alone(ensemble, member).double()
         loss(single(x[member]), t[member]).backward()  # type: ignore[no-untyped-call]
         theirs = next(iter(single.parameters())).grad
         assert theirs is not None and theirs.abs().max() > 1e-3

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from crowdppl.inference.results import FitResult
 from crowdppl.inference.stopping import stopped
 from crowdppl.sight import networks_of
 from crowdppl.story import Story
+from crowdppl.training import training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -62,14 +64,7 @@ def run(
     began = time.perf_counter()
     if inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
-    check_history(story, data)
-    prepare = getattr(story, "prepare", None)
-    story = story if prepare is None else prepare(data)
-    if options.checkpoint is not None and not networks_of(story):
-        raise MethodError(
-            f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(story).__name__} has none "
-            "here; leave it out"
-        )
+    story, volumes, options = _prepared(story, data, inference, options)
     with quiet(options.device):
         problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
@@ -81,10 +76,46 @@ def run(
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = _RUNNERS[engine](problem, data.order, notes)
+    if volumes:
+        result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began
     for note in result.diagnostics["warnings"]:
         warnings.warn(note, ConvergenceWarning, stacklevel=3)
     return story, engine, result
+
+
+def _prepared(
+    story: Story, data: Annotations, inference: str, options: Options
+) -> tuple[Story, dict[str, float], Options]:
+    """The story with nothing left to be found in the data, how volumes scored if one was looked for, and options.
+
+    Where Ctrl-C ends that look, the options end the fit after its first epoch.
+    """
+    check_history(story, data)
+    prepare = getattr(story, "prepare", None)
+    ready = story if prepare is None else prepare(data)
+    if not networks_of(ready):
+        if options.checkpoint is not None:
+            raise MethodError(
+                f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(ready).__name__} has "
+                "none here; leave it out"
+            )
+        return ready, {}, options
+    training = getattr(ready, "training", {})
+    if inference not in ("em", "vb", "auto") or training_of(training).volume != "auto":
+        return ready, {}, options
+    trials = import_module("crowdppl.volumes")  # by name, because trials are fits
+    try:
+        volume, scores = trials.chosen(story, data, inference, options)
+    except KeyboardInterrupt:
+        volume, scores, options = trials.SMALL, {}, replace(options, callback=_stop)
+    build: Any = replace
+    return build(ready, training={**training, "volume": volume}), scores, options
+
+
+def _stop(*_: object) -> None:
+    """A callback that ends a fit as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, notes: list[str]) -> dict[str, Any]:

@@ -194,7 +194,8 @@ def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
         mean = p.mean(-2)
         off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
         out = out + training.balance * (mean * off).sum(-1)
-    if training.volume > 0:
+    if training.volume:
+        assert training.volume != "auto", "a fit settles it before it trains"
         out = out - training.volume * log_volume(p)
     return out
 

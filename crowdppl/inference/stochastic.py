@@ -74,7 +74,7 @@ def _refuse(options: Options, training: Training) -> None:
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
     for name in ("mixup", "balance", "volume", "full_batch"):
-        if getattr(training, name) > 0:
+        if getattr(training, name):
             raise MethodError(
                 f"training: {name}={getattr(training, name)} belongs to inference='em' and 'vb', where a network "
                 "learns the truth's probabilities; leave it out under svi (recipe='plain', where a recipe sets it)"

@@ -1,0 +1,170 @@
+"""The weight of the volume that labels of items left out ask for: the rule by hand, and what a fit makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import volumes
+from crowdppl.annotations import Annotations
+from crowdppl.classifier_scores import ClassifierScore
+from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError
+from crowdppl.inference.options import Options
+from crowdppl.training import training_of
+from crowdppl.volumes import LARGE, SMALL, chosen
+from tests.benchmarks.featured import read_featured
+from tests.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+SHORT = {"epochs": 12, "networks": 2, "hidden": 16}
+
+
+def scored(log_p: list[float]) -> ClassifierScore:
+    """A score of items, one label each."""
+    items = pd.DataFrame({"labels": 1, "fold": 0, "log_p": log_p}, index=[f"i{n}" for n in range(len(log_p))])
+    return ClassifierScore("bayes_dgc", "vb", items, pd.DataFrame(index=items.index), 0.0)
+
+
+@pytest.fixture(scope="module")
+def many() -> Annotations:
+    return clouds(420, 330, 3)[0]
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> dict[float, Any]:
+    """What scoring gives by volume, in the place of fits; under "seen", the stories and data that were scored."""
+    told: dict[Any, Any] = {SMALL: scored([-1.0] * 4), "seen": []}
+
+    def score(story: Any, data: Annotations, **how: Any) -> ClassifierScore:
+        told["seen"].append((story, data, how))
+        out = told[story.training["volume"]]
+        if isinstance(out, BaseException):
+            raise out
+        found: ClassifierScore = out
+        return found
+
+    monkeypatch.setattr(volumes, "classifier_score", score)
+    return told
+
+
+def house(**training: Any) -> Any:
+    return crowdppl.method("bayes_dgc", training=training)
+
+
+@pytest.mark.parametrize(
+    ("gains", "wins"),
+    [
+        ([0.1, 0.1, 0.1, 0.2], True),
+        ([0.3, -0.1, 0.3, -0.1], False),  # .1 ahead, standard error .115
+        ([0.3, -0.1, 0.3, 0.0], True),  # .125 ahead, standard error .103
+        ([-0.2, -0.2, -0.2, -0.1], False),
+        ([0.0, 0.0, 0.0, 0.0], False),
+    ],
+)
+def test_the_larger_one_is_taken_where_it_is_ahead_by_more_than_a_standard_error(
+    many: Annotations, trials: dict[Any, Any], gains: list[float], wins: bool
+) -> None:
+    trials[LARGE] = scored([gain - 1.0 for gain in gains])
+    volume, found = chosen(house(), many, "vb", Options(seed=3))
+    assert volume == (LARGE if wins else SMALL)
+    assert found == {"0.003": pytest.approx(-1), "0.02": pytest.approx(np.mean(gains) - 1)}
+    for *_, how in trials["seen"]:
+        assert (how["folds"], how["inference"], how["seed"]) == (3, "vb", 3) and "callback" not in how
+
+
+def test_trials_take_half_of_the_epochs_of_the_fit_to_come(many: Annotations, trials: dict[Any, Any]) -> None:
+    trials[LARGE] = scored([-2.0] * 4)
+    whole = crowdppl.house_training(many)
+    for asked, epochs in (
+        ({}, -(-whole["epochs"] // 2)),
+        ({"epochs": 25}, 13),
+        ({"epochs": 9}, 8),
+        ({"epochs": 5}, 5),
+    ):
+        trials["seen"].clear()
+        chosen(house(**asked, patience=4), many, "vb", Options())
+        for story, data, _ in trials["seen"]:
+            mine = training_of(story.training)
+            assert data is many and (mine.epochs, mine.patience, mine.stop_after) == (epochs, 0, None)
+            assert (mine.networks, mine.mixup) == (whole["networks"], 1.0)
+
+
+def test_few_items_are_not_tried_and_of_many_some(
+    many: Annotations, trials: dict[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, _ = clouds(300, 290)
+    assert chosen(house(), few, "vb", Options()) == (SMALL, {}) and not trials["seen"]
+    monkeypatch.setattr(volumes, "MOST", 310)
+    trials[LARGE] = scored([-2.0] * 4)
+    chosen(house(), many, "vb", Options(seed=1))
+    first, second = (data for _, data, _ in trials["seen"])
+    assert first is second and first.n_items == many.n_items
+    left = first.frame().groupby("item").size()
+    assert len(left) == 310
+    pd.testing.assert_series_equal(left, many.frame().groupby("item").size()[left.index])
+
+
+def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials: dict[Any, Any]) -> None:
+    trials[LARGE] = NumericalError("the loss is nan")
+    assert chosen(house(), many, "vb", Options()) == (SMALL, {"0.003": pytest.approx(-1)})
+    trials[SMALL] = NumericalError("the loss is nan")
+    with pytest.raises(NumericalError):
+        chosen(house(), many, "vb", Options())
+
+
+def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
+    found: Any = crowdppl.fit("bayes_dgc", many, seed=2, settings={"training": SHORT})
+    volume, scores = found.story.training["volume"], found.diagnostics()["volumes"]
+    own = {**crowdppl.house_training(many, **SHORT), "epochs": 8}
+    for number in (SMALL, LARGE):
+        again = crowdppl.classifier_score(house(**{**own, "volume": number}), many, folds=3, seed=2)
+        assert scores[str(number)] == again.per_item
+    told = {"training": {**SHORT, "volume": volume}}
+    same = crowdppl.fit("bayes_dgc", many, seed=2, settings=told)
+    pd.testing.assert_frame_equal(found.probabilities(), same.probabilities(), check_exact=True)
+    assert "volumes" not in same.diagnostics()
+    found.save(tmp_path / "found")
+    assert crowdppl.load(tmp_path / "found").diagnostics()["volumes"] == scores
+
+
+def test_it_is_asked_for_by_name(many: Annotations) -> None:
+    assert crowdppl.house_training(many)["volume"] == "auto"
+    assert crowdppl.house_training(many, full_batch=True)["volume"] == SMALL
+    plain: Any = crowdppl.fit(
+        "raykar", many, inference="em", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
+    )
+    assert plain.story.training["volume"] in (SMALL, LARGE) and len(plain.diagnostics()["volumes"]) == 2
+    with pytest.raises(MethodError, match="volume='most' must be a number, at least 0 or 'auto'"):
+        training_of({"volume": "most"})
+    with pytest.raises(MethodError, match="volume=auto belongs to inference='em' and 'vb'"):
+        crowdppl.fit("ccem", many, inference="svi", settings={"training": {"volume": "auto"}})
+
+
+def test_ctrl_c_in_a_trial_ends_the_fit_after_an_epoch(many: Annotations, trials: dict[Any, Any]) -> None:
+    trials[LARGE] = KeyboardInterrupt()
+    with pytest.warns(ConvergenceWarning, match="vb was stopped after 1 iterations"):
+        found: Any = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
+    told = found.diagnostics()
+    assert told["interrupted"] and not told["converged"] and "volumes" not in told
+    assert found.story.training["volume"] == SMALL and found.probabilities().notna().all(axis=None)
+
+
+def test_what_a_fit_refuses_is_refused_before_trials_end(many: Annotations) -> None:
+    with pytest.raises(MethodError, match="batch_size has no meaning"):
+        crowdppl.fit("bayes_dgc", many, inference="vb", batch_size=50)
+    with pytest.raises(MethodError, match="em refuses BayesDgc"):
+        crowdppl.fit("bayes_dgc", many, inference="em")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "volume"), [("labelme", LARGE), ("music", SMALL)])
+def test_labels_of_real_crowds_ask_for_one(name: str, volume: float, real_data: Path) -> None:
+    """LabelMe's annotators err together on an item; on Music the larger volume tears genres apart."""
+    data = read_featured(real_data, name).data
+    assert chosen(house(), data, "vb", Options(seed=0))[0] == volume
