@@ -81,7 +81,8 @@ ABOUT = (
     f"(truth), means of {SEEDS} seeds at the last epoch; spread: between the best and the worst seed's test "
     "accuracy, in points. Held-out labels: mean log-probability of a label left out, two folds, one seed. "
     "Settings are the methods' defaults with 60 epochs, and one network; the house default averages five, has "
-    "epochs of its own, and was found with the gold of LabelMe and Music in sight, so its figures are flattered. "
+    "epochs of its own, asks labels of items left out which of two volumes to take, and was found with the gold of "
+    "LabelMe and Music in sight, so its figures are flattered. Its time a fit includes these trials. "
     "ccem to mmlc learn by svi, from labels one by one."
 )
 
