@@ -22,7 +22,7 @@ from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-SHORT = {"epochs": 12, "networks": 2, "hidden": 16}
+SHORT = {"epochs": 12, "networks": 2, "hidden": 16, "volume": "auto"}
 
 
 def scored(log_p: list[float]) -> ClassifierScore:
@@ -135,11 +135,15 @@ def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_pat
 
 def test_it_is_asked_for_by_name(many: Annotations) -> None:
     assert crowdppl.house_training(many)["volume"] == "auto"
-    assert crowdppl.house_training(many, full_batch=True)["volume"] == SMALL
+    own = crowdppl.house_training(many)["epochs"]
+    for how, found in (({"full_batch": True}, SMALL), ({"epochs": own}, "auto"), ({"epochs": own - 1}, SMALL)):
+        assert crowdppl.house_training(many, **how)["volume"] == found
     plain: Any = crowdppl.fit(
         "raykar", many, inference="em", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
     )
     assert plain.story.training["volume"] in (SMALL, LARGE) and len(plain.diagnostics()["volumes"]) == 2
+    with pytest.raises(MethodError, match="epochs='5' must be a whole number"):
+        crowdppl.fit("bayes_dgc", many, settings={"training": {"epochs": "5"}})
     with pytest.raises(MethodError, match="volume='most' must be a number, at least 0 or 'auto'"):
         training_of({"volume": "most"})
     with pytest.raises(MethodError, match="volume=auto belongs to inference='em' and 'vb'"):
