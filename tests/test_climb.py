@@ -249,7 +249,8 @@ def test_minibatches_are_refused_where_they_have_no_natural_gradient() -> None:
 )
 def test_several_blocks_equal_one(name: str, engine: str) -> None:
     whole = crowd(40, 5, 3, 3, seed=7)
-    one, many = (runs(name, engine, data, max_iterations=8, tolerance=0.0)[0] for data in (whole, split(whole, 3)))
+    # few iterations: once settled, the last bit decides whether there is one more
+    one, many = (runs(name, engine, data, max_iterations=4, tolerance=0.0)[0] for data in (whole, split(whole, 3)))
     np.testing.assert_allclose(one.progress.objectives, many.progress.objectives, rtol=1e-9)
     other = parameters(many.ascent)
     for site, x in parameters(one.ascent).items():
