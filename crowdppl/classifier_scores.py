@@ -162,6 +162,8 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        table = run(story, known, "vb", options, evidence=evidence, spread=False)[2].table
-        np.add.at(of_labels, item[out], np.log(table[annotator[out], :, answer[out]]))
+        result = run(story, known, "vb", options, evidence=evidence, spread=False)[2]
+        if result.diagnostics["interrupted"]:
+            raise KeyboardInterrupt
+        np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
     return np.asarray(np.logaddexp.reduce(log + of_labels, axis=1))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdppl.classifier_scores import ClassifierScore, classifier_score
 from crowdppl.decoding import row_codes
-from crowdppl.errors import NumericalError
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.sight import networks_of
 from crowdppl.splitting import keep
 from crowdppl.training import Training, training_of
 
@@ -30,7 +31,9 @@ LEARNED = 5
 """Epochs after the warm-up that a trial has at least, where the training has as many."""
 
 
-def chosen(story: Story, data: Annotations, inference: str, options: Options) -> tuple[float, dict[str, float]]:
+def chosen(
+    asked: Story, ready: Story, data: Annotations, inference: str, options: Options
+) -> tuple[float, dict[str, float]]:
     """The volume with which a story's network is to be trained on these data, found without gold.
 
     Both volumes are tried on labels of items left out (``classifier_score`` in half of the epochs), and the larger
@@ -40,27 +43,35 @@ def chosen(story: Story, data: Annotations, inference: str, options: Options) ->
     not tell, and labels of items left out do.
 
     Args:
-        story: before ``prepare``, with a network.
+        asked, ready: the story before ``prepare``, and after it, with a network.
         data: the annotations.
         inference, options: of the fit that will follow; its seed also deals out the folds.
 
     Returns:
-        The volume, and the mean log-probability of an item's labels by volume: empty where labels are too few, and
-        without the larger volume where networks met numbers that are not finite under it.
+        The volume, and the mean log-probability of an item's labels by volume: empty where labels are too few or
+        nothing of the network is to be learned, and without the larger volume where networks met numbers that are
+        not finite under it.
 
     Raises:
+        MethodError: for a story that is no dataclass, of which no copy with another training can be made.
         KeyboardInterrupt: at Ctrl-C in one of the trials.
     """
+    if not is_dataclass(asked):
+        raise MethodError(
+            f"training: volume='auto' fits copies of the story, and {type(asked).__name__} is no dataclass; give a "
+            f"number, such as {SMALL}"
+        )
+    learns = any(x.requires_grad for network in networks_of(ready).values() for x in network.parameters())
     item, _ = row_codes(data.blocks, data.order)
     told = np.unique(item)
-    if len(told) < FEWEST:
+    if len(told) < FEWEST or not learns:
         return SMALL, {}
     if len(told) > MOST:
         some = np.random.default_rng(options.seed).choice(told, MOST, replace=False)
         data = keep(data, np.isin(item, some))
-    small = _score(story, data, inference, options, SMALL)
+    small = _score(asked, data, inference, options, SMALL)
     try:
-        large = _score(story, data, inference, options, LARGE)
+        large = _score(asked, data, inference, options, LARGE)
     except NumericalError:
         return SMALL, {str(SMALL): small.per_item}
     gain, error = large.ahead_of(small)
@@ -70,7 +81,8 @@ def chosen(story: Story, data: Annotations, inference: str, options: Options) ->
 
 def _score(story: Story, data: Annotations, inference: str, options: Options, volume: float) -> ClassifierScore:
     """How well a network that was trained with a volume explains labels of items left out."""
-    trial = replace(story, training=_shorter(story, data, volume))  # type: ignore[type-var]
+    build: Any = replace
+    trial = build(story, training=_shorter(story, data, volume))
     return classifier_score(trial, data, folds=FOLDS, inference=inference, **options.kept())
 
 
@@ -79,5 +91,5 @@ def _shorter(story: Story, data: Annotations, volume: float) -> Mapping[str, Any
     prepare = getattr(story, "prepare", None)
     whole = getattr(story if prepare is None else prepare(data), "training", {})
     training: Training = training_of(whole)
-    epochs = min(training.epochs, max(-(-training.epochs // 2), training.warm_up + LEARNED))
+    epochs = min(training.length, max(-(-training.length // 2), training.warm_up + LEARNED))
     return {**whole, "volume": volume, "epochs": epochs, "patience": 0, "stop_after": None}

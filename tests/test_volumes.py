@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 import crowdppl
-from crowdppl import volumes
+from crowdppl import classifier_scores, volumes
 from crowdppl.annotations import Annotations
 from crowdppl.classifier_scores import ClassifierScore
 from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError
+from crowdppl.inference import learning, stopping
 from crowdppl.inference.options import Options
 from crowdppl.training import training_of
 from crowdppl.volumes import LARGE, SMALL, chosen
@@ -57,6 +60,11 @@ def house(**training: Any) -> Any:
     return crowdppl.method("bayes_dgc", training=training)
 
 
+def look(story: Any, data: Annotations, seed: int = 0) -> tuple[float, dict[str, float]]:
+    """What is chosen for a fit by vb."""
+    return chosen(story, story.prepare(data), data, "vb", Options(seed=seed))
+
+
 @pytest.mark.parametrize(
     ("gains", "wins"),
     [
@@ -71,7 +79,7 @@ def test_the_larger_one_is_taken_where_it_is_ahead_by_more_than_a_standard_error
     many: Annotations, trials: dict[Any, Any], gains: list[float], wins: bool
 ) -> None:
     trials[LARGE] = scored([gain - 1.0 for gain in gains])
-    volume, found = chosen(house(), many, "vb", Options(seed=3))
+    volume, found = look(house(), many, seed=3)
     assert volume == (LARGE if wins else SMALL)
     assert found == {"0.003": pytest.approx(-1), "0.02": pytest.approx(np.mean(gains) - 1)}
     for *_, how in trials["seen"]:
@@ -81,14 +89,11 @@ def test_the_larger_one_is_taken_where_it_is_ahead_by_more_than_a_standard_error
 def test_trials_take_half_of_the_epochs_of_the_fit_to_come(many: Annotations, trials: dict[Any, Any]) -> None:
     trials[LARGE] = scored([-2.0] * 4)
     whole = crowdppl.house_training(many)
-    for asked, epochs in (
-        ({}, -(-whole["epochs"] // 2)),
-        ({"epochs": 25}, 13),
-        ({"epochs": 9}, 8),
-        ({"epochs": 5}, 5),
-    ):
+    cases: list[tuple[dict[str, int], int]] = [({}, -(-whole["epochs"] // 2)), ({"epochs": 25}, 13)]
+    cases += [({"epochs": 9}, 8), ({"epochs": 5}, 5), ({"epochs": 40, "stop_after": 18}, 9)]
+    for asked, epochs in cases:
         trials["seen"].clear()
-        chosen(house(**asked, patience=4), many, "vb", Options())
+        look(house(**asked, patience=4), many)
         for story, data, _ in trials["seen"]:
             mine = training_of(story.training)
             assert data is many and (mine.epochs, mine.patience, mine.stop_after) == (epochs, 0, None)
@@ -99,10 +104,10 @@ def test_few_items_are_not_tried_and_of_many_some(
     many: Annotations, trials: dict[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, _ = clouds(300, 290)
-    assert chosen(house(), few, "vb", Options()) == (SMALL, {}) and not trials["seen"]
+    assert look(house(), few) == (SMALL, {}) and not trials["seen"]
     monkeypatch.setattr(volumes, "MOST", 310)
     trials[LARGE] = scored([-2.0] * 4)
-    chosen(house(), many, "vb", Options(seed=1))
+    look(house(), many, seed=1)
     first, second = (data for _, data, _ in trials["seen"])
     assert first is second and first.n_items == many.n_items
     left = first.frame().groupby("item").size()
@@ -112,10 +117,18 @@ def test_few_items_are_not_tried_and_of_many_some(
 
 def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials: dict[Any, Any]) -> None:
     trials[LARGE] = NumericalError("the loss is nan")
-    assert chosen(house(), many, "vb", Options()) == (SMALL, {"0.003": pytest.approx(-1)})
+    assert look(house(), many) == (SMALL, {"0.003": pytest.approx(-1)})
     trials[SMALL] = NumericalError("the loss is nan")
     with pytest.raises(NumericalError):
-        chosen(house(), many, "vb", Options())
+        look(house(), many)
+
+
+def test_nothing_is_tried_where_nothing_is_to_be_learned(many: Annotations, trials: dict[Any, Any]) -> None:
+    still = nn.Linear(4, 3).requires_grad_(False)
+    found: Any = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"network": still, "training": SHORT})
+    assert found.story.training["volume"] == SMALL and not trials["seen"]
+    with pytest.raises(MethodError, match="volume='auto' fits copies of the story, and object is no dataclass"):
+        chosen(object(), found.story, many, "vb", Options())  # type: ignore[arg-type]
 
 
 def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
@@ -150,16 +163,67 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
         crowdppl.fit("ccem", many, inference="svi", settings={"training": {"volume": "auto"}})
 
 
-def test_ctrl_c_in_a_trial_ends_the_fit_after_an_epoch(many: Annotations, trials: dict[Any, Any]) -> None:
+@pytest.mark.parametrize("patience", [0, 4])
+def test_ctrl_c_in_a_trial_ends_the_fit_after_an_epoch(
+    many: Annotations, trials: dict[Any, Any], tmp_path: Path, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trials[LARGE] = KeyboardInterrupt()
+    monkeypatch.setattr(stopping, "_epochs", lambda *_: pytest.fail("patience trains after Ctrl-C"))
+    kept, settings = tmp_path / "kept", {"training": {**SHORT, "patience": patience}}
     with pytest.warns(ConvergenceWarning, match="vb was stopped after 1 iterations"):
-        found: Any = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
+        found: Any = crowdppl.fit(
+            "bayes_dgc", many, inference="vb", checkpoint=str(kept), checkpoint_every=1, settings=settings
+        )
+    assert not kept.exists(), "the volume of a checkpoint would be another than that of the whole fit"
     told = found.diagnostics()
     assert told["interrupted"] and not told["converged"] and "volumes" not in told
     assert found.story.training["volume"] == SMALL and found.probabilities().notna().all(axis=None)
 
 
-def test_what_a_fit_refuses_is_refused_before_trials_end(many: Annotations) -> None:
+@pytest.mark.parametrize("where", ["network", "judge"])
+def test_so_does_ctrl_c_in_the_middle_of_one(
+    many: Annotations, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking: list[bool] = []
+    real, of_judge, choice = learning.Learner.epoch, classifier_scores.run, volumes.chosen
+
+    def epoch(self: Any, targets: Any) -> None:
+        if where == "network" and looking[-1]:
+            raise KeyboardInterrupt
+        real(self, targets)
+
+    def judged(*given: Any, **how: Any) -> Any:
+        story, engine, result = of_judge(*given, **how)
+        result.diagnostics["interrupted"] = where == "judge"
+        return story, engine, result
+
+    def watched(*given: Any) -> Any:
+        looking.append(True)
+        try:
+            return choice(*given)
+        finally:
+            looking.append(False)
+
+    monkeypatch.setattr(learning.Learner, "epoch", epoch)
+    monkeypatch.setattr(classifier_scores, "run", judged)
+    monkeypatch.setattr(volumes, "chosen", watched)
+    found = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
+    told = found.diagnostics()
+    assert looking == [True, False] and told["interrupted"] and told["iterations"] == 1 and "volumes" not in told
+
+
+def test_what_a_fit_refuses_is_refused_before_trials(many: Annotations, trials: dict[Any, Any]) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"inference": "gibbs"}, "gibbs"),
+        ({"inference": "vb", "start": {"nonsense": torch.ones(2)}}, "nonsense"),
+    ]
+    for how, says in wrong:
+        with pytest.raises(MethodError, match=says):
+            crowdppl.fit("bayes_dgc", many, **how)
+    assert not trials["seen"]
+
+
+def test_what_a_trial_refuses_ends_the_first(many: Annotations) -> None:
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         crowdppl.fit("bayes_dgc", many, inference="vb", batch_size=50)
     with pytest.raises(MethodError, match="em refuses BayesDgc"):

@@ -64,15 +64,20 @@ def run(
     began = time.perf_counter()
     if inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
-    story, volumes, options = _prepared(story, data, inference, options)
+    check_history(story, data)
+    prepare = getattr(story, "prepare", None)
+    asked, story = story, story if prepare is None else prepare(data)
+    _refuse_checkpoint(story, options)
     with quiet(options.device):
         problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
         refuse(story, engine)
-        again = stopped(story, data, engine, options)
-        if again is not story:
-            story = again
-            problem = replace(pose(again, data, options, start, evidence), earlier=earlier, spread=spread)
+    found, volumes, options = _with_volume(asked, story, data, engine, options)
+    with quiet(options.device):
+        found = stopped(found, data, engine, options)
+        if found is not story:
+            story = found
+            problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = _RUNNERS[engine](problem, data.order, notes)
@@ -84,33 +89,33 @@ def run(
     return story, engine, result
 
 
-def _prepared(
-    story: Story, data: Annotations, inference: str, options: Options
-) -> tuple[Story, dict[str, float], Options]:
-    """The story with nothing left to be found in the data, how volumes scored if one was looked for, and options.
+def _refuse_checkpoint(story: Story, options: Options) -> None:
+    if options.checkpoint is not None and not networks_of(story):
+        raise MethodError(
+            f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(story).__name__} has none "
+            "here; leave it out"
+        )
 
-    Where Ctrl-C ends that look, the options end the fit after its first epoch.
+
+def _with_volume(
+    asked: Story, story: Story, data: Annotations, engine: str, options: Options
+) -> tuple[Story, dict[str, float], Options]:
+    """The prepared story with a number for its volume, how volumes scored if one was looked for, and options.
+
+    Where Ctrl-C ends that look, the options end the fit after its first epoch, and leave checkpoints alone.
     """
-    check_history(story, data)
-    prepare = getattr(story, "prepare", None)
-    ready = story if prepare is None else prepare(data)
-    if not networks_of(ready):
-        if options.checkpoint is not None:
-            raise MethodError(
-                f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(ready).__name__} has "
-                "none here; leave it out"
-            )
-        return ready, {}, options
-    training = getattr(ready, "training", {})
-    if inference not in ("em", "vb", "auto") or training_of(training).volume != "auto":
-        return ready, {}, options
+    training = getattr(story, "training", {})
+    if engine not in ("em", "vb") or not networks_of(story) or training_of(training).volume != "auto":
+        return story, {}, options
     trials = import_module("crowdppl.volumes")  # by name, because trials are fits
+    more: dict[str, Any] = {}
     try:
-        volume, scores = trials.chosen(story, data, inference, options)
+        more["volume"], scores = trials.chosen(asked, story, data, engine, options)
     except KeyboardInterrupt:
-        volume, scores, options = trials.SMALL, {}, replace(options, callback=_stop)
+        more, scores = {"volume": trials.SMALL, "patience": 0}, {}
+        options = replace(options, callback=_stop, checkpoint=None)
     build: Any = replace
-    return build(ready, training={**training, "volume": volume}), scores, options
+    return build(story, training={**training, **more}), scores, options
 
 
 def _stop(*_: object) -> None:
