@@ -94,8 +94,12 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
 
 
 def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
-    """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``."""
+    """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``.
+
+    Items with labels are dealt out, and no others: items that folds of the same seed have left out would take whole
+    folds with them.
+    """
     item, _ = row_codes(data.blocks, data.order)
-    dealt = np.random.default_rng(seed).permutation(data.n_items) % folds
-    out: np.ndarray = dealt[item]
+    told, place = np.unique(item, return_inverse=True)
+    out: np.ndarray = (np.random.default_rng(seed).permutation(len(told)) % folds)[place]
     return out

@@ -68,3 +68,12 @@ def test_a_design_stays_one_and_gets_no_labels() -> None:
     pd.testing.assert_frame_equal(
         kept.frame(), design.frame()[np.arange(design.n_labels) % 3 != 0].reset_index(drop=True)
     )
+
+
+def test_folds_of_items_deal_out_what_folds_of_the_same_seed_have_left() -> None:
+    """A fit within a fold may fold its items again, with the seed that it was given."""
+    data = crowd(30, 5, 3, 2)
+    inside = keep(data, item_folds(data, 3, 0) != 1)
+    fold = pd.Series(item_folds(inside, 3, 0)).groupby(inside.frame()["item"].to_numpy()).agg(["min", "max"])
+    assert (fold["min"] == fold["max"]).all()
+    np.testing.assert_array_equal(fold["min"].value_counts().sort_index(), np.array([7, 7, 6]))
