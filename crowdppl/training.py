@@ -35,9 +35,9 @@ class Training:
             relative entropy to it is below a fortieth of log K).
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization"); "auto"
-            takes 0.003, or 0.02 where labels of items left out ask for it, at the cost of six shorter fits before
-            the fit (its ``diagnostics()["volumes"]`` has the scores). Where fewer than 300 items have labels, too
-            few to tell, it is 0.003 without trials.
+            takes 0.003, or 0.02 or 0.05 where labels of items left out ask for more, at the cost of six or nine
+            fits to parts of the data (its ``diagnostics()["volumes"]`` has the scores). Where fewer than 300 items
+            have labels, too few to tell, it is 0.003 without trials.
         full_batch: learn from all items at once by a line search, without chance, so that the objective of em and
             vb never falls. Nothing is dropped out, ``batch_size`` and ``learning_rate`` mean nothing, ``epochs``
             are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns

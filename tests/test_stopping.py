@@ -147,3 +147,24 @@ def test_a_fit_that_ends_while_the_network_learns_votes_says_so_and_lets_it_spea
     np.testing.assert_allclose(found.probabilities(), found.predict(data), atol=1e-6)
     mute = data.items[data.votes().sum(1) == 0]
     np.testing.assert_allclose(found.probabilities().loc[mute], found.classify(data.features).loc[mute], atol=1e-6)
+
+
+def test_annotators_stay_as_the_votes_made_them_until_the_network_has_a_say() -> None:
+    """Iterations on labels alone would lead away from what the network is about to learn."""
+    data, _ = clouds(60, 50, 3)
+
+    def confusion(epochs: int) -> np.ndarray:
+        settings = {"training": {"epochs": epochs, "warm_up": 3}}
+        found: Any = crowdppl.fit("raykar", data, inference="em", seed=0, settings=settings)
+        return np.asarray(found.result.sites["confusion"].mean)
+
+    first, votes = confusion(1), data.votes()
+    np.testing.assert_array_equal(confusion(3), first)
+    assert np.abs(confusion(4) - first).max() > 0.02
+    shares = pd.DataFrame(votes / votes.sum(1, keepdims=True).clip(1), index=data.items)
+    rows = data.frame()
+    for number, annotator in enumerate(data.annotators):
+        mine = rows[rows["annotator"] == annotator]
+        told = pd.get_dummies(mine["label"]).reindex(columns=data.classes, fill_value=0)
+        counts = shares.loc[mine["item"]].to_numpy().T @ told.to_numpy(float)
+        np.testing.assert_allclose(first[number], counts / counts.sum(1, keepdims=True), atol=0.01)

@@ -94,6 +94,9 @@ class Ascent:
         if self.learner is not None:
             self.learner.warm()
         objective, total, priors = self.evaluate()
+        if self.learner is not None and self.learner.blind:  # annotators stay as the votes made them, too
+            self.learner.learn(total.marginals[self.learner.truth])
+            return objective
         share, counted = self.fold.density.chains or 1, self._counted(total)
         for name, prior in priors.items():
             counts = counted.gradient[name] / share

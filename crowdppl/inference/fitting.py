@@ -112,7 +112,7 @@ def _with_volume(
     try:
         more["volume"], scores = trials.chosen(asked, story, data, engine, options)
     except KeyboardInterrupt:
-        more, scores = {"volume": trials.SMALL, "patience": 0}, {}
+        more, scores = {"volume": trials.VOLUMES[0], "patience": 0}, {}
         options = replace(options, callback=_stop, checkpoint=None)
     build: Any = replace
     return build(story, training={**training, **more}), scores, options
