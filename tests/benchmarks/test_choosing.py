@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from crowdppl.classifier_scores import ClassifierScore, classifier_score
 from tests.benchmarks import neural
@@ -31,16 +33,24 @@ def test_methods_chosen_without_gold(recorder: Recorder, request: pytest.Fixture
     sets = {name: read_featured(folder, name) for name in SETS}
     scores = {name: {row.title: scored(found, row) for row in rows} for name, found in sets.items()}
     best = {name: max(found, key=lambda title: found[title].per_item) for name, found in scores.items()}
-    lines = [
-        [row.title, *(cell(scores[name][row.title], scores[name][best[name]]) for name in SETS)] for row in rows
-    ]
+    right = {name: {title: share(sets[name], score) for title, score in scores[name].items()} for name in SETS}
+    lines = []
+    for row in rows:
+        line = [row.title]
+        for name, found in scores.items():
+            line += [cell(found[row.title], found[best[name]]), f"{100 * right[name][row.title]:.1f}"]
+        lines.append(line)
     text = (
         f"`crowdppl.classifier_score`, {FOLDS} folds, one seed: mean log-probability of all labels of an item "
         "whose labels the classifier was not shown, by one judge for all methods; in brackets how far it is behind "
-        "the best, and the standard error of that. Methods and settings as in the two tables above.\n\n"
+        "the best, and the standard error of that; then how many of these items the classifiers that were scored "
+        "get right, in %. Methods and settings as in the two tables above.\n\n"
     )
-    told = "\n".join(chosen(sets[name], name, rows, best[name]) for name in SETS)
-    recorder.add(TITLE, f"{text}{markdown(('method', *SETS.values()), lines)}\n\n{told}")
+    header = ("method", *(title for name in SETS.values() for title in (name, "right")))
+    told = "\n".join(
+        f"{chosen(sets[name], name, rows, best[name])} {order(scores[name], right[name])}" for name in SETS
+    )
+    recorder.add(TITLE, f"{text}{markdown(header, lines)}\n\n{told}")
 
 
 def scored(found: Featured, row: neural.Row) -> ClassifierScore:
@@ -51,6 +61,18 @@ def scored(found: Featured, row: neural.Row) -> ClassifierScore:
         out = classifier_score(row.method, found.data, folds=FOLDS, seed=0, **how)
     print(row.title, out, f"{out.seconds:.0f} s", flush=True)
     return out
+
+
+def share(found: Featured, score: ClassifierScore) -> float:
+    """How many of the items that were left out a method's classifiers get right."""
+    guess, truth = score.probabilities.idxmax(axis=1), found.truth[score.probabilities.index]
+    return float((guess == truth).mean())
+
+
+def order(scores: Mapping[str, ClassifierScore], right: Mapping[str, float]) -> str:
+    """Whether methods that explain labels better are better classifiers."""
+    rho = spearmanr([scores[title].per_item for title in scores], [right[title] for title in scores]).statistic
+    return f"Scores and classifiers that are right have a rank correlation of {rho:.2f} over {len(scores)} methods."
 
 
 def cell(score: ClassifierScore, best: ClassifierScore) -> str:
