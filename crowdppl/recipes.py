@@ -39,7 +39,7 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
         more: settings of ``Training`` that win over the recipe.
 
     Returns:
-        Settings for ``training=`` of any method whose network learns the truth's probabilities (em, vb).
+        Settings for ``training=`` of any method whose classifier is one network, under em, vb and svi.
 
     Examples:
         >>> crowdppl.house_training(crowdppl.digits(seed=0).data, epochs=5)["epochs"]

@@ -27,9 +27,11 @@ class Training:
         weight_decay: of AdamW.
         annotator_rate: how many times faster annotators' parameters learn than the network, under svi.
         batch_size: items a step.
-        warm_up: epochs in which the network learns vote shares, before it has a say; svi has none.
+        warm_up: epochs in which the network learns vote shares, before it has a say, and annotators stay as the
+            votes made them; svi has none.
         mixup: parameter of the Beta distribution from which blends of two items are drawn (Zhang et al. 2018,
-            "mixup: beyond empirical risk minimization"); 0 blends none.
+            "mixup: beyond empirical risk minimization"); 0 blends none. Under svi a blend is asked for the
+            labels of both, so that networks look at items twice.
         balance: weight of a term that draws the mean prediction of a batch to ``shares``; 0 has none.
         shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
             relative entropy to it is below a fortieth of log K).

@@ -42,11 +42,13 @@ def fitted(name: str, engine: str, data: Any, seed: int = 1, **options: Any) -> 
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
-@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize(
+    ("name", "engine"), [("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("ccem", "svi")]
+)
 def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
     name: str, engine: str, every: int, tmp_path: Path
 ) -> None:
-    """bayes_dgc by its recipe searches for the crowd's prior, and goes on from what the search remembers."""
+    """bayes_dgc by its recipe blends items, and under vb goes on from what its search for a prior remembers."""
     data, _ = clouds(120, 90)
     whole = fitted(name, engine, data)
     path = str(tmp_path / "killed")

@@ -15,7 +15,7 @@ import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.ensemble import Ensemble
 from crowdppl.errors import MethodError
-from crowdppl.inference.learning import blended, wanted
+from crowdppl.inference.regularisers import blended, wanted
 from crowdppl.networks import Network
 from crowdppl.recipes import MEMBERS, house_training
 from crowdppl.training import Training, training_of

@@ -15,7 +15,7 @@ from torch import nn
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.inference.learning import class_shares, wanted
+from crowdppl.inference.regularisers import class_shares, wanted
 from crowdppl.metrics import evaluate
 from crowdppl.networks import Network, feature_tensor, log_shares
 from crowdppl.posterior import Posterior

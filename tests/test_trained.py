@@ -205,11 +205,13 @@ def test_a_network_on_votes_learns_the_votes_and_has_no_say() -> None:
 def test_what_has_no_meaning_is_refused_by_name() -> None:
     torch.set_default_dtype(torch.float32)
     data, _ = clouds(60, 40)
-    for name in ("mixup", "balance", "volume"):
-        with pytest.raises(MethodError, match=rf"{name}=0\.5 belongs to inference='em'"):
-            crowdppl.fit("ccem", data, inference="svi", settings={"training": {name: 0.5}})
-    with pytest.raises(MethodError, match="recipe='plain'"):
-        crowdppl.fit("bayes_dgc", data, inference="svi")
+    with pytest.raises(MethodError, match="full_batch=True belongs to inference='em'"):
+        crowdppl.fit("ccem", data, inference="svi", settings={"training": {"full_batch": True}})
+    for name in ("balance", "volume"):
+        with pytest.raises(
+            MethodError, match=rf"{name}=0\.5 is about the predictions of one network.* Mmlc has none"
+        ):
+            crowdppl.fit("mmlc", data, inference="svi", settings={"training": {name: 0.5}})
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         crowdppl.fit("ccem", data, inference="svi", batch_size=10)
     with pytest.raises(MethodError, match="each label alone"):

@@ -166,8 +166,10 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
         crowdppl.fit("bayes_dgc", many, settings={"training": {"epochs": "5"}})
     with pytest.raises(MethodError, match="volume='most' must be a number, at least 0 or 'auto'"):
         training_of({"volume": "most"})
-    with pytest.raises(MethodError, match="volume=auto belongs to inference='em' and 'vb'"):
-        crowdppl.fit("ccem", many, inference="svi", settings={"training": {"volume": "auto"}})
+    by_gradients: Any = crowdppl.fit(
+        "ccem", many, inference="svi", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
+    )
+    assert by_gradients.story.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
 
 
 @pytest.mark.parametrize("patience", [0, 4])

@@ -105,7 +105,7 @@ def _with_volume(
     Where Ctrl-C ends that look, the options end the fit after its first epoch, and leave checkpoints alone.
     """
     training = getattr(story, "training", {})
-    if engine not in ("em", "vb") or not networks_of(story) or training_of(training).volume != "auto":
+    if engine not in ("em", "vb", "svi") or not networks_of(story) or training_of(training).volume != "auto":
         return story, {}, options
     trials = import_module("crowdppl.volumes")  # by name, because trials are fits
     more: dict[str, Any] = {}

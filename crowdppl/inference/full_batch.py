@@ -9,8 +9,9 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.climb import Climb
-from crowdppl.inference.learning import Learner, wanted
+from crowdppl.inference.learning import Learner
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.regularisers import wanted
 from crowdppl.standardise import parts
 from crowdppl.training import Training
 

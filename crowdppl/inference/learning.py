@@ -13,18 +13,16 @@ from crowdppl.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.regularisers import blended, class_shares, wanted
 from crowdppl.inference.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.starts import soft_truth
 from crowdppl.networks import Network, begin, log_shares
 from crowdppl.sight import network_of
 from crowdppl.stored_features import Features, joined
-from crowdppl.training import Training, log_volume
+from crowdppl.training import Training
 
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
-
-EVEN = 0.025
-"""Relative entropy, in units of log K, up to which votes are taken for those of equally common classes."""
 
 
 class Learner:
@@ -155,49 +153,6 @@ class Learner:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-
-
-def blended(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, Tensor]:
-    """Each item with another of the same member's batch, in a share that the batch has in common.
-
-    Args:
-        x, t: features (M * B, ...) and probabilities (M * B, K), one batch after the other.
-        members: M.
-        mixup: parameter of the Beta distribution of shares.
-    """
-    size = len(x) // members
-    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(x.device)
-    share = torch.maximum(shares, 1 - shares).repeat_interleave(size)
-    other = torch.cat([n * size + torch.randperm(size, device=x.device) for n in range(members)])
-    of_x, of_t = (share.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype) for y in (x, t))
-    return of_x * x + (1 - of_x) * x[other], of_t * t + (1 - of_t) * t[other]
-
-
-def class_shares(votes: Tensor, kind: str) -> Tensor:
-    """How common the classes are thought to be, float32 (K,).
-
-    Args:
-        votes: of each class, (K,).
-        kind: "uniform", "votes", or "auto".
-    """
-    even = torch.full_like(votes, 1 / len(votes))
-    found = (votes + 1) / (votes + 1).sum()
-    off = float((found * (found * len(votes)).log()).sum())
-    uniform = kind == "uniform" or (kind == "auto" and off < EVEN * math.log(len(votes)))
-    return (even if uniform else found).float()
-
-
-def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
-    """Terms on predictions (..., B, K) of whole batches: shares of the classes, and volume."""
-    out = p.new_zeros(p.shape[:-2])
-    if training.balance > 0:
-        mean = p.mean(-2)
-        off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
-        out = out + training.balance * (mean * off).sum(-1)
-    if training.volume:
-        assert training.volume != "auto", "a fit settles it before it trains"
-        out = out - training.volume * log_volume(p)
-    return out
 
 
 def _features(block: Block) -> Features:

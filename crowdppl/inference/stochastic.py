@@ -21,6 +21,7 @@ from crowdppl.inference.checkpoints import checkpoint_of, cut, optimiser_arrays,
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.regularisers import Regularised
 from crowdppl.inference.rehearsal import batch_sizes, learns, rehearse
 from crowdppl.networks import begin
 from crowdppl.sight import networks_of, seen_by
@@ -73,12 +74,11 @@ def _refuse(options: Options, training: Training) -> None:
             raise MethodError(
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
-    for name in ("mixup", "balance", "volume", "full_batch"):
-        if getattr(training, name):
-            raise MethodError(
-                f"training: {name}={getattr(training, name)} belongs to inference='em' and 'vb', where a network "
-                "learns the truth's probabilities; leave it out under svi (recipe='plain', where a recipe sets it)"
-            )
+    if training.full_batch:
+        raise MethodError(
+            "training: full_batch=True belongs to inference='em' and 'vb', where a network learns the truth's "
+            "probabilities; leave it out under svi"
+        )
 
 
 class Epochs:
@@ -103,6 +103,7 @@ class Epochs:
         self.loss = elbo.differentiable_loss
         torch.manual_seed(options.seed)
         self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
+        self.regularised = Regularised(problem, training)
         self.optimiser = torch.optim.AdamW(self._groups())
         self.first = [group["lr"] for group in self.optimiser.param_groups]
 
@@ -150,14 +151,15 @@ class Epochs:
         restore_optimiser(self.optimiser, arrays)
 
     def _step(self, rows: np.ndarray, number: int) -> float:
-        loss: Tensor = self.loss(self.problem.model, self.guide, self._batch(rows))
+        batch = self._batch(rows)
+        loss, wanted = self.regularised(lambda block: self.loss(self.problem.model, self.guide, block), batch)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the loss is {loss.item()} in epoch {number + 1}; lower learning_rate "
                 f"({self.training.learning_rate:g}), or look at the features' scale"
             )
         self.optimiser.zero_grad()
-        (loss / len(self.rows)).backward()
+        (loss / len(self.rows) + wanted).backward()
         self.optimiser.step()
         return float(loss.detach())
 

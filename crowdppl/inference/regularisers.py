@@ -1,0 +1,117 @@
+"""What keeps networks from learning a crowd's errors by heart: blends of items, shares of classes, and volume."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.rehearsal import learns
+from crowdppl.sight import network_of
+from crowdppl.training import Training, log_volume
+
+EVEN = 0.025
+"""Relative entropy, in units of log K, up to which votes are taken for those of equally common classes."""
+
+
+class Regularised:
+    """The loss of a story whose networks learn by gradients, under mixup, balance and volume.
+
+    A blend of two items is asked for the labels of both, in the shares in which it is made of them, as mixup does
+    with one label each (Zhang et al. 2018); networks look at it once for each. Balance and volume are of what the
+    classifier makes of a batch.
+
+    Args:
+        problem: story and data.
+        training: settings.
+
+    Raises:
+        MethodError: when predictions are to be balanced, or to span a volume, and the story has no classifier that
+            is a network of its own.
+    """
+
+    def __init__(self, problem: Problem, training: Training) -> None:
+        self.training, network = training, network_of(problem.story)
+        for name in ("balance", "volume"):
+            if network is None and getattr(training, name):
+                raise MethodError(
+                    f"training: {name}={getattr(training, name)} is about the predictions of one network, the "
+                    f"story's attribute network, and {type(problem.story).__name__} has none; leave it out"
+                )
+        asked = network is not None and learns(network) and (training.balance or training.volume)
+        self.network = network if asked else None
+        self.shares = class_shares(problem.counts.sum(0), training.shares)
+
+    def __call__(self, loss: Callable[[Block], Tensor], batch: Block) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and what is to be added to that of an item."""
+        if self.network is None:
+            return self._blended(loss, batch), torch.zeros(())
+        said: list[Tensor] = []
+        hook = self.network.register_forward_hook(lambda _network, _given, logits: said.append(logits))
+        try:
+            total = self._blended(loss, batch)
+        finally:
+            hook.remove()
+        terms = [wanted(logits.softmax(-1), self.training, self.shares) for logits in said]
+        return total, torch.stack(terms).mean()
+
+    def _blended(self, loss: Callable[[Block], Tensor], batch: Block) -> Tensor:
+        if self.training.mixup == 0:
+            return loss(batch)
+        x = batch.features
+        assert isinstance(x, Tensor), "a batch has read its features"
+        share = torch.distributions.Beta(self.training.mixup, self.training.mixup).sample().to(x.device)
+        share, other = torch.maximum(share, 1 - share), torch.randperm(len(x), device=x.device)
+        blend = share.to(x.dtype) * x + (1 - share).to(x.dtype) * x[other]
+        own = loss(replace(batch, features=blend, _views={}))
+        others = loss(replace(batch, features=blend[other.argsort()], _views={}))  # where each is the second part
+        return share * own + (1 - share) * others
+
+
+def blended(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, Tensor]:
+    """Each item with another of the same member's batch, in a share that the batch has in common.
+
+    Args:
+        x, t: features (M * B, ...) and probabilities (M * B, K), one batch after the other.
+        members: M.
+        mixup: parameter of the Beta distribution of shares.
+    """
+    size = len(x) // members
+    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(x.device)
+    share = torch.maximum(shares, 1 - shares).repeat_interleave(size)
+    other = torch.cat([n * size + torch.randperm(size, device=x.device) for n in range(members)])
+    of_x, of_t = (share.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype) for y in (x, t))
+    return of_x * x + (1 - of_x) * x[other], of_t * t + (1 - of_t) * t[other]
+
+
+def class_shares(votes: Tensor, kind: str) -> Tensor:
+    """How common the classes are thought to be, float32 (K,).
+
+    Args:
+        votes: of each class, (K,).
+        kind: "uniform", "votes", or "auto".
+    """
+    even = torch.full_like(votes, 1 / len(votes))
+    found = (votes + 1) / (votes + 1).sum()
+    off = float((found * (found * len(votes)).log()).sum())
+    uniform = kind == "uniform" or (kind == "auto" and off < EVEN * math.log(len(votes)))
+    return (even if uniform else found).float()
+
+
+def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
+    """Terms on predictions (..., B, K) of whole batches: shares of the classes, and volume."""
+    out = p.new_zeros(p.shape[:-2])
+    if training.balance > 0:
+        mean = p.mean(-2)
+        off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
+        out = out + training.balance * (mean * off).sum(-1)
+    if training.volume:
+        assert training.volume != "auto", "a fit settles it before it trains"
+        out = out - training.volume * log_volume(p)
+    return out
