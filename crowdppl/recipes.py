@@ -28,11 +28,11 @@ RATE = 0.011
 def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     """The training that served best on small sets with few labels, adapted to the number of items and features.
 
-    Blends of items (mixup), predictions drawn to the shares of the classes, a bonus for volume (small, or larger
-    where labels of items left out ask for it; small without trials in full batch, or where fewer epochs than the
-    recipe's own are asked for, which is a wish for haste), little dropout, and five networks that speak together
-    (one where items are many, or in full batch). The numbers were found on labelme and music with their gold in
-    sight, so that accuracies on these two are somewhat flattered.
+    Blends of items (mixup), predictions drawn to equal shares where votes are nearly even, a bonus for volume
+    (small, or larger where labels of items left out ask for it; small without trials in full batch, or where fewer
+    epochs than the recipe's own are asked for, which is a wish for haste), little dropout, and five networks that
+    speak together (one where items are many, or in full batch). The numbers were found on labelme and music with their
+    gold in sight, so that accuracies on these two are somewhat flattered.
 
     Args:
         data: the annotations, with features.

@@ -34,7 +34,7 @@ class Training:
             labels of both, so that networks look at items twice.
         balance: weight of a term that draws the mean prediction of a batch to ``shares``; 0 has none.
         shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
-            relative entropy to it is below a fortieth of log K).
+            relative entropy to it is below a fortieth of log K), and elsewhere balances nothing.
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
             crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization"); "auto"
             takes 0.003, or 0.02 or 0.05 where labels of items left out ask for more, at the cost of six or nine

@@ -90,24 +90,28 @@ def blended(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, T
     return of_x * x + (1 - of_x) * x[other], of_t * t + (1 - of_t) * t[other]
 
 
-def class_shares(votes: Tensor, kind: str) -> Tensor:
-    """How common the classes are thought to be, float32 (K,).
+def class_shares(votes: Tensor, kind: str) -> Tensor | None:
+    """How common the classes are thought to be, float32 (K,); None where nobody knows.
+
+    Votes that are far from even say that classes are not, and not how common they are: errors even them out.
 
     Args:
         votes: of each class, (K,).
         kind: "uniform", "votes", or "auto".
     """
-    even = torch.full_like(votes, 1 / len(votes))
     found = (votes + 1) / (votes + 1).sum()
+    if kind == "votes":
+        return found.float()
     off = float((found * (found * len(votes)).log()).sum())
-    uniform = kind == "uniform" or (kind == "auto" and off < EVEN * math.log(len(votes)))
-    return (even if uniform else found).float()
+    if kind == "uniform" or off < EVEN * math.log(len(votes)):
+        return torch.full_like(votes, 1 / len(votes)).float()
+    return None
 
 
-def wanted(p: Tensor, training: Training, shares: Tensor) -> Tensor:
+def wanted(p: Tensor, training: Training, shares: Tensor | None) -> Tensor:
     """Terms on predictions (..., B, K) of whole batches: shares of the classes, and volume."""
     out = p.new_zeros(p.shape[:-2])
-    if training.balance > 0:
+    if training.balance > 0 and shares is not None:
         mean = p.mean(-2)
         off = mean.clamp(min=1e-12).log() - shares.clamp(min=1e-12).log()
         out = out + training.balance * (mean * off).sum(-1)

@@ -102,7 +102,7 @@ EXPLAINED = (
     f"and {FEATURES} features from normal distributions of unit variance whose means lie {APART:g} apart. "
     f"{TEST:.0%} of the items have no labels and are the test part. bayes_dgc by vb with the house recipe, whose "
     "term `balance` draws the mean prediction to equal shares (`uniform`), to those of the votes (`votes`), or to "
-    "the first where votes are nearly even and else to the second (`auto`); bayesian_dawid_skene by vb sees no "
+    "equal ones where votes are nearly even and else nowhere (`auto`); bayesian_dawid_skene by vb sees no "
     f"features. Accuracies in per cent, log scores in nats; mean of {SEEDS} seeds (of data and fit) ± its standard "
     "error."
 )
