@@ -31,8 +31,8 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     Blends of items (mixup), predictions drawn to equal shares where votes are nearly even, a bonus for volume
     (small, or larger where labels of items left out ask for it; small without trials in full batch, or where fewer
     epochs than the recipe's own are asked for, which is a wish for haste), little dropout, and five networks that
-    speak together (one where items are many, or in full batch). The numbers were found on labelme and music with their
-    gold in sight, so that accuracies on these two are somewhat flattered.
+    speak together (one where items are many, or in full batch). The numbers were found on labelme and music with
+    their gold in sight, so that accuracies on these two are somewhat flattered.
 
     Args:
         data: the annotations, with features.
