@@ -151,8 +151,8 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
         if learner is not None and learner.blind:
             notes.append(
                 f"the network still learned the votes when {engine} ended, after {n} epochs (training: "
-                f"warm_up={learner.training.warm_up}), so that annotators were judged without it; let it learn for "
-                "more epochs, or lower warm_up"
+                f"warm_up={learner.training.warm_up}), so that annotators are as the votes made them; let it learn "
+                "for more epochs, or lower warm_up"
             )
         out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
         out["start"] = best.start
