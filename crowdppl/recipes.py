@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdppl.decoding import row_sizes
 from crowdppl.networks import feature_tensor
-from crowdppl.training import Training
+from crowdppl.training import VOLUMES, Training
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -56,7 +56,7 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
         "dropout": 0.2,
         "mixup": 0.0 if more.get("full_batch") else 1.0,  # blends are drawn by chance
         "balance": 1.0,
-        "volume": 0.003 if hasty else "auto",
+        "volume": VOLUMES[0] if hasty else "auto",
         "networks": 1 if epochs == FEWEST or more.get("full_batch") else MEMBERS,
     }
     if features is not None and features.dim() == 2:

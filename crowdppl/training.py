@@ -12,6 +12,9 @@ from torch import Tensor
 from crowdppl.errors import MethodError
 from crowdppl.settings import Count, NotNegative, Positive, Whole, check_settings
 
+VOLUMES = (0.003, 0.02, 0.05)
+"""One that serves nearly everywhere, and larger ones, which find the truth where an item's labels err together."""
+
 
 @dataclass(frozen=True)
 class Training:

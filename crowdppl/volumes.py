@@ -10,16 +10,16 @@ import numpy as np
 from crowdppl.classifier_scores import ClassifierScore, classifier_score
 from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.rehearsal import learns
 from crowdppl.sight import networks_of
 from crowdppl.splitting import keep
+from crowdppl.training import VOLUMES
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.inference.options import Options
     from crowdppl.story import Story
 
-VOLUMES = (0.003, 0.02, 0.05)
-"""One that serves nearly everywhere, and larger ones, which find the truth where an item's labels err together."""
 AHEAD = 1.0
 """Standard errors by which the next larger one has to be ahead; where networks fall apart, it is far behind."""
 FOLDS = 3
@@ -32,11 +32,11 @@ def chosen(
 ) -> tuple[float, dict[str, float]]:
     """The volume with which a story's network is to be trained on these data, found without gold.
 
-    Volumes are tried on labels of items left out (``classifier_score``), and the next larger
-    one is tried as long as the last was ahead by more than a standard error. Volume makes the truth identifiable
-    where a network would rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but
-    too much of it tears classes apart that look alike; which of the two will happen, held-out labels of the same
-    item do not tell, and labels of items left out do.
+    Volumes are tried on labels of items left out (``classifier_score``), and the next larger one is tried as long
+    as the last was ahead by more than a standard error. Volume makes the truth identifiable where a network would
+    rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but too much of it tears
+    classes apart that look alike; which of the two will happen, held-out labels of the same item do not tell, and
+    labels of items left out do.
 
     Args:
         asked, ready: the story before ``prepare``, and after it, with a network.
@@ -57,10 +57,9 @@ def chosen(
             f"training: volume='auto' fits copies of the story, and {type(asked).__name__} is no dataclass; give a "
             f"number, such as {VOLUMES[0]}"
         )
-    learns = any(x.requires_grad for network in networks_of(ready).values() for x in network.parameters())
     item, _ = row_codes(data.blocks, data.order)
     told = np.unique(item)
-    if len(told) < FEWEST or not learns:
+    if len(told) < FEWEST or not any(map(learns, networks_of(ready).values())):
         return VOLUMES[0], {}
     if len(told) > MOST:
         some = np.random.default_rng(options.seed).choice(told, MOST, replace=False)

@@ -32,9 +32,9 @@ class BayesDgc:
     Args:
         network: maps features to K logits; by default one hidden layer, or five such. A fit trains a copy.
         training: settings of ``crowdppl.training.Training`` by name; they win over those of the recipe.
-        recipe: "house" (vb) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper`` 0.5 where
-            they are left out; its trials (``volume``) take five to ten times as long as the fit that follows,
-            where 300 items have labels. "plain" adds nothing to the story. Without features it is plain.
+        recipe: "house" (vb, svi) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper``
+            0.5 where they are left out; its trials (``volume``) take five to ten times as long as the fit that
+            follows, where 300 items have labels. "plain" adds nothing to the story. Without features it is plain.
         prevalence: "uniform", because the network knows how common classes are, or "learned", as in the paper,
             which counts it twice.
         prevalence_mass: pseudo-counts of each class (1.1 in the paper).

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
+from crowdppl.errors import MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.regularisers import Regularised, wanted
@@ -146,3 +147,10 @@ def test_a_story_without_a_network_of_its_own_may_blend(both: tuple[Annotations,
     settings = {"training": {"epochs": 20, "mixup": 1.0}}
     found = crowdppl.fit("mmlc", data, inference="svi", seed=0, settings=settings)
     assert evaluate(found.classify(data.features), truth).accuracy > 0.6
+
+
+def test_a_network_that_the_loss_never_asks_is_named() -> None:
+    data, _ = clouds(40, 40)
+    house, block, _ = regularised(data, balance=1.0)
+    with pytest.raises(MethodError, match="the story asks it nothing"):
+        house(lambda _: torch.tensor(7.0), block)

@@ -21,7 +21,7 @@ from crowdppl.inference.results import FitResult
 from crowdppl.inference.stopping import stopped
 from crowdppl.sight import networks_of
 from crowdppl.story import Story
-from crowdppl.training import training_of
+from crowdppl.training import VOLUMES, training_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -112,7 +112,7 @@ def _with_volume(
     try:
         more["volume"], scores = trials.chosen(asked, story, data, engine, options)
     except KeyboardInterrupt:
-        more, scores = {"volume": trials.VOLUMES[0], "patience": 0}, {}
+        more, scores = {"volume": VOLUMES[0], "patience": 0}, {}
         options = replace(options, callback=_stop, checkpoint=None)
     build: Any = replace
     return build(story, training={**training, **more}), scores, options

@@ -58,6 +58,11 @@ class Regularised:
             total = self._blended(loss, batch)
         finally:
             hook.remove()
+        if not said:
+            raise MethodError(
+                "training: balance and volume are about what the story's network says, and the story asks it "
+                "nothing where it learns; ask it in model (crowdppl.classify), or leave them out"
+            )
         terms = [wanted(logits.softmax(-1), self.training, self.shares) for logits in said]
         return total, torch.stack(terms).mean()
 
@@ -66,8 +71,8 @@ class Regularised:
             return loss(batch)
         x = batch.features
         assert isinstance(x, Tensor), "a batch has read its features"
-        share = torch.distributions.Beta(self.training.mixup, self.training.mixup).sample().to(x.device)
-        share, other = torch.maximum(share, 1 - share), torch.randperm(len(x), device=x.device)
+        shares, other = partners(len(x), 1, self.training.mixup, x.device)
+        share = shares[0]
         blend = share.to(x.dtype) * x + (1 - share).to(x.dtype) * x[other]
         own = loss(replace(batch, features=blend, _views={}))
         others = loss(replace(batch, features=blend[other.argsort()], _views={}))  # where each is the second part
@@ -82,12 +87,22 @@ def blended(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, T
         members: M.
         mixup: parameter of the Beta distribution of shares.
     """
-    size = len(x) // members
-    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(x.device)
-    share = torch.maximum(shares, 1 - shares).repeat_interleave(size)
-    other = torch.cat([n * size + torch.randperm(size, device=x.device) for n in range(members)])
+    share, other = partners(len(x) // members, members, mixup, x.device)
     of_x, of_t = (share.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype) for y in (x, t))
     return of_x * x + (1 - of_x) * x[other], of_t * t + (1 - of_t) * t[other]
+
+
+def partners(size: int, members: int, mixup: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """For blends of items: each one's share in its own blend, (M * B,), and the place of the other part, likewise.
+
+    Args:
+        size, members: B, items of a batch, and M, batches on end; partners are of the same, which has one share.
+        mixup: parameter of the Beta distribution of shares; the larger part is the item's own.
+        device: of the items.
+    """
+    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(device)
+    other = torch.cat([n * size + torch.randperm(size, device=device) for n in range(members)])
+    return torch.maximum(shares, 1 - shares).repeat_interleave(size), other
 
 
 def class_shares(votes: Tensor, kind: str) -> Tensor | None:
