@@ -26,8 +26,8 @@ class Standardise(nn.Module):
     same for all items, to the last bit, becomes 0.
 
     Args:
-        features: (N, D), of all items. Stored ones are read 1024 rows at a time, twice where none is negative; in
-            float64, so that sums in another order come to the same in float32.
+        features: (N, D), of all items, looked at 1024 rows at a time, twice where none is negative; in float64, so
+            that sums in another order come to the same in float32.
     """
 
     root: Tensor
@@ -36,18 +36,15 @@ class Standardise(nn.Module):
 
     def __init__(self, features: Features) -> None:
         super().__init__()
-
-        def chunks() -> Iterable[Tensor]:
-            return [features] if isinstance(features, Tensor) else parts(features)
-
-        root = all(bool((part >= 0).all()) for part in chunks())
+        root = all(bool((part >= 0).all()) for part in parts(features))
         n, mean, spread = 0, torch.zeros(()), torch.zeros(())
         first, varies = None, torch.zeros((), dtype=torch.bool)
-        for part in chunks():
+        for part in parts(features):
             first = part[:1] if first is None else first
             varies = varies | (part != first).any(0)
             x = part.double().sqrt() if root else part.double()
-            m, its_mean, its_spread = len(x), x.mean(0), x.std(0, unbiased=False)
+            m, its_mean = len(x), x.mean(0)
+            its_spread = (x - its_mean).square().mean(0).sqrt()
             if n:  # Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance"
                 between = (its_mean - mean) * math.sqrt(n * m) / (n + m)
                 within = (n * spread.square() + m * its_spread.square()) / (n + m)
@@ -59,7 +56,10 @@ class Standardise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""
-        x = x.clamp(min=0).sqrt() if bool(self.root) else x
+        if x.is_cuda:  # to ask the flag would be to wait for the GPU, in every step of an epoch
+            x = torch.where(self.root, x.clamp(min=0).sqrt(), x)
+        elif bool(self.root):
+            x = x.clamp(min=0).sqrt()
         return (x - self.mean) * self.scale
 
 
