@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.blocks import Block
+from crowdppl.devices import lent
 from crowdppl.errors import MethodError
 from crowdppl.feature_values import whole_numbers
 from crowdppl.feeding import own_copy
@@ -64,7 +65,7 @@ class Experts(Network):
         """First weights, as of any network; the tower's are drawn."""
         if self.given is not None:
             self.body.load_state_dict(self.given)
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), lent(self, "cpu"):  # so that a seed draws the same on every device
             torch.manual_seed(seed)
             for part in (self.tower if self.given is not None else self).modules():
                 reset: Any = getattr(part, "reset_parameters", None)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from crowdppl.devices import device_named, device_of
 from crowdppl.embedding import Embedding, embedding_for
 from crowdppl.episodes import Episodes
 from crowdppl.errors import MethodError, NumericalError
@@ -28,6 +29,7 @@ def meta_trained(
     seed: int = 0,
     through: bool = True,
     pseudo_annotators: bool = True,
+    device: str | torch.device = "cpu",
 ) -> Embedding:
     """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
 
@@ -45,13 +47,14 @@ def meta_trained(
         seed: of weights and tasks.
         through: whether the gradient flows through EM too; else what EM returns is a constant.
         pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
+        device: where it is trained: "cpu", "cuda", "cuda:N" or "auto". What is returned is on the CPU.
 
     Raises:
-        MethodError: for settings out of range, or a network that does not return numbers (B, M), or of which
-            nothing can learn.
+        MethodError: for settings out of range, a device that torch does not see, or a network that does not return
+            numbers (B, M), or of which nothing can learn.
         NumericalError: when a loss is not finite; it names the step.
     """
-    embedding = embedding_for(body, episodes.table, widths, seed)
+    embedding, rows = embedding_for(body, episodes.table, widths, seed), rows.to(device_named(device))
     if not embedding.learning:
         raise MethodError(
             "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
@@ -65,7 +68,7 @@ def meta_trained(
         return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
 
     meta_train(
-        embedding,
+        embedding.to(rows.device),
         episodes,
         loss,
         iterations=iterations,
@@ -74,7 +77,7 @@ def meta_trained(
         seed=seed,
         clean=not pseudo_annotators,
     )
-    return embedding.requires_grad_(False)
+    return embedding.requires_grad_(False).cpu()
 
 
 def meta_train(
@@ -119,7 +122,8 @@ def meta_train(
         for step in range(iterations):
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
-            cost = loss(embedding, episodes.draw(batch, (seed, step), clean=clean))
+            tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
+            cost = loss(embedding, tasks)
             if not bool(torch.isfinite(cost)):
                 raise NumericalError(
                     f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "

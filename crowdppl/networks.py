@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.devices import device_of, lent
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
@@ -54,7 +55,7 @@ class Network(nn.Module):
         if self.given is not None:
             self.body.load_state_dict(self.given)
             return
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), lent(self.body, "cpu"):  # so that a seed draws the same on every device
             torch.manual_seed(seed)
             for part in self.body.modules():
                 if isinstance(part, nn.Linear | Layer):
@@ -227,7 +228,8 @@ def outputs(network: nn.Module, features: Features) -> Tensor:
     learning = network.training
     network.eval()
     with torch.no_grad():
-        rows = [network(part) for part in parts(features)]
+        device = device_of(network)
+        rows = [network(part.to(device)) for part in parts(features)]
     network.train(learning)
     return torch.cat(rows)
 

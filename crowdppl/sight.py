@@ -12,6 +12,7 @@ import pyro
 import torch
 from torch import Tensor, nn
 
+from crowdppl.devices import lent, where_found
 from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import is_dataset
 from crowdppl.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
@@ -118,8 +119,8 @@ def class_shares(posterior: Posterior, features: Any) -> pd.DataFrame:
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
     index, rows = _rows_to_classify(features, posterior.data.features)
-    device = next((x.device for x in network.parameters()), torch.device("cpu"))
-    found = log_shares(network, rows.to(device)).exp().double().cpu().numpy()
+    with lent(network, where_found(posterior.options.get("device", "cpu"))):
+        found = log_shares(network, rows).exp().double().cpu().numpy()
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,11 @@ class Tasks:
     classes: np.ndarray
     ids: pd.Index[Any]
     rows: np.ndarray
+
+    def to(self, device: str | torch.device) -> Tasks:
+        """The same tasks, whose tensors are on a device."""
+        moved: dict[str, Any] = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        return replace(self, **moved)
 
     def annotations(self, number: int = 0, *, queries: bool = False) -> Annotations:
         """Labels and features of the support items of one task, under the names of its classes.

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import crowdppl
 from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference import fit
 from crowdppl.inference.fitting import ENGINES
 from crowdppl.posterior import Posterior
+from crowdppl.sight import networks_of
 from tests.benchmarks.simulated import draw
+from tests.test_meta_em import worlds
+from tests.test_networks import clouds
+from tests.test_stored_features import Disk
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
 
 METHODS = registry.names()
+# majority_vote has a network only where it is given one.
+NETWORKS = [x for x in METHODS if hasattr(crowdppl.method(x), "training") and x != "majority_vote"]
+# What is dropped out differs between devices; all else of training does not.
+TRAINING = {"epochs": 10, "learning_rate": 5e-3, "dropout": 0.0}
+NEAR = 0.01
 # Random numbers differ between devices, so that only updates without any agree to rounding.
 EXACT = 1e-6
 RANDOM = 0.05
@@ -27,8 +37,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "em": {},
     "vb": {},
     "gibbs": {"warmup": 100, "draws": 200},
-    "nuts": {"warmup": 60, "draws": 60, "chains": 2},
-    "svi": {"max_iterations": 1500},
+    "nuts": {"warmup": 6, "draws": 6, "chains": 1},  # launches of small kernels, each a wait
+    "svi": {"max_iterations": 400},
 }
 
 
@@ -41,12 +51,11 @@ def data() -> Annotations:
 
 def fitted(method: str, data: Annotations, engine: str, device: str, **settings: Any) -> Posterior:
     """A fit, or a skip where the engine refuses the method."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return fit(method, data, inference=engine, device=device, seed=3, **SETTINGS[engine], **settings)
-        except MethodError as error:
-            pytest.skip(f"refused: {error}")
+    options = {**SETTINGS[engine], **settings}
+    try:
+        return fit(method, data, inference=engine, device=device, seed=3, **options)
+    except MethodError as error:
+        pytest.skip(f"refused: {error}")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -89,3 +98,100 @@ def test_results_of_cuda_are_saved_and_used_on_cpu(data: Annotations) -> None:
     posterior = fitted("bayesian_dawid_skene", data, "vb", "cuda")
     again = posterior.predict(data).to_numpy()
     np.testing.assert_allclose(again, posterior.probabilities().to_numpy(), atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def featured() -> Annotations:
+    """Items with features, of which a third have no labels."""
+    return clouds(180, 120)[0]
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "svi"])
+@pytest.mark.parametrize("method", NETWORKS)
+def test_networks_learn_on_cuda(method: str, engine: str, featured: Annotations) -> None:
+    """What they then say of items without labels is near to what those say that learned on the CPU."""
+    how: dict[str, Any] = {
+        "settings": {"training": TRAINING},
+        **({"max_iterations": None} if engine == "svi" else {}),
+    }
+    cpu, cuda = (fitted(method, featured, engine, device, **how) for device in ("cpu", "cuda"))
+    limit = RANDOM if engine == "svi" else NEAR  # svi draws from the guide in every step
+    assert np.abs((cuda.probabilities() - cpu.probabilities()).to_numpy()).mean() < limit
+    one, two = (posterior.classify(featured.features) for posterior in (cpu, cuda))
+    assert np.abs((one - two).to_numpy()).mean() < limit
+    networks = networks_of(cuda.story).values()
+    assert {str(x.device) for network in networks for x in network.parameters()} == {"cpu"}
+
+
+def test_every_part_of_a_recipe_runs_on_cuda(featured: Annotations) -> None:
+    training = {**TRAINING, "volume": "auto", "balance": 0.5, "shares": "auto", "mixup": 0.4, "patience": 3}
+    for method, engine in (("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("ccem", "svi")):
+        found = fitted(method, featured, engine, "cuda", settings={"training": training}, max_iterations=None)
+        assert np.isfinite(found.classify(featured.features).to_numpy()).all()
+
+
+@pytest.mark.parametrize(("method", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
+def test_rows_of_a_dataset_go_to_cuda(method: str, engine: str, featured: Annotations) -> None:
+    rows = Disk(np.asarray(featured.features))
+    read = Annotations.from_frame(featured.frame(), like=featured, items=featured.items, features=rows)
+    one, two = (
+        fitted(method, data, engine, "cuda", settings={"training": TRAINING}, max_iterations=None)
+        for data in (featured, read)
+    )
+    np.testing.assert_allclose(two.probabilities(), one.probabilities(), atol=1e-4)
+
+
+@pytest.mark.parametrize(("method", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
+def test_a_killed_fit_goes_on_on_cuda(method: str, engine: str, featured: Annotations, tmp_path: Path) -> None:
+    def kill(t: int, objective: float) -> None:
+        if t == 4:
+            raise InterruptedError
+
+    how = {"settings": {"training": TRAINING}, "max_iterations": None}
+    kept = {"checkpoint": str(tmp_path / "file"), "checkpoint_every": 2}
+    with pytest.raises(InterruptedError):
+        fitted(method, featured, engine, "cuda", callback=kill, **kept, **how)
+    again = fitted(method, featured, engine, "cuda", **kept, **how)
+    whole = fitted(method, featured, engine, "cuda", **how)
+    np.testing.assert_allclose(again.probabilities(), whole.probabilities(), atol=1e-4)
+
+
+def test_what_follows_a_fit_on_cuda(data: Annotations, featured: Annotations, tmp_path: Path) -> None:
+    """A saved posterior, one with more labels, one without an annotator, scores of labels and of classifiers."""
+    for method, labels in (("bayesian_dawid_skene", data), ("bayes_dgc", featured)):
+        how = {"settings": {"training": TRAINING}} if method == "bayes_dgc" else {}
+        found = fitted(method, labels, "vb", "cuda", **how)
+        found.save(tmp_path / method)
+        loaded = crowdppl.load(tmp_path / method)
+        np.testing.assert_array_equal(loaded.probabilities(), found.probabilities())
+        fewer = found.without([labels.annotators[0]])
+        assert np.isfinite(fewer.probabilities().to_numpy()).all()
+        if method == "bayesian_dawid_skene":
+            more = found.update(labels.frame().head(20).assign(item="new"))
+            assert "new" in more.probabilities().index
+        score = crowdppl.heldout_score(method, labels, device="cuda", folds=2, seed=0, **how)
+        assert np.isfinite(score.per_label)
+    judged = crowdppl.classifier_score(
+        "bayes_dgc", featured, device="cuda", folds=2, settings={"training": TRAINING}
+    )
+    assert np.isfinite(judged.per_item)
+
+
+def test_auto_and_corrections_run_on_cuda(data: Annotations) -> None:
+    for how in ({"calibrate": "auto"}, {}):
+        method = "dawid_skene" if how else "auto"
+        cpu, cuda = (crowdppl.fit(method, data, device=device, seed=0, **how) for device in ("cpu", "cuda"))
+        gap = np.abs(cuda.probabilities().to_numpy() - cpu.probabilities().to_numpy())
+        assert gap.mean() < RANDOM
+
+
+def test_an_embedding_is_trained_on_cuda_and_used_on_either() -> None:
+    train, test = worlds()
+    task = test.draw(1, 9).annotations()
+    how = {"iterations": 20, "batch": 4, "seed": 0}
+    cpu, cuda = (crowdppl.method("meta_em").meta_fit(train, device=device, **how) for device in ("cpu", "cuda"))
+    want = crowdppl.fit(cpu, task, inference="em").probabilities()
+    for device in ("cpu", "cuda", "cpu"):
+        found = crowdppl.fit(cuda, task, inference="em", device=device)
+        np.testing.assert_allclose(found.probabilities(), want, atol=NEAR)
+        assert found.classify(task.features).shape == want.shape

@@ -179,7 +179,8 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
         with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still, each elsewhere: infinite
             rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
         worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
-        out["rhat"][name] = float(np.nanmax(rhat))
+        told = rhat[~np.isnan(rhat)]  # one chain has none
+        out["rhat"][name] = float(told.max()) if len(told) else float("nan")
         out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
         out["ess_tail"][name] = float(np.nanmin(az.ess(worst, method="tail")["x"].values))
     return out

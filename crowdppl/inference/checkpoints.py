@@ -119,22 +119,6 @@ def _add(digest: Any, name: str, x: Tensor | None) -> None:
     digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
-def optimiser_arrays(optimiser: torch.optim.Optimizer) -> Arrays:
-    """An optimiser's memory as tensors by name."""
-    state = optimiser.state_dict()["state"]
-    return {f"optimiser.{i}.{key}": torch.as_tensor(x) for i, found in state.items() for key, x in found.items()}
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, arrays: Mapping[str, Tensor]) -> None:
-    """Gives an optimiser its memory back."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, x in arrays.items():
-        if name.startswith("optimiser."):
-            _, i, key = name.split(".", 2)
-            state.setdefault(int(i), {})[key] = x
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
 def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
     """The tensors below a name, without it."""
     return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ def run(
         engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
         refuse(story, engine)
     found, volumes, options = _with_volume(asked, story, data, engine, options)
-    with quiet(options.device):
+    with _homecoming(story), quiet(options.device):
         found = stopped(found, data, engine, options)
         if found is not story:
             story = found
@@ -87,6 +88,16 @@ def run(
     for note in result.diagnostics["warnings"]:
         warnings.warn(note, ConvergenceWarning, stacklevel=3)
     return story, engine, result
+
+
+@contextmanager
+def _homecoming(story: Story) -> Iterator[None]:
+    """Networks are on the CPU after a fit, as all else that a posterior holds, so that it is at home anywhere."""
+    try:
+        yield
+    finally:
+        for network in networks_of(story).values():
+            network.cpu()
 
 
 def _refuse_checkpoint(story: Story, options: Options) -> None:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import NumericalError
-from crowdppl.inference.checkpoints import cut, optimiser_arrays, restore_optimiser
+from crowdppl.inference.checkpoints import cut
+from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import blended, class_shares, wanted
 from crowdppl.inference.rehearsal import batch_sizes, rehearse
@@ -23,6 +24,8 @@ from crowdppl.training import Training
 
 STREAM = 13
 """Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+LOOK = 100
+"""Steps after which losses are looked at: a look waits for the GPU, and none goes unseen for long."""
 
 
 class Learner:
@@ -58,7 +61,8 @@ class Learner:
         rate, decay = training.learning_rate, training.weight_decay
         self.weights = [x for x in network.parameters() if x.requires_grad]
         still = [torch.zeros(1)]  # an optimiser wants something to hold
-        self.optimiser = torch.optim.AdamW(self.weights or still, lr=rate, weight_decay=decay)
+        device = problem.blocks[0].device
+        self.optimiser = adamw(self.weights or still, device, lr=rate, weight_decay=decay)
         self._tell()
 
     @property
@@ -120,39 +124,45 @@ class Learner:
         if not self.weights:  # a network that was trained elsewhere has its say, and stands still
             self.epochs += 1
             return
-        stream = self.options.generator(STREAM, self.epochs)
+        stream = replace(self.options, device="cpu").generator(STREAM, self.epochs)  # one order on every device
         rate = 0.5 * (1 + math.cos(math.pi * self.epochs / self.training.epochs))
         for group in self.optimiser.param_groups:
             group["lr"] = self.training.learning_rate * rate
         targets = targets.float()
-        orders = [
-            self.rows[torch.randperm(len(self.rows), generator=stream, device=stream.device)]
-            for _ in range(self.members)
-        ]
+        n, cpu = len(self.rows), stream.device
+        orders = [torch.randperm(n, generator=stream, device=cpu) for _ in range(self.members)]
         self.network.train()
         with torch.random.fork_rng():  # dropout reads the global stream
-            torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=stream.device)))
-            for number, rows in enumerate(torch.stack(orders).split(self.sizes, dim=1)):
-                self._step(rows, targets, number)
+            torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=cpu)))
+            batches = self.rows[torch.stack(orders).to(self.rows.device)].split(self.sizes, dim=1)
+            for first in range(0, len(batches), LOOK):
+                self._check([self._step(rows, targets) for rows in batches[first : first + LOOK]], first)
         self.epochs += 1
 
-    def _step(self, rows: Tensor, targets: Tensor, number: int) -> None:
-        """A step on items (M, B), of which each member of the network has its own."""
+    def _step(self, rows: Tensor, targets: Tensor) -> Tensor:
+        """A step on items (M, B), of which each member of the network has its own; its loss."""
         x, t = self.features[rows.flatten()], targets[rows.flatten()]
         if self.training.mixup > 0:
             x, t = blended(x, t, self.members, self.training.mixup)
         x, t = x.unflatten(0, rows.shape), t.unflatten(0, rows.shape)
         logits = self.network.apart(x) if isinstance(self.network, Network) else self.network(x[0]).unsqueeze(0)
         log_p = logits.log_softmax(-1)
-        loss = (wanted(log_p.exp(), self.training, self.shares) - (t * log_p).sum(-1).mean(-1)).sum()
-        if not bool(torch.isfinite(loss)):
-            raise NumericalError(
-                f"the network's loss is {loss.item()} in epoch {self.epochs + 1}, step {number + 1}; lower "
-                f"learning_rate ({self.training.learning_rate:g}), or look at the features' scale"
-            )
+        terms = wanted(log_p.exp(), self.training, self.shares)
+        loss: Tensor = (terms - (t * log_p).sum(-1).mean(-1)).sum()
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
+        return loss.detach()
+
+    def _check(self, losses: list[Tensor], before: int) -> None:
+        """Raises where a loss is not finite; so many steps of the epoch were before."""
+        broken = torch.nonzero(~torch.isfinite(torch.stack(losses)))
+        if len(broken):
+            n = int(broken[0])
+            raise NumericalError(
+                f"the network's loss is {losses[n].item()} in epoch {self.epochs + 1}, step {before + n + 1}; "
+                f"lower learning_rate ({self.training.learning_rate:g}), or look at the features' scale"
+            )
 
 
 def _features(block: Block) -> Features:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import torch
 
+from crowdppl.devices import device_named
 from crowdppl.errors import MethodError
 from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
 
@@ -104,12 +104,7 @@ class Options:
             )
         if self.dtype not in (None, torch.float32, torch.float64):
             raise MethodError(f"dtype={self.dtype!r} must be torch.float32, torch.float64 or None")
-        if not isinstance(self.device, str) or re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is None:
-            raise MethodError(f"device={self.device!r} must be 'cpu', 'cuda', 'cuda:N' or 'auto'")
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise MethodError(f"device={self.device!r}, but torch sees no GPU; use device='cpu' or 'auto'")
-        if int(self.device.partition(":")[2] or 0) >= max(1, torch.cuda.device_count()):
-            raise MethodError(f"device={self.device!r}, but torch sees {torch.cuda.device_count()} GPUs, from 0")
+        device_named(self.device)
 
     def generator(self, *keys: int) -> torch.Generator:
         """A random stream of its own for each tuple of keys, the same in every process and block order."""
@@ -157,11 +152,9 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
-    if isinstance(given.get("device"), torch.device):
-        given = {**given, "device": str(given["device"])}
-    if given.get("device") == "auto":
-        given = {**given, "device": "cuda" if torch.cuda.is_available() else "cpu"}
     if "chains" not in given and inference in ("gibbs", "auto") and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
+    if "device" in given:
+        given = {**given, "device": device_named(given["device"])}
     build: Callable[..., Options] = Options
     return build(**given)

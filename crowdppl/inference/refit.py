@@ -12,6 +12,7 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.blocks import Block
+from crowdppl.devices import where_found
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.continuing import Continued, posed, remembered
@@ -169,7 +170,4 @@ def options_of(posterior: Posterior) -> Options:
     known = {f.name for f in fields(Options)} - set(SESSION)
     given = {k: v for k, v in posterior.options.items() if k in known}
     build: Callable[..., Options] = Options
-    options = build(**given)
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        return replace(options, device="cpu")
-    return options
+    return build(**{**given, "device": where_found(given.get("device", "cpu"))})

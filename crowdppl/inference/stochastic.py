@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from crowdppl.blocks import Block
 from crowdppl.decoding import row_sizes
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.checkpoints import checkpoint_of, cut, optimiser_arrays, restore_optimiser
+from crowdppl.inference.checkpoints import checkpoint_of, cut
 from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import Regularised
@@ -104,7 +105,7 @@ class Epochs:
         torch.manual_seed(options.seed)
         self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
         self.regularised = Regularised(problem, training)
-        self.optimiser = torch.optim.AdamW(self._groups())
+        self.optimiser = adamw(self._groups(), self.whole.device)
         self.first = [group["lr"] for group in self.optimiser.param_groups]
 
     def run(self, number: int) -> float:

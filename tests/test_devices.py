@@ -1,0 +1,56 @@
+"""Devices by name, and networks that are lent to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from crowdppl.devices import device_named, device_of, lent, where_found
+from crowdppl.errors import MethodError
+
+ELSEWHERE = torch.device("meta")
+"""A device that every torch has: its tensors have shapes and no numbers."""
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "", None, 0, torch.device("meta")])
+def test_what_is_no_device_is_refused(name: object) -> None:
+    with pytest.raises(MethodError, match="must be 'cpu', 'cuda', 'cuda:N' or 'auto'"):
+        device_named(name)
+    assert where_found(name) == "cpu"
+
+
+def test_names_of_devices() -> None:
+    assert device_named("cpu") == device_named(torch.device("cpu")) == "cpu"
+    assert device_named("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(MethodError, match="torch sees"):
+        device_named("cuda:99")
+    assert where_found("cuda:99") == "cpu"
+
+
+class Traveller(nn.Linear):
+    """Notes where it is sent, and stays."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 3)
+        self.sent: list[str] = []
+
+    def to(self, *args: Any, **_: Any) -> Traveller:
+        """Notes it."""
+        self.sent.append(str(args[0]))
+        return self
+
+
+def test_a_network_that_was_lent_comes_back_even_from_an_error() -> None:
+    network = Traveller()
+    with pytest.raises(ZeroDivisionError), lent(network, "cuda:1") as there:
+        assert there is network
+        _ = 1 / 0
+    assert network.sent == ["cuda:1", "cpu"]
+
+
+def test_where_a_network_is() -> None:
+    assert device_of(nn.Linear(2, 3, device=ELSEWHERE)) == ELSEWHERE
+    assert device_of(nn.ReLU()) == torch.device("cpu")
