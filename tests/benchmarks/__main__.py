@@ -14,7 +14,7 @@ import pytest
 from tests.benchmarks import machine, readme, results
 from tests.benchmarks.recorder import Recorder
 
-TIMED = ("test_em", "test_em_memory", "test_em_scaling", "test_epoch", "test_gibbs", "test_import")
+TIMED = ("test_em", "test_em_memory", "test_em_scaling", "test_epoch", "test_gibbs", "test_gpu", "test_import")
 """Those that measure time and memory come first: for ten minutes the machine has to be left alone, then no more."""
 
 

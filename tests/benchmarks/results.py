@@ -15,6 +15,7 @@ SECTIONS = (
     "EM from a million to ten million labels",
     "An epoch of a network",
     "An epoch over a million items on a GPU",
+    "Fits on a GPU",
     "bayes_dgc on LabelMe",
     "Gibbs side by side with NUTS",
     "Import",

@@ -6,7 +6,6 @@ import time
 import warnings
 
 import pytest
-import torch
 
 from crowdppl.inference import fit
 from tests.benchmarks.epoch import Size, measured
@@ -18,9 +17,8 @@ from tests.benchmarks.timing import threads
 
 pytestmark = pytest.mark.bench
 
-EPOCH, MILLION, LABELME = "An epoch of a network", "An epoch over a million items on a GPU", "bayes_dgc on LabelMe"
+EPOCH, LABELME = "An epoch of a network", "bayes_dgc on LabelMe"
 SMALL = Size(items=4_096, batch=64)
-LARGE = (Size(items=1_000_000, batch=256), Size(items=1_000_000, batch=4_096))
 HEADER = ("hidden layers", "a step of the network alone", "an epoch alone", "an epoch of the fit", "ratio")
 
 
@@ -37,24 +35,6 @@ def test_epoch(recorder: Recorder) -> None:
         "for the annotators."
     )
     recorder.add(EPOCH, f"{about}\n\n{markdown(HEADER, rows)}")
-
-
-def test_epoch_over_a_million_items(recorder: Recorder) -> None:
-    if not torch.cuda.is_available():
-        recorder.add(MILLION, "Not measured: torch sees no GPU.")
-        return
-    rows = []
-    for size in LARGE:
-        ours, bare = measured(size, (128,), "cuda", rounds=1)
-        rows.append([f"{size.batch:,}", seconds(bare), seconds(ours), f"{max(0.0, 1 - bare / ours):.0%}"])
-    one = LARGE[0]
-    about = (
-        f"{torch.cuda.get_device_name()}: `bayes_dgc` by vb, plain recipe, one hidden layer of 128, on "
-        f"{one.items:,} items x {one.each} labels with {one.features} features, K = {one.classes}. Alone: the same "
-        "network and batches on soft labels, in a loop of plain torch, all on the GPU."
-    )
-    header = ("items a step", "an epoch alone", "an epoch of the fit", "outside the network")
-    recorder.add(MILLION, f"{about}\n\n{markdown(header, rows)}")
 
 
 def test_labelme(recorder: Recorder, request: pytest.FixtureRequest) -> None:

@@ -1,0 +1,100 @@
+"""A GPU beside the cores of its machine: whole fits, and an epoch of a network over a million items."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from crowdppl.annotations import Annotations
+from crowdppl.inference import fit
+from tests.benchmarks.epoch import Size, measured
+from tests.benchmarks.featured import read_featured
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.simulated import draw
+from tests.benchmarks.tables import markdown, seconds, times
+from tests.benchmarks.test_acquisition import data_folder
+from tests.benchmarks.timing import least_seconds, on_threads
+
+pytestmark = pytest.mark.bench
+
+MILLION, FITS = "An epoch over a million items on a GPU", "Fits on a GPU"
+NO_GPU = "Not measured: torch sees no GPU."
+SIZES = (Size(items=1_000_000, batch=256), Size(items=1_000_000, batch=4_096))
+WHOLE: dict[str, Any] = {"tolerance": 0.0, "max_iterations": 30}
+DRAWS: dict[str, Any] = {"warmup": 50, "draws": 50, "chains": 4}
+FEW: dict[str, Any] = {"warmup": 10, "draws": 10, "chains": 4}
+
+
+def test_epoch_over_a_million_items(recorder: Recorder) -> None:
+    if not torch.cuda.is_available():
+        recorder.add(MILLION, NO_GPU)
+        return
+    rows = []
+    for size in SIZES:
+        ours, bare = measured(size, (128,), "cuda", rounds=1)
+        rows.append([f"{size.batch:,}", seconds(bare), seconds(ours), f"{max(0.0, 1 - bare / ours):.0%}"])
+    one = SIZES[0]
+    about = (
+        f"{torch.cuda.get_device_name()}: `bayes_dgc` by vb, plain recipe, one hidden layer of 128, on "
+        f"{one.items:,} items x {one.each} labels with {one.features} features, K = {one.classes}. Alone: the same "
+        "network and batches on soft labels, in a loop of plain torch, all on the GPU."
+    )
+    header = ("items a step", "an epoch alone", "an epoch of the fit", "outside the network")
+    recorder.add(MILLION, f"{about}\n\n{markdown(header, rows)}")
+
+
+def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, FITS)
+    if folder is None:
+        return
+    if not torch.cuda.is_available():
+        recorder.add(FITS, NO_GPU)
+        return
+    house = {"settings": {"training": {"epochs": 30}}}
+    full = "bayesian_dawid_skene"
+    rows = [
+        compared("dawid_skene by em, 30 iterations, 1,000,000 labels", labels(200_000), "dawid_skene", "em", WHOLE),
+        compared("the same, 10,000,000 labels", labels(2_000_000), "dawid_skene", "em", WHOLE),
+        compared(f"{full} by vb, 30 iterations, 1,000,000 labels", labels(200_000), full, "vb", WHOLE),
+        compared(f"{full} by gibbs, 4 chains of 100, 100,000 labels", labels(20_000), full, "gibbs", DRAWS),
+        compared("one_coin by nuts, 4 chains of 20, 1,000 labels", labels(200, 20), "one_coin", "nuts", FEW),
+        compared(
+            "bayes_dgc by vb, 30 epochs, LabelMe", read_featured(folder, "labelme").data, "bayes_dgc", "vb", house
+        ),
+    ]
+    about = (
+        f"{torch.cuda.get_device_name()} beside {os.cpu_count()} cores of its machine: seconds of a whole fit from "
+        "annotations to label probabilities. K = 5, 5 labels an item; 2,000 annotators, 20 under nuts. In turn; a "
+        "first run of each, which loads what torch needs, is not counted."
+    )
+    header = ("fit", "1 core", f"{os.cpu_count()} cores", "GPU", "GPU against 1 core")
+    recorder.add(FITS, f"{about}\n\n{markdown(header, rows)}")
+
+
+def labels(n_items: int, n_annotators: int = 2_000) -> Annotations:
+    """Labels of simulated annotators, five an item."""
+    drawn = draw(n_items, 5, n_annotators, 5, seed=0)
+    return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label)
+
+
+def compared(name: str, data: Annotations, method: str, engine: str, how: dict[str, Any]) -> list[str]:
+    """A row: seconds on one core, on all, and on the GPU."""
+
+    def run(device: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(method, data, inference=engine, seed=0, device=device, **how).probabilities()
+
+    tasks: dict[str, Callable[[], object]] = {
+        "one": on_threads(1, partial(run, "cpu")),
+        "all": on_threads(os.cpu_count() or 1, partial(run, "cpu")),
+        "gpu": partial(run, "cuda"),
+    }
+    took = least_seconds(tasks, 1)
+    return [name, *(seconds(t) for t in took.values()), times(took["one"] / took["gpu"])]
