@@ -121,13 +121,12 @@ def compare_methods(
     and the weights of the methods in the best mixture of their predictions.
     """
     from crowdppl.comparison import compare
-    from crowdppl.heldout import refuse_corrected
+    from crowdppl.heldout import unprepared
     from crowdppl.reading import read_annotations
 
     options: Any = arguments.engine_options(option) | {"seed": seed}
-    for name in model:
-        refuse_corrected(name)
-        registry.method(name)
+    for name in model:  # before a large file is read
+        unprepared(name, None)
     said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or ()}
     said |= {"kind": kind, "repeats": repeats}
     data = read_annotations(answers, item, annotator, label, **said)

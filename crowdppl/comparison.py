@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.annotations import Annotations
 from crowdppl.comparison_plot import plot_comparison
 from crowdppl.errors import DataError, MethodError
-from crowdppl.heldout import HeldoutScore, heldout_score
+from crowdppl.heldout import HeldoutScore, heldout_score, unprepared
 from crowdppl.leave_one_out import standard_error
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def compare(
         settings: of methods, by name.
 
     Raises:
-        MethodError: for no method at all, a name given twice, or an engine or settings of a method not compared.
+        MethodError: for no method at all, a name given twice, an engine or settings of a method not compared, or
+            what ``heldout_score`` does not take; before anything is fitted.
         KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
@@ -165,6 +166,8 @@ def _check(
         stray = set(given) - set(named) if isinstance(given, Mapping) else set()
         if stray:
             raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
+    for name, model in named.items():
+        unprepared(model, (settings or {}).get(name))
 
 
 def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:

@@ -121,7 +121,7 @@ def heldout_score(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
-        story = _unprepared(model, settings)
+        story = unprepared(model, settings)
         whole = _whole_fit(model, data, inference, settings, options, folds + 1)
         full = whole.data
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
@@ -145,9 +145,14 @@ def heldout_score(
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
 
 
-def _unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | None) -> Story | None:
-    """The method before anything was found in the labels, so that labels left out have no part in it."""
-    if isinstance(model, Posterior) or model == "auto":
+def unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | None) -> Story | None:
+    """The method before anything was found in the labels, so that labels left out have no part in it.
+
+    Raises:
+        MethodError: for what has held-out scores already, an unknown name, or settings out of range.
+    """
+    refuse_corrected(model)
+    if isinstance(model, Posterior):
         return None
     return registry.method(model, **dict(settings or {})) if isinstance(model, str) else model
 
@@ -174,7 +179,6 @@ def _whole_fit(
     options: FitOptions,
     fits: int,
 ) -> Posterior:
-    refuse_corrected(model)
     if isinstance(model, Posterior):
         if data is not None or settings or options or inference != "auto":
             raise MethodError("a posterior brings its data, engine and options along; give it alone")

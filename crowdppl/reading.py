@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.annotations import Annotations
 from crowdppl.columns import recognise, refuse_twins
 from crowdppl.encoding import encode, refuse_markers
+from crowdppl.errors import DataError
 from crowdppl.files import read_table
 from crowdppl.options import Options
 from crowdppl.rows import rows_of_frame
@@ -80,7 +81,7 @@ def read_gold(
         format: as for ``read_annotations``.
 
     Raises:
-        DataError: when the file cannot be read, a column is missing, or a value is.
+        DataError: when the file cannot be read or has no rows, a column is missing, or a value is.
 
     Examples:
         >>> import pandas as pd
@@ -92,6 +93,8 @@ def read_gold(
     name = Path(path).name
     table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
     roles = recognise(list(table.frame.columns), given, name)
+    if table.frame.empty:
+        raise DataError(f"{name} has no rows, so that no truth is known; give some, or leave gold out")
     for role, column in roles.items():
         encoding = encode(table.frame[column], role, table.place)
         if table.text:

@@ -38,8 +38,8 @@ class Range:
 Positive = Annotated[float, Range("a number above 0", lambda x: x > 0)]
 NotNegative = Annotated[float, Range("a number, at least 0", lambda x: x >= 0)]
 Share = Annotated[float, Range("a number above 0 and below 1", lambda x: 0 < x < 1)]
-Count = Annotated[int, Range("a whole number, at least 1", lambda x: x >= 1, whole=True)]
-Whole = Annotated[int, Range("a whole number, at least 0", lambda x: x >= 0, whole=True)]
+Count = Annotated[int, Range("a whole number, at least 1 and below 2**63", lambda x: 1 <= x < 2**63, whole=True)]
+Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
 
 
 def check_settings(story: object, where: str = "") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -91,6 +93,22 @@ def test_what_is_refused() -> None:
         compare(["one_coin"], data, inference={"glad": "em"})
     with pytest.raises(MethodError, match="not compared"):
         compare(["one_coin"], data, settings={"glad": {}})
+
+
+@pytest.mark.parametrize(
+    ("last", "settings", "text"),
+    [
+        ("auto", {}, "come with its fit"),
+        ("onecoin", {}, "no method 'onecoin'"),
+        ("multinomial", {"multinomial": {"masss": 1}}, "masss"),
+    ],
+)
+def test_it_is_refused_before_anything_is_fitted(
+    last: str, settings: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdppl.comparison.heldout_score", lambda *_, **__: pytest.fail("a method was scored"))
+    with pytest.raises(MethodError, match=text):
+        compare(["one_coin", last], crowd(), settings=settings)
 
 
 def test_whole_items_left_out_are_compared_item_by_item() -> None:

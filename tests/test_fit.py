@@ -73,6 +73,7 @@ def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
         ({"restarts": 0}, "restarts=0 must be a whole number, at least 1"),
         ({"chains": 0}, "chains=0 must be a whole number, at least 1"),
         ({"draws": -1}, "draws=-1 must be a whole number, at least 1"),
+        ({"max_iterations": 10**22}, r"max_iterations=1\d+ must be a whole number, at least 1 and below 2\*\*63"),
         ({"max_iterations": 0}, "max_iterations=0 must be a whole number, at least 1"),
         ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number, at least 1"),
         ({"tolerance": float("nan")}, "tolerance=nan must be a number, at least 0"),

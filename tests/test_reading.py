@@ -225,6 +225,8 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"id_of_it": k, "truth": k % 2}) for k in range(3))
     path = written(tmp_path / "truth.jsonl", lines)
     assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
+    with pytest.raises(DataError, match=r"t\.csv has no rows, so that no truth is known"):
+        read_gold(written(tmp_path / "t.csv", "item,label\n"))
     with pytest.raises(DataError, match="class at line 2 of t.csv is missing"):
         read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))
     with pytest.raises(DataError, match="the class could be any of the columns 'answer', 'label'; say label="):
