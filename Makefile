@@ -61,7 +61,7 @@ bench: $(VENV)/bench-ready
 
 gpu: setup
 	@$(BIN)/python -c "import torch; print('CUDA:', torch.cuda.get_device_name() if torch.cuda.is_available() else 'torch sees no GPU, so every test below is skipped')"
-	$(PYTEST) -m gpu
+	$(PYTEST) -n $(WORKERS) -m gpu
 
 $(VENV)/docs-ready: $(VENV)/ready
 	$(PIP) -e ".[docs]"
