@@ -178,7 +178,7 @@ def test_what_follows_a_fit_on_cuda(data: Annotations, featured: Annotations, tm
 
 
 def test_auto_and_corrections_run_on_cuda(data: Annotations) -> None:
-    for how in ({"calibrate": "auto"}, {}):
+    for how in ({"calibrate": True}, {}):
         method = "dawid_skene" if how else "auto"
         cpu, cuda = (crowdppl.fit(method, data, device=device, seed=0, **how) for device in ("cpu", "cuda"))
         gap = np.abs(cuda.probabilities().to_numpy() - cpu.probabilities().to_numpy())

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.benchmarks import advice, picture, readme, results, test_automatic, test_pruning, zoo
+from tests.benchmarks.__main__ import kept
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import SETS, read
 
@@ -58,6 +59,12 @@ def test_some_benchmarks_replace_their_sections(tmp_path: Path) -> None:
     assert list(found) == list(results.SECTIONS)
     assert found["Import"] == "2.00 s" and found["Memory of EM"] == "*Measured by itself. Another.*\n\n3.00 s"
     assert sum(text == "1.00 s" for text in found.values()) == len(results.SECTIONS) - 2
+
+
+def test_a_machine_without_a_gpu_keeps_what_was_measured_on_one() -> None:
+    recorded = results.sections(results.read())
+    assert kept() == {title: recorded[title] for title in results.ON_A_GPU}
+    assert all("Not measured" not in text for text in kept().values())
 
 
 def test_a_hand_edit_of_the_results_shows(tmp_path: Path) -> None:

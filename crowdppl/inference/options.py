@@ -104,7 +104,7 @@ class Options:
             )
         if self.dtype not in (None, torch.float32, torch.float64):
             raise MethodError(f"dtype={self.dtype!r} must be torch.float32, torch.float64 or None")
-        device_named(self.device)
+        object.__setattr__(self, "device", device_named(self.device))
 
     def generator(self, *keys: int) -> torch.Generator:
         """A random stream of its own for each tuple of keys, the same in every process and block order."""
@@ -154,7 +154,5 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             raise MethodError(f"fit has no option {name!r}; {hint}")
     if "chains" not in given and inference in ("gibbs", "auto") and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
-    if "device" in given:
-        given = {**given, "device": device_named(given["device"])}
     build: Callable[..., Options] = Options
     return build(**given)

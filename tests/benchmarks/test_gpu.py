@@ -16,15 +16,19 @@ from crowdppl.inference import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured
 from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import ON_A_GPU
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds, times
 from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.timing import least_seconds, on_threads
 
-pytestmark = pytest.mark.bench
+pytestmark = [
+    pytest.mark.bench,
+    # What was measured where torch saw one then stays in the file of results.
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
+]
 
-MILLION, FITS = "An epoch over a million items on a GPU", "Fits on a GPU"
-NO_GPU = "Not measured: torch sees no GPU."
+MILLION, FITS = ON_A_GPU
 SIZES = (Size(items=1_000_000, batch=256), Size(items=1_000_000, batch=4_096))
 WHOLE: dict[str, Any] = {"tolerance": 0.0, "max_iterations": 30}
 DRAWS: dict[str, Any] = {"warmup": 50, "draws": 50, "chains": 4}
@@ -32,9 +36,6 @@ FEW: dict[str, Any] = {"warmup": 10, "draws": 10, "chains": 4}
 
 
 def test_epoch_over_a_million_items(recorder: Recorder) -> None:
-    if not torch.cuda.is_available():
-        recorder.add(MILLION, NO_GPU)
-        return
     rows = []
     for size in SIZES:
         ours, bare = measured(size, (128,), "cuda", rounds=1)
@@ -52,9 +53,6 @@ def test_epoch_over_a_million_items(recorder: Recorder) -> None:
 def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
     folder = data_folder(request, recorder, FITS)
     if folder is None:
-        return
-    if not torch.cuda.is_available():
-        recorder.add(FITS, NO_GPU)
         return
     house = {"settings": {"training": {"epochs": 30}}}
     full = "bayesian_dawid_skene"
