@@ -181,6 +181,8 @@ class _RowSums(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        if not torch.is_grad_enabled():
+            return _cell_sums(grads[0], ctx.bags, ctx.dtype), None, None
         return _CellSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
 
 
@@ -188,20 +190,25 @@ class _CellSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
         ctx.bags, ctx.dtype = bags, values.dtype
-        if bags.piece_starts is None:
-            return values.index_select(0, bags.rows).to(dtype)
-        if values.dtype == torch.float64 and not values.is_cuda:
-            pieces = _product(bags.piece_matrix, values).to(dtype)
-        else:
-            pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
-        if bags.piece_cells is None:
-            return pieces
-        out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
-        return out.index_add_(0, bags.piece_cells, pieces)
+        return _cell_sums(values, bags, dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         return _RowSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
+
+
+def _cell_sums(values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+    """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
+    if bags.piece_starts is None:
+        return values.index_select(0, bags.rows).to(dtype)
+    if values.dtype == torch.float64 and not values.is_cuda:
+        pieces = _product(bags.piece_matrix, values).to(dtype)
+    else:
+        pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
+    if bags.piece_cells is None:
+        return pieces
+    out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
+    return out.index_add_(0, bags.piece_cells, pieces)
 
 
 def _matrix(columns: Tensor, starts: Tensor, width: int) -> Tensor:

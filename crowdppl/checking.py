@@ -58,14 +58,18 @@ def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
     return counts.reshape(first.n_annotators, first.n_answers)
 
 
-def neighbours(block: Block) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
 
     Labels of an item are sorted by annotator, so that equal neighbours are repeats, and neighbours alone
     connect all annotators of an item.
+
+    Args:
+        block: items with their labels.
+        most: labels to look at, the first ones; all by default.
     """
     assert block.bags.row_starts is not None, "a block's rows are items"
-    annotator = block.bags.cells.numpy() // np.int32(block.n_answers)
+    annotator = block.bags.cells.numpy()[:most] // np.int32(block.n_answers)
     within = np.ones(max(0, len(annotator) - 1), bool)
     starts = block.bags.row_starts.numpy()
     within[starts[(starts > 0) & (starts < len(annotator))] - 1] = False
@@ -140,14 +144,12 @@ def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
         active: annotators with labels, bool (A,).
     """
     sets: np.ndarray = np.arange(len(active))
+    part = max(1_000, 20 * len(active))  # mostly joins everyone already
     for block in blocks:
-        pairs = neighbours(block)
-        # A part of the pairs mostly joins everyone already, and the rest then costs a comparison.
-        part = max(1_000, 20 * len(active))
-        for some in (slice(part), slice(part, None)):
-            sets = _merged(sets, pairs[0][some], pairs[1][some])
-        if np.ptp(sets[active]) == 0:
-            break
+        for most in (part, None):
+            sets = _merged(sets, *neighbours(block, most))
+            if np.ptp(sets[active]) == 0:
+                return sets
     return sets
 
 

@@ -23,6 +23,7 @@ from crowdppl.guides import mean_field
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
+from crowdppl.seeding import seeded
 from crowdppl.simulation import simulate
 from crowdppl.story import Story, card_of, plates_of, settings_of
 from crowdppl.trial import Trial, require
@@ -198,8 +199,7 @@ def _enumerated(story: Story, data: Any) -> Any:
 
 def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
-    with _double(), torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with _double(), seeded(seed):
         found = nodes(poutine.trace(story.model).get_trace(block))
     return {
         n: x

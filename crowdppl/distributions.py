@@ -42,11 +42,14 @@ class Categorical(TorchDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of ``value``: a view expanded to the batch shape, so that Pyro can validate it."""
-        rank = len(self.batch_shape)
-        out = pick(self.log_p, value, rank)
+        rank, out = len(self.batch_shape), self.log_factor(value)
         ahead = out.dim() - rank
         full = (max(pair) for pair in zip(out.shape[ahead:], self.batch_shape, strict=True))
         return out.expand((*out.shape[:ahead], *full))
+
+    def log_factor(self, value: Tensor) -> Tensor:
+        """The same, not expanded: neither is its gradient then, which for one prevalence of all items is a row."""
+        return pick(self.log_p, value, len(self.batch_shape))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All K values along a new leading dimension."""
@@ -176,13 +179,14 @@ class ChosenDirichlet(TorchDistribution):
         return ChosenDirichlet(self.onehot, self.concentration, len(self.event_shape), shape)
 
 
-def pick(log_p: Tensor, state: Tensor, rank: int) -> Tensor:
+def pick(log_p: Tensor, state: Tensor, rank: int, dim: int = -1) -> Tensor:
     """Looks up log-probabilities at a state that is enumerated, drawn or observed.
 
     Args:
         log_p: (*batch, T), where batch has at most ``rank`` dimensions.
         state: (*enumerated, *batch) whole numbers; enumerated dimensions lie left of the batch.
         rank: number of batch dimensions.
+        dim: where T stands in ``log_p``.
 
     Returns:
         (*enumerated, *batch), unexpanded where the state does not vary over the batch.
@@ -190,11 +194,12 @@ def pick(log_p: Tensor, state: Tensor, rank: int) -> Tensor:
     state = state.reshape((1,) * max(0, rank - state.dim()) + state.shape)
     lead = state.dim() - rank
     if all(n == 1 for n in state.shape[lead:]):  # never by numel == T: a drawn value of T items has that too
-        flat, front = state.reshape(-1), log_p.movedim(-1, 0)
+        flat, front = state.reshape(-1), log_p.movedim(dim, 0) if dim else log_p
         every = flat.numel() == len(front) and flat.tolist() == list(range(len(front)))
         front = front if every else front[flat]
         pad = (1,) * (rank - (log_p.dim() - 1))
-        return front.reshape(state.shape[:lead] + pad + log_p.shape[:-1])
+        return front.reshape(state.shape[:lead] + pad + front.shape[1:])
+    log_p = log_p.movedim(dim, -1)
     shape = torch.broadcast_shapes(log_p.shape[:-1], state.shape)
     table = log_p.expand(shape + log_p.shape[-1:])
     return table.gather(-1, state.expand(shape).unsqueeze(-1)).squeeze(-1)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
+from crowdppl.seeding import seed_streams
 from crowdppl.standardise import Standardise
 
 SPREAD = 3.0
@@ -103,7 +104,7 @@ def embedding_for(
     """
     with torch.random.fork_rng():
         if seed is not None:
-            torch.manual_seed(seed)
+            seed_streams(seed)
         own = body.body if isinstance(body, Embedding) else body
         new = Layers(features[0].numel(), widths) if own is None else own_copy(own, "the embedding")
     if isinstance(body, Embedding):  # meta-training froze all of it

@@ -22,6 +22,7 @@ from crowdppl.feeding import own_copy
 from crowdppl.labels import Table
 from crowdppl.networks import Network, features_for, outputs, tried
 from crowdppl.plates import Data
+from crowdppl.seeding import seeded
 from crowdppl.sight import look
 from crowdppl.stored_features import Features, read, taken
 from crowdppl.training import training_of
@@ -65,8 +66,7 @@ class Experts(Network):
         """First weights, as of any network; the tower's are drawn."""
         if self.given is not None:
             self.body.load_state_dict(self.given)
-        with torch.random.fork_rng(), lent(self, "cpu"):  # so that a seed draws the same on every device
-            torch.manual_seed(seed)
+        with seeded(seed), lent(self, "cpu"):  # so that a seed draws the same on every device
             for part in (self.tower if self.given is not None else self).modules():
                 reset: Any = getattr(part, "reset_parameters", None)
                 if reset is not None:

@@ -106,8 +106,8 @@ class Labels(TorchDistribution):
             sums = self.power * sums
         if self.groups is not None and lead:
             lead = lead[:-1]
-        by_state = flip(sums).reshape((*lead, -1, *self.plates)).movedim(len(lead), -1)
-        return pick(by_state, self.state, len(self.batch_shape))
+        by_state = flip(sums).reshape((*lead, -1, *self.plates))
+        return pick(by_state, self.state, len(self.batch_shape), dim=len(lead))
 
     def _rows(self, block: Block) -> Bags:
         if self.within == "label":

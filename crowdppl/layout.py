@@ -24,28 +24,40 @@ def flip(x: Tensor) -> Tensor:
 class _Flip(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        if x.shape[1] > WIDE or not x.is_contiguous():
-            return x.t().contiguous()
-        out = x.new_empty(x.shape[1], x.shape[0])
-        for k in range(x.shape[1]):
-            out[k].copy_(x[:, k])
-        return out
+        return _flipped(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return _unflipped(grads[0])
         return _Unflip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
 
 
 class _Unflip(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        if x.shape[0] > WIDE or not x.is_contiguous():
-            return x.t().contiguous()
-        out = x.new_empty(x.shape[1], x.shape[0])
-        for k in range(x.shape[0]):
-            out[:, k].copy_(x[k])
-        return out
+        return _unflipped(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         return _Flip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _flipped(x: Tensor) -> Tensor:
+    """The transpose of a tall matrix."""
+    if x.shape[1] > WIDE or not x.is_contiguous():
+        return x.t().contiguous()
+    out = x.new_empty(x.shape[1], x.shape[0])
+    for row, column in zip(out, x.t(), strict=True):
+        row.copy_(column)
+    return out
+
+
+def _unflipped(x: Tensor) -> Tensor:
+    """The transpose of a flat matrix."""
+    if x.shape[0] > WIDE or not x.is_contiguous():
+        return x.t().contiguous()
+    out = x.new_empty(x.shape[1], x.shape[0])
+    for column, row in zip(out.t(), x, strict=True):
+        column.copy_(row)
+    return out

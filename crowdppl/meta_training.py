@@ -12,6 +12,7 @@ from crowdppl.devices import device_named, device_of
 from crowdppl.embedding import Embedding, embedding_for
 from crowdppl.episodes import Episodes
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.seeding import seeded
 from crowdppl.tasks import Tasks
 from crowdppl.unrolled import Unrolled
 
@@ -117,8 +118,7 @@ def meta_train(
     optimiser = torch.optim.Adam(embedding.parameters(), lr=learning_rate)
     losses = []
     embedding.train()
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         for step in range(iterations):
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))

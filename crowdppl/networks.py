@@ -17,6 +17,7 @@ from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
 from crowdppl.feeding import Whole, entrance, hint, own_copy
+from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
 from crowdppl.training import Training, training_of
@@ -55,8 +56,7 @@ class Network(nn.Module):
         if self.given is not None:
             self.body.load_state_dict(self.given)
             return
-        with torch.random.fork_rng(), lent(self.body, "cpu"):  # so that a seed draws the same on every device
-            torch.manual_seed(seed)
+        with seeded(seed), lent(self.body, "cpu"):  # so that a seed draws the same on every device
             for part in self.body.modules():
                 if isinstance(part, nn.Linear | Layer):
                     part.reset_parameters()

@@ -18,6 +18,7 @@ from crowdppl.blocks import Block
 from crowdppl.errors import DataError, MethodError
 from crowdppl.labels import Labels
 from crowdppl.options import Options
+from crowdppl.seeding import seeded
 from crowdppl.story import Story, card_of
 
 Nodes = dict[str, Any]
@@ -117,8 +118,7 @@ def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tens
     cells: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
-    with _quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _quiet(), seeded(seed):
         for block in design.on("cpu", torch.float64):
             model = poutine.condition(story.model, data=shared)
             drawn, latents = _run(model, replace(block, observed=False, _views={}), shared)

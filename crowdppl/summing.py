@@ -81,7 +81,7 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
         probe = torch.zeros_like(x).requires_grad_()
         how.probes[name] = probe
         x = x + probe
-    front = x.movedim(dim, 0)
+    front = x.movedim(dim, 0) if dim else x
     if how.kind == "sum":
         out: Tensor = _Sum.apply(front)  # type: ignore[no-untyped-call]
     else:

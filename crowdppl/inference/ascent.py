@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
+from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.inference.checkpoints import cut
@@ -66,10 +67,17 @@ class Ascent:
         """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
         wanted = () if self.learner is None else (self.learner.truth,)
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=wanted)
-        penalties = self.penalties
-        trace = penalties.trace() if self.state.gaussians.sites else total.trace
+        penalties, trace = self.penalties, self._trace(total)
         penalty = penalties.total(trace) + (0.0 if self.learner is None else self.learner.penalty)
         return float(total.objective.mean()) + penalty, total, penalties.priors(trace)
+
+    def priors(self, total: Total) -> dict[str, Tensor]:
+        """Natural parameters of the conjugate sites' priors, after a pass at the current state."""
+        return self.penalties.priors(self._trace(total))
+
+    def _trace(self, total: Total) -> Trace:
+        """What says the priors: the pass's own trace, unless Gaussians stood there at their means."""
+        return self.penalties.trace() if self.state.gaussians.sites else total.trace
 
     def arrays(self) -> dict[str, Tensor]:
         """The state as tensors by name, with what the search for Gaussians remembers."""
@@ -99,7 +107,7 @@ class Ascent:
             return objective
         share, counted = self.fold.density.chains or 1, self._counted(total)
         for name, prior in priors.items():
-            counts = counted.gradient[name] / share
+            counts = counted.gradient[name] if share == 1 else counted.gradient[name] / share
             self.state.parameters[name] = self.rule.update(self.state.parameters[name], prior, counts)
         if self.state.logits:
             self._update_onehot()

@@ -7,13 +7,13 @@ log-parameters, the gradient of the log marginal likelihood is the expected coun
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from pyro.ops.contract import contract_tensor_tree
 from pyro.poutine import Trace
 from torch import Tensor
 
@@ -21,12 +21,10 @@ from crowdppl.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.leaves import Leaf, find_leaves, scored
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.ring import SYMBOLS, DrawingRing, named
+from crowdppl.inference.ring import SYMBOLS, Terms, contract, named
 from crowdppl.inference.tracing import traced
 from crowdppl.summing import Summing, summing
 
-Terms = OrderedDict[frozenset[str], list[Tensor]]
-"""Factors by the plates in which they stand."""
 FLOOR = -80.0
 """Smallest log-probability that a story receives: its exponential is a normal number in float32."""
 
@@ -118,9 +116,10 @@ class Density:
         with summing(how):
             trace = self.trace(block, at)
             terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
-            parts = contract_tensor_tree(terms, sums, ring=DrawingRing(dim_to_size=sizes))  # type: ignore[no-untyped-call]
+            parts = contract(terms, sums, sizes)
             per_item = self._per_item(parts)
-            objective = per_item.double().sum(-1) * scale
+            objective = per_item.double().sum(-1)
+            objective = objective if scale == 1 else objective * scale
             if extra is not None:
                 objective = objective + extra(trace, at)
             self._check(objective, values, trace)
@@ -156,7 +155,8 @@ class Density:
         sizes: dict[str, int] = {}
         for name, factor in factors.items():
             if name in how.probes or name in tilt:
-                factor = factor + self._probe(name, factor, how, tilt)
+                full = torch.broadcast_shapes(factor.shape, nodes(trace)[name]["fn"].batch_shape)
+                factor = factor + self._probe(name, factor.expand(full), how, tilt)
             stack = nodes(trace)[name]["cond_indep_stack"]
             factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
@@ -196,9 +196,10 @@ class Density:
             inner = [i for i, c in enumerate(dims) if c not in keep]
             term = term.sum(inner) if inner else term
             left = [c for c in dims if c in keep]
-            order = [left.index(c) for c in keep if c in left]
-            shape = [term.shape[left.index(c)] if c in left else 1 for c in keep]
-            term = term.permute(order).reshape(shape)
+            if left != list(keep):
+                order = [left.index(c) for c in keep if c in left]
+                shape = [term.shape[left.index(c)] if c in left else 1 for c in keep]
+                term = term.permute(order).reshape(shape)
             total = term if total is None else total + term
         if total is None:
             raise MethodError("the story scores no labels: call crowdppl.annotate inside the plate of items")
@@ -206,7 +207,7 @@ class Density:
         return total.expand(*lead, total.shape[-1]) if lead else total.reshape(-1)
 
     def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
-        if bool(torch.isfinite(objective).all()):
+        if all(map(math.isfinite, objective.reshape(-1).tolist())):
             return
         bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
         if bad:
@@ -235,6 +236,7 @@ def _gradient(objective: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, Tens
     """Gradient by each tensor; zeros where the objective does not depend on it."""
     found: Collection[Tensor | None] = (None,) * len(wanted)
     if wanted and objective.requires_grad:
-        found = torch.autograd.grad(objective.sum(), list(wanted.values()), allow_unused=True)
+        total = objective.sum() if objective.dim() else objective
+        found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
     pairs = zip(wanted.items(), found, strict=True)
     return {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}

@@ -18,6 +18,7 @@ from crowdppl.inference.regularisers import blended, class_shares, wanted
 from crowdppl.inference.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.starts import soft_truth
 from crowdppl.networks import Network, begin, log_shares
+from crowdppl.seeding import seeded
 from crowdppl.sight import network_of
 from crowdppl.stored_features import Features, joined
 from crowdppl.training import Training
@@ -132,8 +133,8 @@ class Learner:
         n, cpu = len(self.rows), stream.device
         orders = [torch.randperm(n, generator=stream, device=cpu) for _ in range(self.members)]
         self.network.train()
-        with torch.random.fork_rng():  # dropout reads the global stream
-            torch.manual_seed(int(torch.randint(2**62, (), generator=stream, device=cpu)))
+        seed = int(torch.randint(2**62, (), generator=stream, device=cpu))
+        with seeded(seed):  # dropout reads the global stream
             batches = self.rows[torch.stack(orders).to(self.rows.device)].split(self.sizes, dim=1)
             for first in range(0, len(batches), LOOK):
                 self._check([self._step(rows, targets) for rows in batches[first : first + LOOK]], first)

@@ -9,9 +9,10 @@ import torch
 from pyro.poutine import Trace
 from torch import Tensor
 
+from crowdppl.distributions import Categorical
 from crowdppl.errors import MethodError
 from crowdppl.inference.nodes import nodes
-from crowdppl.inference.ring import SYMBOLS
+from crowdppl.inference.ring import SYMBOLS, narrowed
 
 
 def scored(
@@ -25,7 +26,8 @@ def scored(
         drawing: whether counts are to be drawn.
 
     Returns:
-        Log-factors by site, the dimension of each discrete site's values counted from the right, and the scale.
+        Log-factors by site, expanded to the site's plates or not, the dimension of each discrete site's values
+        counted from the right, and the scale.
 
     Raises:
         MethodError: when a latent is neither given nor enumerated, scales differ, or a minibatch is to be drawn.
@@ -40,7 +42,8 @@ def scored(
                 f"site {name!r} has no value: the engine neither infers nor enumerates it; mark a discrete "
                 'site with infer={"enumerate": "parallel"}, or use svi with a guide of your own'
             )
-        factors[name] = node["fn"].log_prob(node["value"])
+        fn = node["fn"]
+        factors[name] = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(node["value"])
         scales.add(float(node["scale"]))
         if dim is not None:
             dims[name] = dim
@@ -109,14 +112,6 @@ def states_of(trace: Trace, n_items: int) -> int:
     found = [x for x in nodes(trace).values() if x["type"] == "sample" and type(x["fn"]).__name__ != "_Subsample"]
     of_items = [x for x in found if x["is_observed"] or x["infer"].get("_enumerate_dim") is not None]
     return max((-(-narrowed(x["log_prob"]).numel() // n_items) for x in of_items), default=1)
-
-
-def narrowed(x: Tensor) -> Tensor:
-    """The same without what was only expanded."""
-    for i in range(x.dim()):
-        if x.shape[i] > 1 and x.stride(i) == 0:
-            x = x.narrow(i, 0, 1)
-    return x
 
 
 def _varies(x: Tensor, dim: int) -> bool:

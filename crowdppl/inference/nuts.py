@@ -21,6 +21,7 @@ from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Extra
 from crowdppl.inference.variational import prepare
+from crowdppl.seeding import seeded
 
 
 @dataclass
@@ -144,8 +145,7 @@ def _one_chain(
         if options.callback is not None:
             options.callback(len(progress.objectives) - 1, progress.objectives[-1])
 
-    with torch.random.fork_rng():
-        torch.manual_seed(options.seed * 1009 + chain)
+    with seeded(options.seed * 1009 + chain):
         mcmc = MCMC(
             NUTS(potential_fn=marginal),
             num_samples=options.draws,

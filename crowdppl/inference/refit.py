@@ -29,6 +29,7 @@ from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
 from crowdppl.inference.state import State
+from crowdppl.seeding import seeded
 from crowdppl.summing import Summing
 
 if TYPE_CHECKING:
@@ -94,8 +95,7 @@ def draw_labels(posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarra
     """
     options = replace(options_of(posterior), seed=seed, device="cpu")
     data = posterior.data
-    with quiet("cpu"), torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with quiet("cpu"), seeded(seed):
         problem = posed(posterior, data, options) if kind == "posterior" else pose(posterior.story, data, options)
         draws = (
             draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))

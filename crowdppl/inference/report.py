@@ -115,8 +115,8 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
 def _probe_block(block: Block) -> Block:
     """One item for each (annotator, answer) pair, and one without labels."""
     cells = block.n_annotators * block.n_answers
-    every = np.arange(cells)
-    bags = Bags.of_pairs(every, every, cells + 1, cells).to(block.device)
+    every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
+    bags = Bags(cells + 1, cells, every[:-1], every, every[:-1], None, None)
     # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
     return replace(
         block,

@@ -23,6 +23,7 @@ from crowdppl.inference.density import Density
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.simplex import Softmax, plain_support
+from crowdppl.seeding import seeded
 from crowdppl.story import Story, plates_of
 from crowdppl.summing import Summing
 
@@ -93,8 +94,7 @@ def probed(story: Story, block: Block) -> tuple[Block, Trace]:
         MethodError: when the story does not run.
     """
     small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         return small, _validated(story, small)
 
 
@@ -113,8 +113,7 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
             chains could not run at once.
     """
     latents = _latents(trace)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         kinds = _kinds(Density(story.model, plates_of(story)), small, latents)
         values = {n: x["value"].detach().double() for n, x in latents.items()}
         refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})

@@ -25,6 +25,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import Regularised
 from crowdppl.inference.rehearsal import batch_sizes, learns, rehearse
 from crowdppl.networks import begin
+from crowdppl.seeding import seed_streams
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.stored_features import read
 from crowdppl.story import card_of
@@ -102,7 +103,7 @@ class Epochs:
             rehearse(network, name, self.whole.features, min(self.sizes))
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
-        torch.manual_seed(options.seed)
+        seed_streams(options.seed)
         self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
         self.regularised = Regularised(problem, training)
         self.optimiser = adamw(self._groups(), self.whole.device)
@@ -115,7 +116,7 @@ class Epochs:
         for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
             group["lr"] = first * rate
         batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
-        torch.manual_seed(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
+        seed_streams(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
         for network in self.learning.values():
             network.train()
         try:

@@ -25,6 +25,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import for_pyro, train
 from crowdppl.inference.variational import prepare
+from crowdppl.seeding import seeded
 from crowdppl.sight import networks_of
 
 STEPS = 2000
@@ -74,8 +75,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[d
     whole, steps = for_pyro(problem.whole()), options.max_iterations or STEPS
     seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
     rng = np.random.default_rng(seed)
-    with pyro.get_param_store().scope(), torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with pyro.get_param_store().scope(), seeded(seed):
         with _begun(problem, options, number):
             _check_guide(problem, guide, whole)
         optimiser = ClippedAdam({"lr": options.learning_rate, "lrd": 0.01 ** (1 / steps)})
@@ -141,8 +141,7 @@ def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict
             f"svi refuses {type(problem.story).__name__} with a network: {', '.join(local)} has an entry an item, "
             "which a minibatch guide would not find again; use inference='vb'"
         )
-    with pyro.get_param_store().scope(), torch.random.fork_rng():
-        torch.manual_seed(options.seed)
+    with pyro.get_param_store().scope(), seeded(options.seed):
         _check_guide(problem, guide, for_pyro(problem.whole()))
         pyro.clear_param_store()
         progress = train(problem, options, guide)

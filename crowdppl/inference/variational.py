@@ -113,8 +113,7 @@ def _first_update(
     total = ascent.fold({**ascent.values(), **leaf}, gradient=names, tilt=tilt)
     share = ascent.fold.density.chains or 1
     ascent.state.parameters = leaf  # priors are found for the names that have a parameter
-    penalties = ascent.penalties
-    for name, prior in penalties.priors(penalties.trace()).items():
+    for name, prior in ascent.priors(total).items():
         if engine == "em":
             refuse_below_one(name, prior)
             counts = prior + total.gradient[name] / share

@@ -1,0 +1,132 @@
+"""One pass over a block, taken apart: reading a story, and summing its discrete sites out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from pyro import poutine
+from pyro.ops.contract import contract_tensor_tree
+from torch import Tensor
+
+import crowdppl
+from crowdppl.blocks import Block
+from crowdppl.inference.leaves import scored
+from crowdppl.inference.nodes import is_latent, nodes
+from crowdppl.inference.ring import DrawingRing, Terms, contract, named
+from crowdppl.inference.tracing import traced
+from crowdppl.seeding import seed_streams, seeded
+
+PATIENTS = crowdppl.anaesthetists()
+
+
+def chain_of_truths(data: Block) -> None:
+    """A story in which two truths follow each other, as Pyro's Markov chains do."""
+    data = data.as_block()
+    stay = pyro.sample("stay", dist.Dirichlet(torch.ones(2, 2)).to_event(1))
+    before = torch.tensor(0)
+    for t in pyro.markov(range(2)):
+        before = pyro.sample(f"truth_{t}", dist.Categorical(stay[before]), infer={"enumerate": "parallel"})
+
+
+def plain(model: Callable[[Block], None], block: Block, values: dict[str, Tensor]) -> poutine.Trace:
+    """The same with Pyro's own handlers."""
+    model = poutine.enum(poutine.condition(model, data=values), first_available_dim=-2)
+    return poutine.trace(model).get_trace(block)
+
+
+@pytest.mark.parametrize("name", ["dawid_skene", "mace", "ebcc", "glad", "community"])
+def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
+    story, block = crowdppl.method(name), PATIENTS.as_block()
+    with seeded(0):
+        first = nodes(poutine.trace(story.model).get_trace(block))
+    given = {n: x["value"] for n, x in first.items() if is_latent(x) and not x["infer"].get("enumerate")}
+    ours, theirs = nodes(traced(story.model, block, given, 1)), nodes(plain(story.model, block, given))
+    assert list(ours) == [n for n in theirs if not n.startswith("_")]
+    for n, x in ours.items():
+        assert x["infer"].get("_enumerate_dim") == theirs[n]["infer"].get("_enumerate_dim")
+        assert x["is_observed"] == theirs[n]["is_observed"]
+        torch.testing.assert_close(x["value"], theirs[n]["value"])
+        torch.testing.assert_close(x["fn"].log_prob(x["value"]), theirs[n]["fn"].log_prob(theirs[n]["value"]))
+
+
+def test_a_markov_chain_is_enumerated_as_by_pyro() -> None:
+    block, given = PATIENTS.as_block(), {"stay": torch.tensor([[0.9, 0.1], [0.2, 0.8]])}
+    ours, theirs = nodes(traced(chain_of_truths, block, given, 1)), nodes(plain(chain_of_truths, block, given))
+    for n in ("truth_0", "truth_1"):
+        assert ours[n]["infer"]["_enumerate_dim"] == theirs[n]["infer"]["_enumerate_dim"]
+        assert ours[n]["value"].shape == theirs[n]["value"].shape
+
+
+def test_a_story_ends_after_the_last_site_that_is_enough() -> None:
+    story = crowdppl.method("dawid_skene")
+    found = nodes(traced(story.model, PATIENTS.as_block(), {}, 1, enough=["prevalence"]))
+    assert "prevalence" in found
+    assert "confusion" not in found
+
+
+def factor(dims: str, sizes: dict[str, int], seed: int) -> Tensor:
+    """A random factor over named dimensions; those that it lacks have size 1."""
+    shape = [sizes[c] if c in dims else 1 for c in "dcba"]
+    return named(torch.randn(shape, generator=torch.Generator().manual_seed(seed)).double(), torch.float64)
+
+
+@pytest.mark.parametrize(
+    "held, sums",
+    [
+        ({"a": ["ca", "c", "a", "ca"]}, "c"),  # a truth of items, its prior, and something without it
+        ({"a": ["ca", "a"], "": [""]}, "c"),  # something outside the plates
+        ({"a": ["ca"], "": ["c"]}, "c"),  # a site outside the plate of what hangs on it
+        ({"a": ["ca", "da", "cda"]}, "cd"),
+        ({"a": ["ca", "da"]}, "cd"),  # two that have nothing to do with each other
+        ({"a": ["a"]}, ""),
+    ],
+)
+def test_sums_are_those_of_pyros_contraction(held: dict[str, list[str]], sums: str) -> None:
+    sizes = {"a": 5, "b": 2, "c": 3, "d": 4}
+
+    def terms() -> Terms:
+        seeds = iter(range(9))
+        return OrderedDict(
+            (frozenset(plates), [factor(dims, sizes, next(seeds)) for dims in found])
+            for plates, found in held.items()
+        )
+
+    ring = DrawingRing(dim_to_size=sizes)  # type: ignore[no-untyped-call]
+    theirs = contract_tensor_tree(terms(), set(sums), ring=ring)  # type: ignore[no-untyped-call]
+    ours = contract(terms(), set(sums), sizes)
+    for plates in {*ours, *theirs}:
+        both = [
+            sorted((x._pyro_dims, x.flatten().tolist()) for x in found.get(plates, ())) for found in (ours, theirs)
+        ]
+        assert both[0] == both[1]
+
+
+def test_factors_are_not_expanded_where_nothing_varies() -> None:
+    story, block = crowdppl.method("one_coin"), PATIENTS.as_block()
+    with seeded(0):
+        given = {"ability": torch.full((5, 2), 0.5)}
+        trace = traced(story.model, block, given, 1)
+    factors, dims, _ = scored(trace, given, drawing=False)
+    assert factors["truth"].shape == (4, 1)
+    assert factors["label"].shape == (4, 45)
+    assert dims == {"truth": -2}
+
+
+def test_streams_are_seeded_as_torch_does_and_go_on_as_before() -> None:
+    torch.manual_seed(3)
+    wanted, _ = torch.rand(4), torch.manual_seed(8)
+    after = torch.rand(2)
+    torch.manual_seed(8)
+    with seeded(3):
+        torch.testing.assert_close(torch.rand(4), wanted, rtol=0, atol=0)
+    torch.testing.assert_close(torch.rand(2), after, rtol=0, atol=0)
+    for seed in (-1, 2**63):  # what torch takes
+        seed_streams(seed)
+        found = torch.rand(2)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(torch.rand(2), found, rtol=0, atol=0)
