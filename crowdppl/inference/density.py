@@ -103,7 +103,7 @@ class Density:
             marginals: discrete sites, or named sums of the story, whose posterior (or draw) is wanted.
             tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
             how: how sums differentiate; expectations by default.
-            extra: adds global terms to the objective, given the trace and the leaves: float64 (C,).
+            extra: adds global terms to the objective, given the trace and what the story received: float64 (C,).
 
         Raises:
             MethodError: when a latent is neither given nor enumerated.
@@ -111,10 +111,11 @@ class Density:
         """
         how = how or Summing()
         how.probes = dict.fromkeys(marginals)
-        leaves = {n: values[n].detach().requires_grad_() for n in gradient}
-        at = {**values, **leaves}
+        given = self._given(values)
+        leaves = {n: given[n].detach().requires_grad_() for n in gradient}
+        at = {**given, **leaves}
         with summing(how):
-            trace = self.trace(block, at)
+            trace = traced(self.model, block, at, self.plates, self.chains)
             terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
             parts = contract(terms, sums, sizes)
             per_item = self._per_item(parts)
@@ -131,7 +132,7 @@ class Density:
         return Evaluation(
             objective.detach(),
             per_item.detach(),
-            {n: got[n] for n in leaves},
+            {n: got[n] * x.detach() if n in self.log_sites else got[n] for n, x in leaves.items()},
             {n: self._marginal(shares[n], nodes(trace).get(n)) for n in marginals if n in shares},
             trace,
         )
@@ -204,7 +205,7 @@ class Density:
         if total is None:
             raise MethodError("the story scores no labels: call crowdppl.annotate inside the plate of items")
         lead = (self.chains,) if self.chains is not None else ()
-        return total.expand(*lead, total.shape[-1]) if lead else total.reshape(-1)
+        return total.expand(*lead, total.shape[-1]) if lead or total.dim() == 1 else total.reshape(-1)
 
     def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
         if all(map(math.isfinite, objective.reshape(-1).tolist())):

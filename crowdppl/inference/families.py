@@ -10,6 +10,7 @@ from torch import Tensor
 
 from crowdppl.distributions import ChosenDirichlet
 from crowdppl.inference.density import FLOOR
+from crowdppl.inference.ring import narrowed
 
 
 class Family(Protocol):
@@ -95,7 +96,8 @@ class DirichletFamily:
         """Kullback-Leibler divergence of Dirichlet(parameter) from Dirichlet(prior)."""
         expected = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
         cross = ((parameter - prior) * expected).sum(-1)
-        return self.log_normaliser(prior) - self.log_normaliser(parameter) + cross
+        before = self.log_normaliser(narrowed(prior))  # once for all annotators who share it
+        return before - self.log_normaliser(parameter) + cross
 
 
 def unwrapped(fn: Any) -> Any:

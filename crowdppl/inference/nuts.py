@@ -71,7 +71,7 @@ class Marginal:
                     continue
                 fn = nodes(trace)[name]["fn"]
                 if name in self.conjugate:
-                    total = total + DIRICHLET.full_log_prior(fn, values[name]).sum()
+                    total = total + DIRICHLET.full_log_prior(fn, values[name].log()).sum()
                 else:
                     total = total + fn.log_prob(values[name]).sum()
             return total
