@@ -62,8 +62,7 @@ class Learner:
         rate, decay = training.learning_rate, training.weight_decay
         self.weights = [x for x in network.parameters() if x.requires_grad]
         still = [torch.zeros(1)]  # an optimiser wants something to hold
-        device = problem.blocks[0].device
-        self.optimiser = adamw(self.weights or still, device, lr=rate, weight_decay=decay)
+        self.optimiser = adamw(self.weights or still, lr=rate, weight_decay=decay)
         self._tell()
 
     @property

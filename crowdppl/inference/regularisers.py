@@ -100,7 +100,8 @@ def partners(size: int, members: int, mixup: float, device: torch.device) -> tup
         mixup: parameter of the Beta distribution of shares; the larger part is the item's own.
         device: of the items.
     """
-    shares = torch.distributions.Beta(mixup, mixup).sample(torch.Size([members])).to(device)
+    beta = torch.distributions.Beta(mixup, mixup, validate_args=False)  # checked with the settings
+    shares = beta.sample(torch.Size([members])).to(device)
     other = torch.cat([n * size + torch.randperm(size, device=device) for n in range(members)])
     return torch.maximum(shares, 1 - shares).repeat_interleave(size), other
 

@@ -106,7 +106,7 @@ class Epochs:
         seed_streams(options.seed)
         self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
         self.regularised = Regularised(problem, training)
-        self.optimiser = adamw(self._groups(), self.whole.device)
+        self.optimiser = adamw(self._groups())
         self.first = [group["lr"] for group in self.optimiser.param_groups]
 
     def run(self, number: int) -> float:

@@ -13,6 +13,7 @@ from torch import nn
 
 from crowdppl.annotations import Annotations
 from crowdppl.inference import fit
+from crowdppl.inference.optimisers import adamw
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.timing import least_seconds, on_threads
 
@@ -78,7 +79,7 @@ def alone(x: np.ndarray, size: Size, widths: tuple[int, ...], epochs: int, devic
     """The network on soft labels, in plain torch."""
     net, features = network(size, widths).to(device), torch.from_numpy(x).to(device)
     targets = torch.full((len(x), size.classes), 1 / size.classes, device=device)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-4)
+    optimiser = adamw(net.parameters(), lr=1e-3, weight_decay=1e-4)
     net.train()
     loss = torch.zeros(())
     for _ in range(epochs):
