@@ -102,6 +102,12 @@ def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[s
         fit("one_coin", data, **wrong)
 
 
+@pytest.mark.parametrize("wrong", ["yes", None, {0: "a"}])
+def test_calibrate_is_true_or_false(data: Annotations, wrong: Any) -> None:
+    with pytest.raises(MethodError, match=r"calibrate=.* must be True or False; known truths go to gold="):
+        fit("one_coin", data, inference="em", calibrate=wrong)
+
+
 def test_whole_numbers_of_numpy_are_whole_numbers(data: Annotations) -> None:
     options: dict[str, Any] = {"max_iterations": np.int64(3), "tolerance": np.float32(1e-3), "seed": np.int64(7)}
     with warnings.catch_warnings():

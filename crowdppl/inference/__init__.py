@@ -56,7 +56,8 @@ def fit(
         ``posterior.doubts(thorough=True)`` looks harder.
 
     Raises:
-        MethodError: for an unknown method, setting, option or engine, or an engine that cannot treat the story.
+        MethodError: for an unknown method, setting, option or engine, an engine that cannot treat the story, or a
+            ``calibrate`` that is neither True nor False.
         DataError: for gold that does not fit the data, or data that are no annotations.
         NumericalError: when a number is not finite; it names the site.
 
@@ -71,6 +72,8 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
+    if calibrate not in (True, False):
+        raise MethodError(f"calibrate={calibrate!r} must be True or False; known truths go to gold=")
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
     if method == "auto":
         return _doubted(_automatic(data, inference, settings is None and start is None, options))
