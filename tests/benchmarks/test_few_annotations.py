@@ -16,6 +16,7 @@ from crowdppl.inference import fit
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep
+from tests.benchmarks import results
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_acquisition import data_folder
@@ -23,8 +24,8 @@ from tests.benchmarks.test_filling import read_with_features
 
 pytestmark = pytest.mark.bench
 
-TITLE = "Truth from few annotations"
 SETS = ("labelme", "music", "sentiment_polarity")
+TITLES = dict(zip(SETS, results.FEW_ANNOTATIONS, strict=True))
 SHARES = (0.1, 0.25, 0.5, 1.0)
 """Of the annotations, drawn at random, that are kept; items may be left without any."""
 REPETITIONS = 10
@@ -44,29 +45,29 @@ SCORES = {"accuracy": "accuracy", "f1": "macro F1", "labelled": "accuracy where 
 Runs = dict[str, dict[float, dict[str, list[float]]]]
 
 
-def test_truth_from_few_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
+@pytest.mark.parametrize("name", SETS)
+def test_truth_from_few_annotations(name: str, recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, TITLES[name])
     if folder is None:
         return
-    parts, words, began = [], [], time.perf_counter()
-    for name in SETS:
-        data, gold = train_items(folder, name)
-        runs: Runs = {row: {share: {score: [] for score in SCORES} for share in SHARES} for row in ROWS}
-        left: dict[float, list[float]] = {share: [] for share in SHARES}
-        for share in SHARES:
-            for seed in range(REPETITIONS):
-                some = kept(data, share, seed)
-                labelled = pd.Index(some.frame()["item"].unique())
-                left[share].append(len(labelled) / data.n_items)
-                for row in ROWS:
-                    for score, value in scored(fitted(row, some, seed), gold, labelled).items():
-                        runs[row][share][score].append(value)
-            shown = {row: round(float(np.mean(by_share[share]["accuracy"])), 1) for row, by_share in runs.items()}
-            print(name, share, shown, f"{time.perf_counter() - began:.0f} s", flush=True)
-        parts.append(f"{name}, {data.n_items} items, {data.n_labels} labels; {remaining(left)}:\n\n{tables(runs)}")
-        words += [verdict(name, row, runs) for row in (HOUSE, PLAIN)]
+    began = time.perf_counter()
+    data, gold = train_items(folder, name)
+    runs: Runs = {row: {share: {score: [] for score in SCORES} for share in SHARES} for row in ROWS}
+    left: dict[float, list[float]] = {share: [] for share in SHARES}
+    for share in SHARES:
+        for seed in range(REPETITIONS):
+            some = kept(data, share, seed)
+            labelled = pd.Index(some.frame()["item"].unique())
+            left[share].append(len(labelled) / data.n_items)
+            for row in ROWS:
+                for score, value in scored(fitted(row, some, seed), gold, labelled).items():
+                    runs[row][share][score].append(value)
+        shown = {row: round(float(np.mean(by_share[share]["accuracy"])), 1) for row, by_share in runs.items()}
+        print(name, share, shown, f"{time.perf_counter() - began:.0f} s", flush=True)
+    size = f"{data.n_items} items, {data.n_labels} labels; {remaining(left)}."
     took = f"All of it took {(time.perf_counter() - began) / 60:.0f} minutes."
-    recorder.add(TITLE, "\n\n".join([f"{EXPLAINED} {took}", *parts, GAINS, "\n".join(words)]))
+    words = "\n".join([GAINS, "", *(verdict(row, runs) for row in (HOUSE, PLAIN))])
+    recorder.add(TITLES[name], "\n\n".join([EXPLAINED, f"{size} {took}", tables(runs), words]))
 
 
 EXPLAINED = (
@@ -75,7 +76,7 @@ EXPLAINED = (
     f"whose labels are all gone too. Mean of {REPETITIONS} draws ± its standard error (with all annotations: of as "
     "many seeds), in per cent; in brackets the gain over bayesian_dawid_skene and its standard error, paired by "
     "draw. An item without labels is called by the prevalence where a method sees no features, and ties are split. "
-    "The last table of a set has only the items that still have a label, where such methods are not at that "
+    "The last table has only the items that still have a label, where such methods are not at that "
     "disadvantage. Default settings, "
     + ", ".join(f"{row} by {engine}" for row, (_, engine, _) in ROWS.items())
     + "; seed of the draw and of the fit from 0 on. The house recipe was found on labelme and music with their "
@@ -146,7 +147,7 @@ def mean_error(values: np.ndarray, signed: bool = False) -> str:
     return f"{values.mean():{'+' if signed else ''}.1f} ± {error:.1f}"
 
 
-def verdict(name: str, row: str, runs: Runs) -> str:
+def verdict(row: str, runs: Runs) -> str:
     """At which share the gain is largest, on all items and on those with a label, and where it is negative."""
     told = []
     for score, where in (("accuracy", "all items"), ("labelled", "items with a label")):
@@ -155,4 +156,4 @@ def verdict(name: str, row: str, runs: Runs) -> str:
         lost = [f"{share:.0%} ({by:+.1f})" for share, by in gains.items() if by < 0]
         losses = f"a loss at {', '.join(lost)}" if lost else "no loss"
         told.append(f"{where}: {gains[best]:+.1f} at {best:.0%}, {losses}")
-    return f"- {name}, {row}: {'; '.join(told)}."
+    return f"- {row}: {'; '.join(told)}."
