@@ -48,7 +48,10 @@ class Categorical(TorchDistribution):
         return out.expand((*out.shape[:ahead], *full))
 
     def log_factor(self, value: Tensor) -> Tensor:
-        """The same, not expanded: neither is its gradient then, which for one prevalence of all items is a row."""
+        """The same, (*enumerated, *batch) with 1 for each dimension over which it does not vary.
+
+        Neither is its gradient expanded then, which for one prevalence of all items is a single row.
+        """
         return pick(self.log_p, value, len(self.batch_shape))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:

@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
@@ -189,14 +188,8 @@ def _find(name: str) -> type[Any]:
 
 
 def _of_the_zoo() -> tuple[str, ...]:
-    folders = tuple(import_module("crowdppl.models").__path__)
-    return _modules(folders, tuple(Path(folder).stat().st_mtime_ns for folder in folders))
-
-
-@lru_cache(maxsize=1)
-def _modules(folders: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
-    """What lies in some folders, listed anew once they change: a fit asks several times."""
-    return tuple(module.name for module in iter_modules(folders) if not module.name.startswith("_"))
+    path = import_module("crowdppl.models").__path__
+    return tuple(module.name for module in iter_modules(path) if not module.name.startswith("_"))
 
 
 def _from_the_zoo(name: str) -> type[Any]:

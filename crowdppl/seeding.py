@@ -10,7 +10,11 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The global streams from a seed on; afterwards they are where they were."""
+    """The global streams from a seed on; afterwards they are where they were.
+
+    Args:
+        seed: a whole number, as ``torch.manual_seed`` takes it.
+    """
     with torch.random.fork_rng():
         seed_streams(seed)
         yield

@@ -102,9 +102,9 @@ def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[s
         fit("one_coin", data, **wrong)
 
 
-@pytest.mark.parametrize("wrong", ["yes", None, {0: "a"}])
+@pytest.mark.parametrize("wrong", ["yes", None, 1, {0: "a"}, pd.Series(["a"])], ids=str)
 def test_calibrate_is_true_or_false(data: Annotations, wrong: Any) -> None:
-    with pytest.raises(MethodError, match=r"calibrate=.* must be True or False; known truths go to gold="):
+    with pytest.raises(MethodError, match=r"(?s)calibrate=.* must be True or False; known truths go to gold="):
         fit("one_coin", data, inference="em", calibrate=wrong)
 
 

@@ -82,14 +82,6 @@ def test_a_name_and_settings_make_a_story(methods: Path) -> None:
     assert registry.name_of(story) == "one_coin"
 
 
-def test_a_file_that_joins_the_zoo_is_found_at_once(methods: Path) -> None:
-    assert "two_coin" not in registry.names()
-    (methods.parent / "zoo" / "two_coin.py").write_text(ONE_COIN.replace("OneCoin", "TwoCoin"))
-    assert "two_coin" in registry.names()
-    (methods.parent / "zoo" / "two_coin.py").unlink()
-    assert "two_coin" not in registry.names()
-
-
 def test_an_unknown_name_is_refused_with_near_matches(methods: Path) -> None:
     with pytest.raises(MethodError, match=r"no method 'onecoin'; did you mean 'one_coin'\?.*crowdppl.zoo\(\)"):
         registry.method("onecoin")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
-    if calibrate not in (True, False):
+    if not isinstance(calibrate, bool | np.bool_):
         raise MethodError(f"calibrate={calibrate!r} must be True or False; known truths go to gold=")
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
     if method == "auto":

@@ -107,7 +107,7 @@ class Ascent:
             return objective
         share, counted = self.fold.density.chains or 1, self._counted(total)
         for name, prior in priors.items():
-            counts = counted.gradient[name] if share == 1 else counted.gradient[name] / share
+            counts = counted.gradient[name] / share
             self.state.parameters[name] = self.rule.update(self.state.parameters[name], prior, counts)
         if self.state.logits:
             self._update_onehot()

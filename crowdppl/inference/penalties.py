@@ -83,8 +83,7 @@ class Penalties:
         chains = self.density.chains
         total = torch.zeros((), dtype=torch.float64, device=self.fold.blocks[0].device)
         for name, parameter in self.state.parameters.items():
-            found = per_chain(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains)
-            total = total + (found if chains is None else found.mean())
+            total = total + per_chain(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains).mean()
         return total
 
     def collapsed(self, trace: Trace, counts: Mapping[str, Tensor]) -> Tensor:

@@ -39,7 +39,7 @@ SCORES = {"accuracy": 1, "log score": 3, "ECE": 3, "test accuracy": 1, "test log
 
 EXPLAINED = (
     "Four tables that come with scikit-learn, labelled by the ten simulated annotators of `crowdppl.digits`; "
-    f"{TEST:.0%} of the items have no labels and are the test part, which the classifier alone calls. Default "
+    f"{TEST:.0%} of the items have no labels and are the test part, called from their features. Default "
     f"settings, of which none was changed after a look at these figures; mean of {SEEDS} seeds (of crowd, split "
     "and fit) ± its standard error, accuracies in per cent, log scores in nats, lower is better, ECE of 15 bins. "
     "bayesian_dawid_skene sees no features. Thinned digits had a part in one rule of the recipe, for classes of "
@@ -78,7 +78,7 @@ def labelled(name: str, each: int, seed: int) -> SimulatedCrowd:
 
 
 def measured(row: str, crowd: SimulatedCrowd, seed: int) -> list[float]:
-    """The scores of one fit: truth of the labelled items, and the classifier on the others."""
+    """The scores of one fit: truth of the labelled items, and of the others, from their features."""
     method, engine, settings = ROWS[row]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
