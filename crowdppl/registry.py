@@ -10,7 +10,9 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pkgutil import iter_modules
+from re import sub
 from typing import Any
 
 import pandas as pd
@@ -113,7 +115,7 @@ def names() -> list[str]:
 def name_of(story: object) -> str | None:
     """The name under which a story's class is known; None for a class that no name leads to."""
     cls = type(story)
-    zoo_names = [name for name in _of_the_zoo() if _class_name(name) == cls.__name__]
+    zoo_names = [name] if _in_the_zoo(name := _zoo_name(cls.__name__)) else []
     package_names = [name for name, point in _of_packages().items() if point.attr == cls.__name__]
     return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
 
@@ -169,7 +171,7 @@ def _find(name: str) -> type[Any]:
     if name in _registered:
         return _registered[name]
     packages = _of_packages()
-    if name in _of_the_zoo():
+    if _in_the_zoo(name):
         if name in packages:
             warnings.warn(
                 f"{packages[name].value} offers another method {name!r}; the zoo's own is used. "
@@ -192,6 +194,10 @@ def _of_the_zoo() -> tuple[str, ...]:
     return tuple(module.name for module in iter_modules(path) if not module.name.startswith("_"))
 
 
+def _in_the_zoo(name: str) -> bool:
+    return name.isidentifier() and name[0] != "_" and find_spec(f"crowdppl.models.{name}") is not None
+
+
 def _from_the_zoo(name: str) -> type[Any]:
     wanted = _class_name(name)
     cls = getattr(import_module(f"crowdppl.models.{name}"), wanted, None)
@@ -212,6 +218,10 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 def _class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _zoo_name(class_name: str) -> str:
+    return sub("(?<!^)(?=[A-Z])", "_", class_name).lower()
 
 
 def _check(name: str, cls: Any) -> type[Any]:
