@@ -139,13 +139,13 @@ def test_an_interrupted_look_ahead_leaves_the_fit_where_it_was() -> None:
 def test_the_optimum_is_the_same_and_passes_are_fewer(
     name: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passes, evaluate = [0], Ascent.evaluate
+    passes, step = [0], Ascent.step
 
-    def counted(self: Ascent) -> Any:
+    def counted(self: Ascent) -> float:
         passes[0] += 1
-        return evaluate(self)
+        return step(self)
 
-    monkeypatch.setattr(Ascent, "evaluate", counted)
+    monkeypatch.setattr(Ascent, "step", counted)
     data = crowd(n_items=250, n_annotators=6, labels_each=5, seed=2)
 
     def fitted() -> tuple[crowdppl.Posterior, int]:

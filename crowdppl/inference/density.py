@@ -21,6 +21,7 @@ from crowdppl.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.leaves import Leaf, find_leaves, scored
 from crowdppl.inference.nodes import nodes
+from crowdppl.inference.recording import aside
 from crowdppl.inference.ring import SYMBOLS, Terms, contract, named
 from crowdppl.inference.tracing import traced
 from crowdppl.summing import Summing, summing
@@ -122,7 +123,8 @@ class Density:
             objective = per_item.double().sum(-1) * scale
             if extra is not None:
                 objective = objective + extra(trace, at)
-            self._check(objective, values, trace)
+            with aside():
+                self._check(objective, values, trace)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
             got = _gradient(objective, wanted)

@@ -19,6 +19,8 @@ from crowdppl.inference.loop import Progress
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.recording import Function
+from crowdppl.inference.repeating import Repeated
 from crowdppl.inference.sites import Extra
 from crowdppl.inference.variational import prepare
 from crowdppl.seeding import seeded
@@ -34,6 +36,7 @@ class Marginal:
 
     problem: Problem
     fold: Fold = field(init=False)
+    found: Function = field(init=False)
 
     def __post_init__(self) -> None:
         onehot = [s.name for s in self.problem.of_kind("onehot")]
@@ -45,9 +48,24 @@ class Marginal:
         self.conjugate = frozenset(s.name for s in self.problem.of_kind("conjugate"))
         density = Density(self.problem.model, self.problem.plates, None, self.conjugate)
         self.fold = Fold(density, self.problem.blocks, self.problem.sites)
+        self.found = Repeated(self._with_slopes) if self.problem.steady else self._with_slopes
 
     def __call__(self, at: Mapping[str, Tensor]) -> Tensor:
-        """Minus the log posterior density at unconstrained values, differentiable in them."""
+        """Minus the log posterior density at unconstrained values, differentiable in them, once."""
+        found = self.found({n: u.detach() for n, u in at.items()})
+        value = found["value"]
+        for name, u in at.items():  # what was found are numbers; this gives them back their dependence
+            value = value + (found[f"slope.{name}"] * (u - u.detach())).sum()
+        return value
+
+    def _with_slopes(self, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same, and its slopes, as numbers."""
+        leaves = {n: u.detach().requires_grad_() for n, u in at.items()}
+        value = self._value(leaves)
+        slopes = torch.autograd.grad(value, list(leaves.values()))
+        return {"value": value.detach(), **{f"slope.{n}": g for n, g in zip(leaves, slopes, strict=True)}}
+
+    def _value(self, at: Mapping[str, Tensor]) -> Tensor:
         sites = self.problem.sites
         x = {n: sites[n].transform(u) for n, u in at.items()}
         leaf = {n: v.clamp(min=1e-35).log() if n in self.conjugate else v for n, v in x.items()}

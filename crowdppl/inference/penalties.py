@@ -66,7 +66,7 @@ class Penalties:
             out[name] = mean.reshape(shape)
         return out
 
-    def total(self, trace: Trace) -> float:
+    def total(self, trace: Trace) -> Tensor:
         """All penalties at the current state."""
         with torch.no_grad():
             total = self.conjugate(trace)
@@ -76,7 +76,7 @@ class Penalties:
             if gaussians.sites:
                 at = gaussians.unconstrained()
                 total = total + self.gaussian(at, gaussians.values(at), trace)
-        return float(total)
+        return total
 
     def conjugate(self, trace: Trace) -> Tensor:
         """Of conjugate sites; expected over particles, where prior parameters are inferred too."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
+SMALL = 200_000
+"""Labels up to which bookkeeping takes a good part of a pass."""
 
 
 @contextmanager
@@ -89,6 +91,15 @@ class Problem:
     def n_labels(self) -> int:
         """Labels in the data."""
         return sum(b.n_labels for b in self.blocks)
+
+    @property
+    def steady(self) -> bool:
+        """Whether the story says the same of the same values in each pass, and passes are short.
+
+        Networks learn between passes.
+        """
+        on_cpu = self.blocks[0].device.type == "cpu"
+        return on_cpu and self.n_labels <= SMALL and not networks_of(self.story)
 
     @property
     def default_tolerance(self) -> float:

@@ -79,7 +79,7 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
     density = Density(problem.model, problem.plates, free.chains, conjugate)
     state = State({}, {}, free)
-    ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed)
+    ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed, problem.steady)
     steps = problem.options.max_iterations or 1000
     tolerance = problem.options.tolerance
     tolerance = problem.default_tolerance if tolerance is None else tolerance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +35,15 @@ class State:
             "log_scale": self.gaussians.log_scale,
         }
         return {f"{kind}.{name}": x for kind, found in parts.items() for name, x in found.items()}
+
+    def at(self, arrays: Mapping[str, Tensor]) -> State:
+        """Another state of the same fit, whose arrays are these; they get no gradients by it."""
+        found = {name: x.detach() for name, x in arrays.items()}
+        loc, log_scale = cut(found, "loc"), cut(found, "log_scale")
+        for x in (*loc.values(), *log_scale.values()):
+            x.requires_grad_()
+        gaussians = replace(self.gaussians, loc=dict(loc), log_scale=dict(log_scale))
+        return State(dict(cut(found, "parameter")), dict(cut(found, "logit")), gaussians)
 
     def copy(self) -> dict[str, Tensor]:
         """The same, which stays as it is when the fit goes on."""

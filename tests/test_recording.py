@@ -1,0 +1,244 @@
+"""Functions written down as operations: what is repeated, what is left alone, and what is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference import problem, recording, repeating
+from crowdppl.inference.recording import Function, aside, recorded
+from crowdppl.inference.repeating import FIRST, Repeated
+
+HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
+THERE = {"x": torch.tensor([2.0, -0.5, 0.1], dtype=torch.float64)}
+FOUND = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+METHODS = ("one_coin", "bayesian_dawid_skene", "mace", "glad", "ebcc", "ordinal", "hierarchical_dawid_skene")
+
+
+def with_slope(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    x = at["x"].detach().requires_grad_()
+    value = (x.exp() * FOUND).logsumexp(-1) + (x[1:] - x[:-1]).square().sum()
+    return {"value": value.detach(), "slope": torch.autograd.grad(value, x)[0]}
+
+
+def filled(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Writes into what it made itself, in an order that matters."""
+    out = torch.zeros(2, 3, dtype=torch.float64)
+    before = out + at["x"]
+    out[0] = at["x"]
+    out += 1
+    one, two = out.unbind(0)
+    return {"before": before, "one": one * 2, "two": two, "both": torch.cat([one, two])}
+
+
+def picked(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"x": at["x"][torch.tensor([2, 0])], "constant": FOUND * 2}
+
+
+def sparse(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    matrix = torch.eye(3, dtype=torch.float64).to_sparse_csr()
+    return {"x": matrix @ at["x"].unsqueeze(-1)}
+
+
+@pytest.mark.parametrize("function", [with_slope, filled, picked, sparse])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_operations_repeat_a_function_elsewhere(function: Function) -> None:
+    first, program = recorded(function, HERE)
+    assert program is not None
+    for at in (HERE, THERE, HERE):
+        for name, x in function(at).items():
+            assert torch.equal(program(at)[name], x), name
+    assert all(torch.equal(x, first[name]) for name, x in function(HERE).items())
+
+
+def test_what_depends_on_no_input_is_not_done_again() -> None:
+    _, program = recorded(lambda at: {"x": at["x"] * FOUND.exp().sum().log()}, HERE)
+    assert program is not None
+    assert [str(run) for run, *_ in program.steps] == ["aten.mul.Tensor"]
+
+
+def test_what_is_not_used_is_not_done() -> None:
+    def wasteful(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        at["x"].exp().sum()
+        return {"x": at["x"] + 1}
+
+    _, program = recorded(wasteful, HERE)
+    assert program is not None
+    assert [str(run) for run, *_ in program.steps] == ["aten.add.Tensor"]
+
+
+LEFT_ALONE: dict[str, Callable[[Tensor], Tensor]] = {
+    "if": lambda x: x + 1 if x.sum() > 0 else x - 1,
+    "item": lambda x: x * x[0].item(),
+    "tolist": lambda x: x * x.tolist()[0],
+    "numpy": lambda x: x * float(x.numpy()[0]),
+    "asarray": lambda x: torch.from_numpy(np.asarray(x) * 2),
+    "dlpack": lambda x: torch.from_numpy(np.from_dlpack(x) * 2),
+    "equal": lambda x: x if torch.equal(x, FOUND) else -x,
+    "mask": lambda x: x[x > 0.5].sum(),
+    "nonzero": lambda x: x[(x > 0.5).nonzero()[:, 0]].sum(),
+    "random": lambda x: x + torch.randn(3, dtype=torch.float64),
+    "random alone": lambda x: torch.randn(3, dtype=torch.float64),
+    "out": lambda x: torch.add(x, 1, out=torch.empty(3, dtype=torch.float64)),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_operations_would_not_repeat_has_no_program(name: str) -> None:
+    results, program = recorded(lambda at: {"x": LEFT_ALONE[name](at["x"])}, HERE)
+    assert program is None
+    assert results["x"] is not None
+
+
+def test_writing_to_what_was_there_before_has_no_program() -> None:
+    total = torch.zeros(3, dtype=torch.float64)
+
+    def adds_up(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        total.add_(at["x"])
+        return {"x": total.clone()}
+
+    assert recorded(adds_up, HERE)[1] is None
+
+
+def test_a_look_aside_is_no_look() -> None:
+    def checked(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        with aside():
+            assert min(at["x"].tolist()) > -1
+            assert bool(torch.isfinite(at["x"]).all())
+        return {"x": at["x"] * 2}
+
+    assert recorded(checked, HERE)[1] is not None
+
+
+def test_a_large_function_has_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "LARGEST", 100)
+    results, program = recorded(with_slope, HERE)
+    assert program is None
+    assert torch.equal(results["slope"], with_slope(HERE)["slope"])
+
+
+def test_an_error_inside_leaves_nothing_watched() -> None:
+    def fails(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        raise ValueError("here")
+
+    with pytest.raises(ValueError, match="here"):
+        recorded(fails, HERE)
+    assert torch.overrides._get_current_function_mode() is None
+
+
+class Counting:
+    """A function that knows how often it was called."""
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        self.calls += 1
+        return self.function(at)
+
+
+def points(n: int) -> list[dict[str, Tensor]]:
+    return [{"x": HERE["x"] + 0.1 * i} for i in range(n)]
+
+
+def test_after_a_comparison_the_function_is_not_called() -> None:
+    counting = Counting(with_slope)
+    repeated = Repeated(counting)
+    for at in points(30):
+        assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
+    assert counting.calls == FIRST + 2
+
+
+def test_a_comparison_needs_another_place() -> None:
+    counting = Counting(with_slope)
+    repeated = Repeated(counting)
+    for _ in range(FIRST + 7):
+        repeated(HERE)
+    assert not repeated.trusted
+    repeated(THERE)
+    assert repeated.trusted
+    assert counting.calls == FIRST + 8
+
+
+def test_a_function_that_remembers_is_called_each_time() -> None:
+    class Remembers:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def __call__(self, at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            self.calls += 1
+            return {"x": at["x"] * self.calls}
+
+    repeated = Repeated(Remembers())
+    for number, at in enumerate(points(30), 1):
+        assert torch.equal(repeated(at)["x"], at["x"] * number)
+
+
+def test_another_shape_is_the_functions_own() -> None:
+    counting = Counting(lambda at: {"x": at["x"].sum()})
+    repeated = Repeated(counting)
+    for at in points(30):
+        repeated(at)
+    for other in (torch.ones(5), torch.ones(3), torch.ones(3, 2, dtype=torch.float64)[:, 0]):
+        assert torch.equal(repeated({"x": other})["x"], other.sum())
+    assert counting.calls == FIRST + 5
+
+
+def test_what_was_found_and_then_changed_is_noticed() -> None:
+    weight = torch.ones(3, dtype=torch.float64)
+    repeated = Repeated(lambda at: {"x": (at["x"] * weight.exp()).sum()})
+    for number, at in enumerate(points(30)):
+        if number == FIRST + 7:
+            weight.mul_(2)
+        assert torch.equal(repeated(at)["x"], (at["x"] * weight.exp()).sum())
+
+
+def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
+    def explained(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        value = at["x"].log().sum()
+        with aside():
+            if not bool(torch.isfinite(value)):
+                raise ValueError("a logarithm of a negative number")
+        return {"value": value}
+
+    repeated = Repeated(explained)
+    for at in points(30):
+        repeated(at)
+    assert repeated.trusted
+    with pytest.raises(ValueError, match="negative"):
+        repeated(THERE)
+
+
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [(m, e) for m in METHODS for e in ("vb", "nuts")]
+    + [("dawid_skene", "em"), ("glad", "em"), ("community", "vb")],
+)
+@pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")
+def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine == "nuts" else {}
+    monkeypatch.setattr(repeating, "FIRST", 3)  # some of these settle soon
+    trusted = []
+    compared = Repeated._compared
+
+    def noted(self: Repeated, inputs: Mapping[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
+        results = compared(self, inputs, found)
+        trusted.append(self.trusted)
+        return results
+
+    monkeypatch.setattr(Repeated, "_compared", noted)
+    ours = crowdppl.fit(method, crowdppl.anaesthetists(), inference=engine, seed=3, **how)
+    assert trusted
+    assert all(trusted)
+    monkeypatch.setattr(problem, "SMALL", 0)
+    plain = crowdppl.fit(method, crowdppl.anaesthetists(), inference=engine, seed=3, **how)
+    for name, x in plain.result.sites.items():
+        for part, array in x.arrays.items():
+            np.testing.assert_array_equal(ours.result.sites[name].arrays[part], array)
+    np.testing.assert_array_equal(ours.probabilities(), plain.probabilities())
