@@ -77,7 +77,7 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
 def _without_diagonal(x: Tensor) -> Tensor:
     """(..., K, K) to (..., K, K - 1): the other classes of each row, in order."""
     k = x.shape[-1]
-    other = torch.ones(k, k, device=x.device).fill_diagonal_(0).nonzero()[:, 1].reshape(k, k - 1)
+    other = (1 - torch.eye(k, device=x.device)).nonzero()[:, 1].reshape(k, k - 1)
     return x.gather(-1, other.expand(*x.shape[:-1], k - 1))
 
 

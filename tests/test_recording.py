@@ -180,6 +180,13 @@ def test_a_function_that_remembers_is_called_each_time() -> None:
         assert torch.equal(repeated(at)["x"], at["x"] * number)
 
 
+def test_no_number_is_the_same_as_no_number() -> None:
+    repeated = Repeated(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
+    for number in range(30):
+        repeated({"x": THERE["x"] - number})
+    assert repeated.trusted
+
+
 def test_another_shape_is_the_functions_own() -> None:
     counting = Counting(lambda at: {"x": at["x"].sum()})
     repeated = Repeated(counting)

@@ -13,13 +13,12 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold, Total
-from crowdppl.inference.hmc import Hmc
+from crowdppl.inference.hyper import Hyper
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.relabelling import named_already, renamed, truth_shares, where
-from crowdppl.inference.sites import per_chain
 from crowdppl.summing import Summing
 
 BUDGET = 50_000_000
@@ -43,7 +42,7 @@ class Gibbs:
     options: Options
     theta: dict[str, Tensor] = field(init=False)
     onehot: dict[str, Tensor] = field(init=False)
-    hyper: Hmc | None = field(init=False)
+    hyper: Hyper | None = field(init=False)
     relabelled: set[int] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -63,7 +62,7 @@ class Gibbs:
         """Each chain from a posterior draw around its own perturbed votes (the first around the votes)."""
         stream = self.options.generator(5)
         self.theta, self.onehot, at = self._first(stream)
-        self.hyper = Hmc(at, self.options.chains) if at else None
+        self.hyper = Hyper(self.problem, self.density, at) if at else None
         self.theta = self._around(self._tilt(), stream)
 
     def _first(self, stream: torch.Generator) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
@@ -99,16 +98,9 @@ class Gibbs:
         pad = (1,) * (self.problem.plates - len(self.problem.sites[name].batch_shape))
         return x.expand(self.options.chains, *x.shape).reshape(self.options.chains, *pad, *x.shape).contiguous()
 
-    def hyper_values(self, at: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Prior parameters in their own space, (C, ...)."""
-        if self.hyper is None:
-            return {}
-        at = self.hyper.at if at is None else at
-        return {n: self.problem.sites[n].transform(x) for n, x in at.items()}
-
     def values(self) -> dict[str, Tensor]:
         """The state of all chains; Dirichlets as log theta."""
-        return {**self.theta, **self.onehot, **self.hyper_values()}
+        return {**self.theta, **self.onehot, **(self.hyper.values() if self.hyper else {})}
 
     def sweep(self, t: int, *, adapting: bool) -> float:
         """One sweep of every chain; returns the mean log-likelihood given the parameters it started from."""
@@ -119,7 +111,7 @@ class Gibbs:
         total = self._pass(list(self.theta), t, 0)
         counts = {n: g.round() for n, g in total.gradient.items()}
         if self.hyper is not None:
-            self.hyper.move(lambda at: self._log_hyper(at, counts), stream, adapting=adapting)
+            self.hyper.move(self.theta, self.onehot, counts, stream, adapting=adapting)
         trace = total.trace if self.hyper is None else self.density.trace(self.problem.blocks[0], self.values())
         for name, prior in self._priors(trace).items():
             self.theta[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
@@ -146,7 +138,7 @@ class Gibbs:
         stream, theta = self.options.generator(9, t), self.theta
         self.theta, _, at = self._first(stream)  # one-hot sites stay: they know no classes
         if self.hyper is not None:
-            self.hyper.at = where(moved, at, self.hyper.at)
+            self.hyper.search.at = where(moved, at, self.hyper.search.at)
         self.theta = where(moved, self._around({truth: tilt}, stream), theta)
         self.relabelled |= set(torch.nonzero(moved)[:, 0].tolist())
 
@@ -176,24 +168,6 @@ class Gibbs:
             return 0.0
         (found,) = torch.autograd.grad(total, [values[name]], allow_unused=True)
         return 0.0 if found is None else found
-
-    def _log_hyper(self, at: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> Tensor:
-        """Log posterior of prior parameters given drawn counts, Dirichlets integrated out: (C,)."""
-        chains = self.options.chains
-        values = self.hyper_values(at)
-        trace = self.density.trace(self.problem.blocks[0], {**self.theta, **self.onehot, **values})
-        total = torch.zeros(chains, dtype=torch.float64)
-        for name, theta in self.theta.items():
-            prior = DIRICHLET.natural(nodes(trace)[name]["fn"])
-            if prior.requires_grad:
-                prior = prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
-                filled = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
-                total = total + per_chain(filled, chains)
-        for name, x in values.items():
-            transform = self.problem.sites[name].transform
-            total = total + per_chain(nodes(trace)[name]["fn"].log_prob(x), chains)
-            total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), chains)
-        return total
 
 
 def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
@@ -232,7 +206,7 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampl
     def step(t: int) -> float:
         adapting = t < options.warmup
         if t == options.warmup and gibbs.hyper is not None:
-            gibbs.hyper.freeze()
+            gibbs.hyper.search.freeze()
         if t in looks:
             gibbs.relabel(t)
         value = gibbs.sweep(t, adapting=adapting)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-Potential = Callable[[Mapping[str, Tensor]], Tensor]
+Slopes = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+"""Of positions by site: (C,), and its gradient by each position."""
 TARGET = 0.8
 LEAPS = 8
 FIRST_STEP = -2.0
@@ -42,24 +43,24 @@ class Hmc:
         self._spread = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
         self._seen: list[dict[str, Tensor]] = []
 
-    def move(self, log_density: Potential, generator: torch.Generator, *, adapting: bool) -> None:
+    def move(self, log_density: Slopes, generator: torch.Generator, *, adapting: bool) -> None:
         """One trajectory a chain, accepted or refused.
 
         Args:
-            log_density: (C,) of positions by site; independent over chains.
+            log_density: independent over chains.
             generator: random stream.
             adapting: whether step sizes and masses may change.
         """
         start = {n: x.detach() for n, x in self.at.items()}
         momentum = {n: _normal(x, generator) for n, x in start.items()}
-        value, slope = _with_gradient(log_density, start)
+        value, slope = log_density(start)
         before = value - self._kinetic(momentum)
         at, p = dict(start), momentum
         leaps = int(torch.randint(LEAPS // 2, LEAPS + 1, (1,), generator=generator, device=generator.device))
         for _ in range(leaps):
             p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
             at = {n: at[n] + self._scaled(p[n], n) for n in at}
-            value, slope = _with_gradient(log_density, at)
+            value, slope = log_density(at)
             p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
         chance = (value - self._kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
         u = torch.rand(self.chains, generator=generator, dtype=torch.float64, device=chance.device)
@@ -95,13 +96,6 @@ class Hmc:
                 draws = torch.stack([s[name] for s in recent])
                 self._spread[name] = draws.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3)
             self._seen, self._time, self._error = [], 0, torch.zeros_like(self._error)
-
-
-def _with_gradient(log_density: Potential, at: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    leaves = {n: x.detach().requires_grad_() for n, x in at.items()}
-    value = log_density(leaves)
-    slope = torch.autograd.grad(value.sum(), list(leaves.values()))
-    return value.detach(), dict(zip(leaves, slope, strict=True))
 
 
 def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
