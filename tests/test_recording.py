@@ -150,7 +150,7 @@ def points(n: int) -> list[dict[str, Tensor]]:
 def test_after_a_comparison_the_function_is_not_called() -> None:
     counting = Counting(with_slope)
     repeated = Repeated(counting)
-    for at in points(30):
+    for at in points(FIRST + 20):
         assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
     assert counting.calls == FIRST + 2
 
@@ -176,13 +176,13 @@ def test_a_function_that_remembers_is_called_each_time() -> None:
             return {"x": at["x"] * self.calls}
 
     repeated = Repeated(Remembers())
-    for number, at in enumerate(points(30), 1):
+    for number, at in enumerate(points(FIRST + 20), 1):
         assert torch.equal(repeated(at)["x"], at["x"] * number)
 
 
 def test_no_number_is_the_same_as_no_number() -> None:
     repeated = Repeated(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
-    for number in range(30):
+    for number in range(FIRST + 20):
         repeated({"x": THERE["x"] - number})
     assert repeated.trusted
 
@@ -190,7 +190,7 @@ def test_no_number_is_the_same_as_no_number() -> None:
 def test_another_shape_is_the_functions_own() -> None:
     counting = Counting(lambda at: {"x": at["x"].sum()})
     repeated = Repeated(counting)
-    for at in points(30):
+    for at in points(FIRST + 20):
         repeated(at)
     for other in (torch.ones(5), torch.ones(3), torch.ones(3, 2, dtype=torch.float64)[:, 0]):
         assert torch.equal(repeated({"x": other})["x"], other.sum())
@@ -200,7 +200,7 @@ def test_another_shape_is_the_functions_own() -> None:
 def test_what_was_found_and_then_changed_is_noticed() -> None:
     weight = torch.ones(3, dtype=torch.float64)
     repeated = Repeated(lambda at: {"x": (at["x"] * weight.exp()).sum()})
-    for number, at in enumerate(points(30)):
+    for number, at in enumerate(points(FIRST + 20)):
         if number == FIRST + 7:
             weight.mul_(2)
         assert torch.equal(repeated(at)["x"], (at["x"] * weight.exp()).sum())
@@ -215,7 +215,7 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
         return {"value": value}
 
     repeated = Repeated(explained)
-    for at in points(30):
+    for at in points(FIRST + 20):
         repeated(at)
     assert repeated.trusted
     with pytest.raises(ValueError, match="negative"):

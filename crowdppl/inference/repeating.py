@@ -13,14 +13,14 @@ from torch import Tensor
 from crowdppl.inference.program import Program, Tensors
 from crowdppl.inference.recording import Function, recorded
 
-FIRST = 10
-"""Calls before a function is written down, which takes as long as five; some ten more make up for it."""
+FIRST = 25
+"""Calls before a function is written down, which takes as long as five and is made up for by some ten more."""
 
 
 class Repeated:
     """A function of tensors that is soon repeated by its operations alone: the same numbers, to the last bit.
 
-    On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic does. After a few calls the
+    On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic does. After some calls the
     function is written down; at the next call elsewhere it is compared with what was written, and from then on the
     operations run without it. A function that cannot be repeated so is called each time.
 
