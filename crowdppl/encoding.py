@@ -92,6 +92,8 @@ def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.Extensio
         DataError: when it has other than one dimension, or is sparse.
     """
     column = of_tensor(column, f"the {name} column")
+    if isinstance(column, pd.MultiIndex):
+        return column.to_numpy()
     if isinstance(column, pd.Series | pd.Index):
         array = column.array
         plainly = isinstance(array, pd.arrays.NumpyExtensionArray) or (

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.checking import require_labels
+from crowdppl.decoding import row_codes
+from crowdppl.errors import RepeatsWarning
 from crowdppl.feature_values import in_columns
 from crowdppl.stored_features import StoredFeatures
 
@@ -31,6 +35,25 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         known: Any = {"items": new.items, "gold": new.gold, "features": new.features}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, **known)
     return _with_features(old, new)
+
+
+def warn_of_repeats(old: Annotations, new: Annotations) -> None:
+    """Warns of new labels by annotators whose label of the same item the fit has."""
+    code = old.item_book.codes(new.items).astype(np.int64)
+
+    def pairs(data: Annotations, number: np.ndarray) -> np.ndarray:
+        item, cell = row_codes(data.blocks, data.order)
+        found: np.ndarray = number[item] * data.n_annotators + cell // np.int32(data.n_answers)
+        return found
+
+    again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
+    if again.any():
+        warnings.warn(
+            f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
+            "and count on top of it; leave out labels that are not new",
+            RepeatsWarning,
+            stacklevel=4,
+        )
 
 
 def _with_features(old: Annotations, new: Annotations) -> Annotations:

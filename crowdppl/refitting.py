@@ -14,7 +14,7 @@ from crowdppl.codebook import one_or_several
 from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
-from crowdppl.likeness import alike
+from crowdppl.likeness import alike, warn_of_repeats
 from crowdppl.splitting import keep
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
     An item that had labels before brings its old evidence along, and its truth where the fit was told it, and
-    counts once. The result speaks of the items of the new labels. A network stands still: it says of the items what
+    counts once; a label that the fit had already is evidence once more, and is warned of (``RepeatsWarning``). The
+    result speaks of the items of the new labels. A network stands still: it says of the items what
     it learned from the old labels, and of an item that had labels before what it said then.
 
     Args:
@@ -182,6 +183,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
             "that fit, and leave it out of new labels"
         )
     new = _still_told(posterior.data, alike(posterior.data, new_labels))
+    warn_of_repeats(posterior.data, new)
     return _engines(posterior).update(posterior, new, **options)
 
 

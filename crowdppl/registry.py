@@ -115,7 +115,8 @@ def names() -> list[str]:
 def name_of(story: object) -> str | None:
     """The name under which a story's class is known; None for a class that no name leads to."""
     cls = type(story)
-    zoo_names = [name] if _in_the_zoo(name := _zoo_name(cls.__name__)) else []
+    name = sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    zoo_names = [name] if _in_the_zoo(name) else []
     package_names = [name for name, point in _of_packages().items() if point.attr == cls.__name__]
     return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
 
@@ -218,10 +219,6 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 def _class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
-
-
-def _zoo_name(class_name: str) -> str:
-    return sub("(?<!^)(?=[A-Z])", "_", class_name).lower()
 
 
 def _check(name: str, cls: Any) -> type[Any]:

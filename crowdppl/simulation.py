@@ -106,7 +106,7 @@ def random_design(
     for start in range(0, n_items, step):
         key = rng.random((min(step, n_items - start), n_annotators))
         chosen.append(np.argpartition(key, labels_per_item - 1, axis=1)[:, :labels_per_item])
-    names = range(classes) if isinstance(classes, int) else classes
+    names = range(classes) if isinstance(classes, int | np.integer) else classes
     item = np.repeat(np.arange(n_items), labels_per_item)
     known: Options = {"items": range(n_items), "annotators": range(n_annotators), "classes": names}
     return Annotations.design(item, np.concatenate(chosen).reshape(-1), **{**known, **options})

@@ -59,8 +59,8 @@ def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
             "thin",
             f"{many} gave fewer than {need} labels (median {np.median(given[few]):.0f}), and {posterior.method} "
             f"has {free} free parameters for each: its probabilities rest {prior}. {_remedy(posterior, sampled)} "
-            "with fewer, such as majority_vote or one_coin, give annotators who are alike one id, or collect more "
-            "labels",
+            f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}, give annotators "
+            "who are alike one id, or collect more labels",
         )
 
 

@@ -38,7 +38,7 @@ def rows_of_wide(
     if others:
         raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
     item = given.get("item")
-    if item is None and isinstance(frame.index, pd.RangeIndex):
+    if item is None and _counts_rows(frame.index):
         item = _item_column(list(frame.columns), text)
     if item is not None:
         item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
@@ -118,6 +118,11 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
         annotators=as_index(dicts),
     )
+
+
+def _counts_rows(index: pd.Index[Any]) -> bool:
+    """Whether an index says nothing of items; sorted and filtered tables keep whole numbers without a name."""
+    return index.name is None and pd.api.types.is_integer_dtype(index.dtype)
 
 
 def _item_column(columns: list[Hashable], text: bool) -> Hashable | None:

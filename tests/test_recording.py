@@ -14,6 +14,7 @@ import crowdppl
 from crowdppl.inference import problem, recording, repeating
 from crowdppl.inference.recording import Function, aside, recorded
 from crowdppl.inference.repeating import FIRST, Repeated
+from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
 THERE = {"x": torch.tensor([2.0, -0.5, 0.1], dtype=torch.float64)}
@@ -195,6 +196,25 @@ def test_another_shape_is_the_functions_own() -> None:
     for other in (torch.ones(5), torch.ones(3), torch.ones(3, 2, dtype=torch.float64)[:, 0]):
         assert torch.equal(repeated({"x": other})["x"], other.sum())
     assert counting.calls == FIRST + 5
+
+
+def test_what_torch_does_not_let_watch_is_called_each_time() -> None:
+    def unwatched(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if torch.overrides._get_current_function_mode() is not None:
+            raise NotImplementedError("under a mode")
+        return {"x": at["x"] * 2}
+
+    repeated = Repeated(unwatched)
+    for at in points(FIRST + 20):
+        assert torch.equal(repeated(at)["x"], at["x"] * 2)
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+def test_a_story_from_elsewhere_says_whether_it_can_be_repeated(said: bool | None) -> None:
+    mine = type("Mine", (type(crowdppl.method("one_coin")),), {} if said is None else {"repeatable": said})
+    story = mine()
+    assert posed(story, crowdppl.anaesthetists()).steady is bool(said)
+    assert posed(crowdppl.method("one_coin"), crowdppl.anaesthetists()).steady
 
 
 def test_what_was_found_and_then_changed_is_noticed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,20 @@ def halves(data: Annotations) -> tuple[np.ndarray, Posterior]:
     """Every other label, so that nearly all items have labels in both halves, and the fit to the first half."""
     first = np.arange(data.n_labels) % 2 == 0
     return first, crowdppl.fit("bayes_dgc", keep(data, first), inference="vb", seed=0, settings=QUICK)
+
+
+@pytest.mark.filterwarnings("always::crowdppl.RepeatsWarning")
+def test_labels_that_the_fit_has_are_warned_of() -> None:
+    table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
+    posterior = crowdppl.fit("one_coin", Annotations.from_frame(table), inference="vb", seed=0)
+    more = pd.DataFrame({"item": [9, 3, 1, 1], "annotator": list("xxyx"), "label": [1, 1, 0, 1]})
+    with pytest.warns(
+        crowdppl.RepeatsWarning, match="2 of 4 new labels are by an annotator whose label of the item"
+    ):
+        posterior.update(more)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", crowdppl.RepeatsWarning)
+        posterior.update(more.iloc[[0, 2]])
 
 
 def test_two_halves_come_near_the_whole_with_the_same_network(

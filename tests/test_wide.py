@@ -80,6 +80,24 @@ def test_a_column_that_may_hold_the_items_is_no_annotator(name: str, tmp_path: P
     assert name in named.annotators
 
 
+@pytest.mark.parametrize("change", ["sorted", "filtered", "turned"])
+def test_an_item_column_is_none_of_the_annotators_in_whatever_order(change: str) -> None:
+    frame = pd.DataFrame({"item": [3, 1, 2, 4], "ann": [1, 2, 1, 2], "bob": [2, 2, 1, 1]})
+    changed = {"sorted": frame.sort_values("ann"), "filtered": frame[frame["bob"] > 0], "turned": frame[::-1]}[
+        change
+    ]
+    data = Annotations.from_frame(changed, wide=True)
+    assert (data.items.tolist(), data.annotators.tolist()) == ([1, 2, 3, 4], ["ann", "bob"])
+    named = Annotations.from_frame(frame.set_axis([7, 8, 9, 10]).rename_axis("which"), wide=True)
+    assert named.items.tolist() == [7, 8, 9, 10]
+
+
+def test_ids_of_several_parts() -> None:
+    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
+    data = Annotations.from_frame(pd.DataFrame({"x": [1, 2], "y": [1, 1]}, index=index), wide=True)
+    assert sorted(data.items) == [("a", 1), ("b", 2)]
+
+
 def test_several_columns_that_may_hold_the_items() -> None:
     frame = pd.DataFrame({"item": list("abcd"), "question": list("wxyz"), "ann": [1, 2, 1, 2]})
     with pytest.raises(DataError, match="the item could be any of the columns 'item', 'question'; say item="):

@@ -94,12 +94,14 @@ class Problem:
 
     @property
     def steady(self) -> bool:
-        """Whether the story says the same of the same values in each pass, and passes are short.
+        """Whether the story is known to say the same of the same values in each pass, and passes are short.
 
-        Networks learn between passes.
+        Networks learn between passes. A story from elsewhere has to say so: one that keeps numbers, or looks
+        at them in ways that torch does not see, would be wrong without a word.
         """
-        on_cpu = self.blocks[0].device.type == "cpu"
-        return on_cpu and self.n_labels <= SMALL and not networks_of(self.story)
+        short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
+        own = type(self.story).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return short and getattr(self.story, "repeatable", own) and not networks_of(self.story)
 
     @property
     def default_tolerance(self) -> float:
