@@ -52,7 +52,7 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
             f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
             "and count on top of it; leave out labels that are not new",
             RepeatsWarning,
-            stacklevel=4,
+            stacklevel=3,  # where update was called
         )
 
 

@@ -20,6 +20,18 @@ HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
 THERE = {"x": torch.tensor([2.0, -0.5, 0.1], dtype=torch.float64)}
 FOUND = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 METHODS = ("one_coin", "bayesian_dawid_skene", "mace", "glad", "ebcc", "ordinal", "hierarchical_dawid_skene")
+BY_VB = (
+    "bayes_dgc",
+    "class_coin",
+    "community",
+    "dependent_clusters",
+    "hierarchical_mixed_membership",
+    "item_difficulty",
+    "minimax_entropy",
+    "mixed_membership",
+    "multinomial",
+)
+HIERARCHICAL = ("hierarchical_dawid_skene", "hierarchical_mixed_membership")
 
 
 def with_slope(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -245,11 +257,13 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
 @pytest.mark.parametrize(
     ("method", "engine"),
     [(m, e) for m in METHODS for e in ("vb", "nuts")]
-    + [("dawid_skene", "em"), ("glad", "em"), ("community", "vb")],
+    + [(m, "vb") for m in BY_VB]
+    + [(m, "gibbs") for m in HIERARCHICAL]
+    + [("dawid_skene", "em"), ("glad", "em")],
 )
 @pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine == "nuts" else {}
+    how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine in ("nuts", "gibbs") else {}
     monkeypatch.setattr(repeating, "FIRST", 3)  # some of these settle soon
     trusted = []
     compared = Repeated._compared

@@ -33,7 +33,7 @@ def test_a_random_design_gives_each_item_different_annotators() -> None:
     assert (rows.groupby("item")["annotator"].nunique() == 3).all()
     assert (design.n_items, design.n_annotators, list(design.classes)) == (200, 7, ["yes", "no"])
     assert not design.as_block().observed
-    pd.testing.assert_frame_equal(rows, random_design(200, 7, 3, 2, seed=1).frame())
+    pd.testing.assert_frame_equal(rows, random_design(200, 7, 3, np.int64(2), seed=1).frame())
     assert not rows.equals(random_design(200, 7, 3, 2, seed=2).frame())
     share = rows["annotator"].value_counts(normalize=True)
     assert share.between(1 / 7 - 0.06, 1 / 7 + 0.06).all()

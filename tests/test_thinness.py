@@ -82,6 +82,15 @@ def test_thin_tells_methods_apart() -> None:
     assert kinds(fit("majority_vote", data, inference="em")) == []
 
 
+@pytest.mark.parametrize(
+    ("method", "fewer"), [("one_coin", "majority_vote,"), ("dawid_skene", "majority_vote or one_coin,")]
+)
+def test_the_method_in_use_is_not_advised(method: str, fewer: str) -> None:
+    data = simulated(0, 12, 20, 3, 4)  # 2 labels an annotator
+    (doubt,) = [x for x in doubts(fit(method, data, inference="em")) if x.kind == "thin"]
+    assert f"with fewer, such as {fewer}" in doubt.text
+
+
 SAMPLER: dict[str, Any] = {"inference": "gibbs", "chains": 2, "warmup": 100, "draws": 100, "seed": 0}
 
 

@@ -40,10 +40,10 @@ def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
     posterior = crowdppl.fit("one_coin", Annotations.from_frame(table), inference="vb", seed=0)
     more = pd.DataFrame({"item": [9, 3, 1, 1], "annotator": list("xxyx"), "label": [1, 1, 0, 1]})
-    with pytest.warns(
-        crowdppl.RepeatsWarning, match="2 of 4 new labels are by an annotator whose label of the item"
-    ):
+    said = "2 of 4 new labels are by an annotator whose label of the item the fit has"
+    with pytest.warns(crowdppl.RepeatsWarning, match=said) as warned:
         posterior.update(more)
+    assert [w.filename for w in warned if w.category is crowdppl.RepeatsWarning] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error", crowdppl.RepeatsWarning)
         posterior.update(more.iloc[[0, 2]])

@@ -50,9 +50,9 @@ class Hyper:
         """One trajectory a chain.
 
         Args:
-            theta: log theta of Dirichlets, of which none but the shape matters.
-            onehot: one-hot sites.
-            counts: drawn for each Dirichlet.
+            theta: log theta of Dirichlets, (C, ...); only their shapes matter.
+            onehot: one-hot sites, (C, ...).
+            counts: drawn for each Dirichlet, in its shape.
             generator: random stream.
             adapting: whether step sizes and masses may change.
         """
