@@ -27,15 +27,19 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
 def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:
     """Lets annotators decline: extends log-probabilities over classes to all answers.
 
-    An abstention is an answer that is no class. Each annotator who ever abstained has, for each state, a
-    probability of each abstention (site ``abstention``, flat Dirichlet over giving a class and each way of
-    declining); what is left goes to the classes as ``log_p`` says. An annotator who never abstained was
-    never offered it, so that naming an unused "don't know" changes nothing. Call it outside all plates.
+    An abstention is an answer that is no class. Each annotator who ever abstained has a probability of each
+    abstention (site ``abstention``, flat Dirichlet over giving a class and each way of declining); what is left
+    goes to the classes as ``log_p`` says. By default it is the same whatever the truth, so that declining tells
+    nothing of it (it is ignorable in the sense of Rubin, 1976, doi:10.1093/biomet/63.3.581), and the truth is that
+    of the labels alone. Annotations that say ``informative_abstentions`` have a probability for each state; what
+    makes many decline an item, such as its difficulty, is then taken for a class. An annotator who never
+    abstained was never offered it, so that naming an unused "don't know" changes nothing. Call it outside all
+    plates.
 
     Args:
         data: the story's argument.
         log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
-        n_states: T, for a ``Coin`` or callable; the number of classes by default.
+        n_states: T, for a ``Coin`` or callable; the number of classes by default. For informative abstentions.
 
     Returns:
         The same kind, over the L answers.
@@ -53,7 +57,9 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     ways = block.n_answers - block.n_classes
     if ways == 0:
         return log_p
-    states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
+    states = 1
+    if block.informative:
+        states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
     with plates.annotators(data, "abstainers"):
         prior = dist.Dirichlet(torch.ones(states, 1 + ways)).to_event(1)
         site: Tensor = pyro.sample("abstention", prior)

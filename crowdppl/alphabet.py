@@ -26,11 +26,13 @@ class Alphabet:
         book: all answers; ``ids[:n_classes]`` are the classes, in their order.
         n_classes: K.
         kind: "nominal", or "ordinal" where the order of the classes means something.
+        informative: whether an abstention may tell of the class.
     """
 
     book: Codebook
     n_classes: int
     kind: str = "nominal"
+    informative: bool = False
 
     @property
     def classes(self) -> Codebook:
@@ -65,6 +67,20 @@ def check_kind(kind: str) -> None:
     """
     if kind not in KINDS:
         raise DataError(f"labels of kind {kind!r} are not supported yet; use kind='nominal' or kind='ordinal'")
+
+
+def check_informative(informative: Any, abstentions: list[Any]) -> None:
+    """Refuses to take abstentions as informative where none is named, and anything but yes and no.
+
+    Raises:
+        DataError: naming the option.
+    """
+    if not isinstance(informative, bool):
+        raise DataError(f"informative_abstentions={informative!r} is neither True nor False")
+    if informative and not abstentions:
+        raise DataError(
+            'informative_abstentions=True, and no abstention is named; name them, as in abstentions=["don\'t know"]'
+        )
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
@@ -106,7 +122,11 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
 
 
 def read_alphabet(
-    labels: Encoding | None, classes: Iterable[Any] | None, abstentions: Iterable[Any], kind: str
+    labels: Encoding | None,
+    classes: Iterable[Any] | None,
+    abstentions: Iterable[Any],
+    kind: str,
+    informative: bool = False,
 ) -> Alphabet:
     """Settles classes and abstentions.
 
@@ -115,12 +135,15 @@ def read_alphabet(
         classes: the classes in their order; by default those given, sorted. A class that nobody gave stays.
         abstentions: answers that are no class.
         kind: "nominal" or "ordinal".
+        informative: whether an abstention may tell of the class.
 
     Raises:
-        DataError: when there are fewer than two classes, one is listed twice, or grades have no order.
+        DataError: when there are fewer than two classes, one is listed twice, grades have no order, or abstentions
+            are said to tell something and there are none.
     """
     check_kind(kind)
     away = listed(abstentions, "abstentions")
+    check_informative(informative, away)
     if classes is not None:
         ids = as_index(listed(classes, "classes"))
     elif labels is None:
@@ -138,7 +161,7 @@ def read_alphabet(
     if answers.isna().any() or not answers.is_unique:
         bad = answers[answers.isna() | answers.duplicated()][0]
         raise DataError(f"{plain(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
-    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind)
+    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind, informative)
 
 
 def _found(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:

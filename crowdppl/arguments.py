@@ -57,6 +57,9 @@ Abstain = Annotated[
     list[str] | None,
     Option(help='Answer that is no class, such as "don\'t know"; may be repeated.', metavar="NAME"),
 ]
+Informative = Annotated[
+    bool, Option("--informative-abstentions", help="Declining may depend on the class, and is evidence of it.")
+]
 Kind = Annotated[str, Option(help="nominal; or ordinal, where the order of classes means something.")]
 Repeats = Annotated[str, Option(help="An annotator labels an item again: keep, first, last or error.")]
 Gold = Annotated[
@@ -70,6 +73,19 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
 """What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
 ON_TERMINAL = sys.stderr.isatty()
+
+
+def said(
+    classes: str | None, abstain: list[str] | None, informative: bool, kind: str, repeats: str
+) -> dict[str, Any]:
+    """What is said about the answers besides where they are, as ``read_annotations`` takes it."""
+    return {
+        "classes": names(classes),
+        "abstentions": abstain or (),
+        "informative_abstentions": informative,
+        "kind": kind,
+        "repeats": repeats,
+    }
 
 
 def names(text: str | None) -> list[str] | None:

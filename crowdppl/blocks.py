@@ -34,6 +34,7 @@ class Block:
         seen: by network of the story, what it returns, (n_items, ...); None where a story asks its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
+        informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
         observed: False for a design: who labels what, the labels still to be drawn.
         entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
@@ -51,6 +52,7 @@ class Block:
     seen: Mapping[str, Tensor] | None = None
     history: Tensor | None = None
     abstainers: Tensor | None = None
+    informative: bool = False
     observed: bool = True
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64

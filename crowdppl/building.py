@@ -67,7 +67,8 @@ def assemble(rows: Rows, options: Options) -> Parts:
         warnings += find_warnings(blocks, coded.annotators, counts)
     may = _abstainers(coded, counts, like)
     shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
-    blocks = [replace(block, history=shared[0], abstainers=shared[1]) for block in blocks]
+    tells = coded.alphabet.informative
+    blocks = [replace(block, history=shared[0], abstainers=shared[1], informative=tells) for block in blocks]
     return Parts(
         item_book=coded.items,
         annotator_book=coded.annotators,

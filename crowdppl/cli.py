@@ -65,6 +65,7 @@ def fit_answers(
     label: arguments.Label = None,
     classes: arguments.Classes = None,
     abstain: arguments.Abstain = None,
+    informative_abstentions: arguments.Informative = False,
     kind: arguments.Kind = "nominal",
     repeats: arguments.Repeats = "keep",
     gold: arguments.Gold = None,
@@ -86,8 +87,8 @@ def fit_answers(
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     _check(model, inference, settings, options)  # what is wrong is said before a long file is read
     out.mkdir(parents=True, exist_ok=True)
-    said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or (), "kind": kind}
-    said |= {"repeats": repeats, "gold": None if gold is None else _truths(gold)}
+    said = arguments.said(classes, abstain, informative_abstentions, kind, repeats)
+    said["gold"] = None if gold is None else _truths(gold)
     times = [time.perf_counter()]
     data = read_annotations(answers, item, annotator, label, **said)
     times.append(time.perf_counter())
@@ -110,6 +111,7 @@ def compare_methods(
     label: arguments.Label = None,
     classes: arguments.Classes = None,
     abstain: arguments.Abstain = None,
+    informative_abstentions: arguments.Informative = False,
     kind: arguments.Kind = "nominal",
     repeats: arguments.Repeats = "keep",
     seed: arguments.Seed = 0,
@@ -127,8 +129,7 @@ def compare_methods(
     options: Any = arguments.engine_options(option) | {"seed": seed}
     for name in model:  # before a large file is read
         unprepared(name, None)
-    said: dict[str, Any] = {"classes": arguments.names(classes), "abstentions": abstain or ()}
-    said |= {"kind": kind, "repeats": repeats}
+    said = arguments.said(classes, abstain, informative_abstentions, kind, repeats)
     data = read_annotations(answers, item, annotator, label, **said)
     found = compare(model, data, folds=folds, inference=inference, **options)
     print(found)

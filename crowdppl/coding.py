@@ -70,16 +70,20 @@ def code_rows(rows: Rows, options: Options) -> Coded:
 def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]:
     like, classes = options.get("like"), options.get("classes")
     away = listed(options.get("abstentions", ()), "abstentions")
-    if like is not None and (classes is not None or away):
-        raise DataError("like= settles classes and abstentions; leave classes= and abstentions= out")
+    informative = options.get("informative_abstentions", False)
+    if like is not None and (classes is not None or away or informative):
+        raise DataError(
+            "like= settles classes and abstentions; leave classes=, abstentions= and informative_abstentions= out"
+        )
     classes = None if classes is None else listed(classes, "classes")
     labels = None
     if rows.label is not None:
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text)
-    alphabet = (
-        read_alphabet(labels, classes, away, options.get("kind", "nominal")) if like is None else like.alphabet
-    )
+    if like is None:
+        alphabet = read_alphabet(labels, classes, away, options.get("kind", "nominal"), informative)
+    else:
+        alphabet = like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
 
 

@@ -107,6 +107,7 @@ def summarise(
         "kind": alphabet.kind,
         "classes": answers[:k],
         "abstentions": answers[k:],
+        "informative_abstentions": alphabet.informative,
         "labels_by_answer": given,
         "labels_an_item": _spread(per_item),
         "labels_an_annotator": _spread(counts.sum(1)),

@@ -12,16 +12,20 @@ import numpy as np
 
 from crowdppl.checking import cell_counts
 from crowdppl.codebook import plain
+from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
 from crowdppl.errors import DataError
 from crowdppl.leave_one_out import standard_error
+from crowdppl.sight import networks_of
 from crowdppl.suspicion import information
 from crowdppl.thinness import thin
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
+SURE = 0.9
+"""Probability above which a truth that rests on abstentions alone is doubted."""
 BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
@@ -46,6 +50,8 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     - spammers: information below .05 bits, under the fitted prevalence and under an even one, and with labels
       enough to be below .15 bits by 2 standard errors (of the root of the information, as for a likelihood ratio).
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
+    - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
+      of the class: what makes items hard for all is then taken for their class.
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. A group that the story has, and the fit has found, is expected to
       agree and is no doubt. Without ``thorough``, up to 20,000 pairs of labels only.
@@ -63,7 +69,8 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()
     crowd = import_module("crowdppl.population").doubts_of(posterior)
-    return (*by_annotator, *_permuted(posterior), *dependent(posterior, thorough), *crowd, *votes)
+    by_item = chain(_permuted(posterior), _abstained(posterior), dependent(posterior, thorough))
+    return (*by_annotator, *by_item, *crowd, *votes)
 
 
 def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
@@ -113,6 +120,24 @@ def _permuted(posterior: Posterior) -> Iterator[Doubt]:
         f"{listed(parts)}), so that means over chains are of nothing. Let the prior lean on the diagonal, give "
         "known truths (gold=), or lengthen the warm-up, in which chains are relabelled",
     )
+
+
+def _abstained(posterior: Posterior) -> Iterator[Doubt]:
+    data = posterior.data
+    if not data.alphabet.informative or networks_of(posterior.story):  # a network may know the truth from features
+        return
+    alone = data.votes().sum(1) == 0
+    alone[data.order] &= np.concatenate([row_sizes(block) for block in data.blocks]) > 0
+    if data.gold_codes is not None:
+        alone &= data.gold_codes < 0
+    sure = alone & (posterior.result.probabilities.max(1) > SURE)
+    if sure.any():
+        yield Doubt(
+            "abstained",
+            f"{int(alone.sum())} items have abstentions alone, and the fit is sure (p above {SURE}) of the truth "
+            f"of {int(sure.sum())} of them: what makes an item hard may be taken for its class. Unless declining "
+            "is known to tell of the class, leave informative_abstentions out",
+        )
 
 
 def _votes(posterior: Posterior) -> Iterator[Doubt]:

@@ -40,6 +40,8 @@ class Options(TypedDict, total=False):
     Attributes:
         classes: all classes, in their order; one that nobody gave stays. By default those given, sorted.
         abstentions: answers that are no class, such as "don't know".
+        informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
+            By default it tells nothing (it is ignorable): each annotator declines at a rate of their own.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
             that of labels as numbers.
         gold: series or mapping from item id to known class, for some or all items.
@@ -57,6 +59,7 @@ class Options(TypedDict, total=False):
 
     classes: Iterable[Any] | None
     abstentions: Iterable[Any]
+    informative_abstentions: bool
     kind: str
     gold: Any
     features: Any

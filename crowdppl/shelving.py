@@ -38,6 +38,7 @@ def take_apart(data: Annotations) -> dict[str, Any]:
         "gold_codes": data.gold_codes,
         "history": None if history is None else history.cpu().numpy(),
         "abstainers": data.abstainers,
+        "informative": data.alphabet.informative,
         "features": _features(data.features),
         "item_covariates": _columns(data.item_covariates),
         "annotator_covariates": _columns(data.annotator_covariates),
@@ -48,7 +49,9 @@ def take_apart(data: Annotations) -> dict[str, Any]:
 
 def put_together(parts: Mapping[str, Any], dataset: Any = None) -> Annotations:
     """The annotations that ``take_apart`` described; with the dataset of their features, where they had one."""
-    alphabet = Alphabet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"])
+    # What was saved before abstentions could be ignorable took them as informative.
+    informative = parts.get("informative", parts["abstainers"] is not None)
+    alphabet = Alphabet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"], informative)
     order, blocks = build_blocks(
         parts["item"],
         parts["annotator"],
@@ -64,6 +67,7 @@ def put_together(parts: Mapping[str, Any], dataset: Any = None) -> Annotations:
             with_known(block, order, gold),
             history=None if history is None else torch.from_numpy(history),
             abstainers=None if abstainers is None else torch.from_numpy(abstainers),
+            informative=alphabet.informative,
         )
         for block in blocks
     ]

@@ -45,7 +45,8 @@ def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd
         n_answers=data.n_answers,
     )
     first = data.blocks[0]
-    shared = [replace(block, history=first.history, abstainers=first.abstainers) for block in blocks]
+    kept = {name: getattr(first, name) for name in ("history", "abstainers", "informative")}
+    shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 

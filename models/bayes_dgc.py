@@ -60,7 +60,7 @@ class BayesDgc:
     card: ClassVar[Card] = Card(
         title="Bayes DGC",
         reference="Li, Huang & Chen (2021), Crowdsourced classification with a deep generative and Bayesian model",
-        sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators err each alone given the truth, and the truth can be seen in the features",
         fails="when annotators err where features look alike: the network then learns their errors",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

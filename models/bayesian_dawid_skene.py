@@ -49,7 +49,7 @@ class BayesianDawidSkene:
     card: ClassVar[Card] = Card(
         title="Bayesian Dawid-Skene",
         reference="Kim & Ghahramani (2012), Bayesian classifier combination, AISTATS",
-        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="given the truth, annotators err each alone, with the same confusion on every item",
         fails="when annotators copy one another or some items are hard for all: probabilities are too sure",
         cost="labels x K",

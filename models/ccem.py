@@ -55,7 +55,7 @@ class Ccem:
         title="CCEM",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
-        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the truth can be seen in the features, and annotators err each alone given the truth",
         fails="when annotators' errors can be seen in the features; classifier and confusions can trade places",
         cost="a network step and labels x K for each batch of items",

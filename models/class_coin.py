@@ -48,7 +48,7 @@ class ClassCoin:
     card: ClassVar[Card] = Card(
         title="Class coin",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11 (two coins; here one for each class)",
-        sites={"prevalence": "K", "ability": "A K 2", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator's accuracy depends on the class alone, and errors are even",
         fails="when classes have a favourite confusion: it cannot tell a near miss from a blunder",
         cost="labels x K",

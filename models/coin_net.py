@@ -60,7 +60,7 @@ class CoinNet:
     card: ClassVar[Card] = Card(
         title="COIN Net",
         reference="Nguyen, Ibrahim & Fu (2024), Noisy label learning with instance-dependent outliers, NeurIPS",
-        sites={"prevalence": "K", "confusion": "A K K", "rate": "2", "departure": "S K", "abstention": "A T W"}
+        sites={"prevalence": "K", "confusion": "A K K", "rate": "2", "departure": "S K", "abstention": "A D W"}
         | {"truth": "N", "outlier": "N"},
         assumes="outliers are few, and their labels tell nothing of their truth",
         fails="with two or three labels an item, when every unlucky item could be an outlier",

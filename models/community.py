@@ -55,7 +55,7 @@ class Community:
         reference="Venanzi et al. (2014), Community-based Bayesian aggregation models for crowdsourcing, WWW",
         doi="10.1145/2566486.2567989",
         sites={"prevalence": "K", "weights": "M", "shared": "M K K", "community": "A M", "alike": ""}
-        | {"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        | {"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators come in a few kinds; given the kind and the truth, they err each alone",
         fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",

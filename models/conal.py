@@ -56,7 +56,7 @@ class Conal:
     card: ClassVar[Card] = Card(
         title="CoNAL",
         reference="Chu, Ma & Wang (2021), Learning from crowds by modeling common confusions, AAAI",
-        sites={"common": "K K", "individual": "A K K", "taste": "A Q", "abstention": "A K W", "truth": "N"},
+        sites={"common": "K K", "individual": "A K K", "taste": "A Q", "abstention": "A D W", "truth": "N"},
         assumes="the truth can be seen in the features, and so can which items mislead everybody",
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",

@@ -57,7 +57,7 @@ class CrowdLayer:
     card: ClassVar[Card] = Card(
         title="Crowd layer",
         reference="Rodrigues & Pereira (2018), Deep learning from crowds, AAAI",
-        sites={"weights": "A R K", "abstention": "A K W", "truth": "N"},
+        sites={"weights": "A R K", "abstention": "A D W", "truth": "N"},
         assumes="the truth can be seen in the features; nothing of how annotators err",
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",

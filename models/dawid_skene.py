@@ -40,7 +40,7 @@ class DawidSkene:
         reference="Dawid & Skene (1979), Maximum likelihood estimation of observer error-rates using the EM "
         "algorithm, Applied Statistics 28(1)",
         doi="10.2307/2346806",
-        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="given the truth, annotators err each alone, with the same confusion on every item",
         fails="with few labels an annotator and class: rows of 0 and 1, and probabilities that are too sure; "
         "when annotators copy one another or some items are hard for all",

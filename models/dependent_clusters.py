@@ -57,7 +57,7 @@ class DependentClusters:
     card: ClassVar[Card] = Card(
         title="Dependent clusters",
         reference="Ibrahim, Traganitis, Fu & Giannakis (2025), tutorial on learning from crowds, ICASSP",
-        sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A K W"}
+        sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A D W"}
         | {"truth": "N", "opinion": "1+G N"},
         assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
         fails="when groups are wrong: a group of independent annotators has their weight pooled into one opinion",

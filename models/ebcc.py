@@ -65,7 +65,7 @@ class Ebcc:
             "prevalence": "K",
             "subtypes": "K M",
             "confusion": "A K M K",
-            "abstention": "A K*M W",
+            "abstention": "A D W",
             "truth": "N",
             "subtype": "N",
         },

@@ -64,7 +64,7 @@ class GeoCrowdnet:
         title="Geo CrowdNet",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
-        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
         fails="when the weight is too large: predictions are pushed to equal shares of the classes",
         cost="a network step and labels x K for each batch of items",

@@ -41,7 +41,7 @@ class Glad:
     card: ClassVar[Card] = Card(
         title="GLAD",
         reference="Whitehill et al. (2009), Whose vote should count more, NIPS 22",
-        sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A D W", "truth": "N"},
         assumes="an item is hard for all annotators alike, classes are alike, and errors are even",
         fails="when classes are confused unevenly; on hard items every annotator comes down to even odds of "
         "being right, which for many classes is better than chance",

@@ -52,7 +52,7 @@ class GlobalNoise:
     card: ClassVar[Card] = Card(
         title="Global noise",
         reference="Sukhbaatar et al. (2015), Training convolutional networks with noisy labels, ICLR workshop",
-        sites={"prevalence": "K", "confusion": "K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "confusion": "K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators are interchangeable, and the truth can be seen in the features",
         fails="when annotators differ in skill: it weighs a careless label like a careful one",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

@@ -52,7 +52,7 @@ class HierarchicalDawidSkene:
             "crowd": "K K",
             "concentration": "K",
             "confusion": "A K K",
-            "abstention": "A K W",
+            "abstention": "A D W",
             "truth": "N",
         },
         assumes="annotators err each alone, in ways that resemble one another class by class",

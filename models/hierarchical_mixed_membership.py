@@ -66,7 +66,7 @@ class HierarchicalMixedMembership:
             "ability": "A",
             "hit": "A K coin",
             "error": "A K other",
-            "abstention": "A K W",
+            "abstention": "A D W",
             "kind": "N",
             "truth": "N",
         },

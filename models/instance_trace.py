@@ -53,7 +53,7 @@ class InstanceTrace:
         title="Instance trace",
         reference="Zhang et al. (2020), Disentangling human error from the ground truth in segmentation of medical "
         "images, NeurIPS",
-        sites={"confusion": "A K K", "lean": "A R K K", "abstention": "A K W", "truth": "N"},
+        sites={"confusion": "A K K", "lean": "A R K K", "abstention": "A D W", "truth": "N"},
         assumes="what misleads an annotator can be seen in the features; annotators are more often right than not",
         fails="on few labels an annotator: R matrices for each are learned from them",
         cost="a network step and labels x R x K x K for each batch of items",

@@ -54,7 +54,7 @@ class ItemDifficulty:
             "logits": "A K K",
             "hardness": "",
             "difficulty": "N",
-            "abstention": "A K W",
+            "abstention": "A D W",
             "truth": "N",
         },
         assumes="an item is hard for all annotators alike; hard items flatten confusions and keep their shape",

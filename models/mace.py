@@ -44,7 +44,7 @@ class Mace:
             "prevalence": "K",
             "competence": "A 2",
             "guess": "A K",
-            "abstention": "A K W",
+            "abstention": "A D W",
             "truth": "N",
         },
         assumes="an annotator's errors do not depend on the truth: a guess is a guess",

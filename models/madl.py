@@ -56,7 +56,7 @@ class Madl:
         reference="Herde, Huseljic & Sick (2023), Multi-annotator deep learning: a probabilistic framework for "
         "classification, TMLR",
         sites={"embedding": "A Q", "mix": "2*Q+Q*Q Q", "readout": "Q K K", "scale": "1"}
-        | {"abstention": "A K W", "truth": "N"},
+        | {"abstention": "A D W", "truth": "N"},
         assumes="what misleads annotators on an item can be seen in its features; who err alike are one voice",
         fails="on few labels an annotator: the second network then explains what the first one should",
         cost="a network step, and labels x Q x Q x Q for each batch of items",

@@ -56,7 +56,7 @@ class MetaEm:
     card: ClassVar[Card] = Card(
         title="Meta EM",
         reference="Kumagai et al. (2025), Meta-learning representations for learning from multiple annotators",
-        sites={"prevalence": "K", "mean": "K M", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "mean": "K M", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the items of a class lie around one place of the space that other classes have shaped",
         fails="where classes differ in what meta-training has taught the network to overlook",
         cost="labels x K, and items x K x M, an iteration",

@@ -48,7 +48,7 @@ class MinimaxEntropy:
             "prevalence": "K",
             "habit": "A K K",
             "trap": "N K K",
-            "abstention": "A K W",
+            "abstention": "A D W",
             "truth": "N",
         },
         assumes="what makes an item misleading adds, on the scale of log-odds, to what an annotator is like",

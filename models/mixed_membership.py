@@ -61,7 +61,7 @@ class MixedMembership:
         reference="this library; after Erosheva, Fienberg & Lafferty (2004), Mixed-membership models of scientific "
         "publications, PNAS 101",
         doi="10.1073/pnas.0307760101",
-        sites={"kinds": "S", "confusion": "A K K", "abstention": "A K W", "kind": "N", "truth": "N"},
+        sites={"kinds": "S", "confusion": "A K K", "abstention": "A D W", "kind": "N", "truth": "N"},
         assumes="what makes an item's labels err together is that the item lies between classes, most often two",
         fails="with about one label an item, from which blends cannot be told; when all annotators share a bias; "
         "where labels are independent given the truth its probabilities are too cautious",

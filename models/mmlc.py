@@ -60,7 +60,7 @@ class Mmlc:
         title="MMLC",
         reference="Han et al. (2025), Mixture of experts based multi-task supervise learning from crowds, AAAI",
         doi="10.48550/arXiv.2407.13268",
-        sites={"centre": "M", "closeness": "", "gate": "A M", "view": "M K K", "abstention": "A K W", "truth": "N"},
+        sites={"centre": "M", "closeness": "", "gate": "A M", "view": "M K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators differ in how they weigh what can be seen of an item, and the typical one is right",
         fails="when nobody is typical or most err alike; probabilities are of the oracle's label, not of the class",
         cost="a step of the experts, and labels x M x H, for each batch of items",

@@ -47,7 +47,7 @@ class OneCoin:
     card: ClassVar[Card] = Card(
         title="One coin",
         reference="Zhang et al. (2016), Spectral methods meet EM, JMLR 17(102); coin as in Dawid & Skene (1979)",
-        sites={"prevalence": "K", "ability": "A 2", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "ability": "A 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator is equally accurate on all classes and items, and errs evenly",
         fails="when classes differ in difficulty or have a favourite confusion; with two unequal error rates it "
         "mistakes bias for skill",

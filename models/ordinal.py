@@ -59,7 +59,7 @@ class Ordinal:
         reference="grades and cutpoints as in Lakshminarayanan & Teh (2013), arXiv:1305.0015; guesses as in MACE",
         kind="ordinal",
         sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "log_precision": "A", "bias": "A"}
-        | {"log_gap": "J", "abstention": "A K W", "truth": "N"},
+        | {"log_gap": "J", "abstention": "A D W", "truth": "N"},
         assumes="classes are grades in order; a near miss is likelier than a blunder",
         fails="when classes have no order, or all annotators are lenient together, which labels cannot show",
         cost="labels x K, and a gradient step for each annotator",

@@ -57,7 +57,7 @@ class Raykar:
     card: ClassVar[Card] = Card(
         title="Raykar",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11",
-        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators err each alone given the truth, and the truth can be seen in the features",
         fails="with few labels an annotator: rows without any prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",

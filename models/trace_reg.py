@@ -60,7 +60,7 @@ class TraceReg:
         title="Trace reg",
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
-        sites={"confusion": "A K K", "abstention": "A K W", "truth": "N"},
+        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the mean confusion matrix is diagonally dominant, the truth can be seen in the features",
         fails="when annotators are wrong more often than right on average",
         cost="a network step and labels x K for each batch of items",

@@ -32,6 +32,7 @@ class Tiny:
     n_answers: int
     gold: tuple[int, ...]
     abstainers: tuple[bool, ...]
+    informative: bool = False
 
     @cached_property
     def built(self) -> tuple[np.ndarray, Block]:
@@ -47,7 +48,8 @@ class Tiny:
             n_answers=self.n_answers,
         )
         gold = torch.tensor([self.gold[i] for i in order])
-        return order, replace(block, gold=gold, abstainers=torch.tensor(self.abstainers))
+        may = torch.tensor(self.abstainers)
+        return order, replace(block, gold=gold, abstainers=may, informative=self.informative)
 
     def at(self, position: int) -> list[tuple[int, int]]:
         """(annotator, answer) of each label of the item at a position."""
@@ -71,6 +73,7 @@ ABSTAINING = replace(
     n_answers=5,
     abstainers=(True, False, True, True, False),
 )
+TELLING = replace(ABSTAINING, informative=True)
 
 
 def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
@@ -194,7 +197,7 @@ def _answer(v: Values, tiny: Tiny, a: int, state: int, label: int) -> Tensor:
     """p(giving a class at all), or p(this abstention)."""
     if "abstention" not in v or not tiny.abstainers[a]:
         return torch.tensor(float(label < tiny.n_classes))
-    return v["abstention"][a, state, max(0, label - tiny.n_classes + 1)]
+    return v["abstention"][a, state if tiny.informative else 0, max(0, label - tiny.n_classes + 1)]
 
 
 def _coin(coin: Tensor, right: bool, k: int) -> Tensor:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
+from crowdppl.annotations import Annotations
 from crowdppl.encoding import place_in_rows
 from crowdppl.errors import DataError
 
@@ -43,6 +44,18 @@ def test_listed_numbers_name_labels_that_are_text() -> None:
     found, codes = alphabet(["1", "0", "-1"], classes=[0, 1, 2], abstentions=[-1], text=True)
     assert list(found.book.ids) == [0, 1, 2, -1]
     assert codes == [1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"informative_abstentions": True}, r"no abstention is named; name them"),
+        ({"abstentions": ["?"], "informative_abstentions": "yes"}, r"'yes' is neither True nor False"),
+    ],
+)
+def test_abstentions_tell_something_only_where_there_are_some(options: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        Annotations.from_arrays(["a", "b"], ["x", "y"], ["0", "1"], **options)
 
 
 def test_an_abstention_is_spelled_as_the_labels_are() -> None:

@@ -187,8 +187,10 @@ def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
         Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old)
     with pytest.raises(DataError, match=r"the label 'yak' at row 0"):
         Annotations.from_arrays(["new"], [111], ["yak"], like=old)
-    with pytest.raises(DataError, match="leave classes= and abstentions= out"):
+    with pytest.raises(DataError, match="leave classes=, abstentions= and informative_abstentions= out"):
         Annotations.from_arrays(["new"], [111], ["emu"], like=old, classes=["emu", "cat"])
+    with pytest.raises(DataError, match="leave classes=, abstentions= and informative_abstentions= out"):
+        Annotations.from_arrays(["new"], [111], ["emu"], like=old, informative_abstentions=True)
     with pytest.raises(DataError, match=r"annotators= names the annotator 6"):
         Annotations.from_arrays(["new"], [111], ["emu"], like=old, annotators=[111, 6])
     grown = Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old, grow=True)

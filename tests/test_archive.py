@@ -286,6 +286,7 @@ def test_gold_history_abstentions_kind_and_warnings_come_back(tmp_path: Path) ->
         ["a", "b", "c", "a"],
         ["x", "skip", "y", "y"],
         abstentions=["skip"],
+        informative_abstentions=True,
         classes=["y", "x"],
         gold={1: "x", 3: "y"},
         history=history,
@@ -297,6 +298,7 @@ def test_gold_history_abstentions_kind_and_warnings_come_back(tmp_path: Path) ->
     pd.testing.assert_series_equal(found.gold, data.gold)
     np.testing.assert_array_equal(found.history, history)
     np.testing.assert_array_equal(found.abstainers, data.abstainers)
+    assert found.alphabet.informative and all(block.informative for block in found.blocks)
     assert [str(w) for w in found.warnings] == [str(w) for w in data.warnings] != []
     assert [type(w) for w in found.warnings] == [type(w) for w in data.warnings]
     for mine, theirs in zip(found.blocks, data.blocks, strict=True):

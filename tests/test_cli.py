@@ -106,11 +106,13 @@ def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
     out = tmp_path / "result"
     columns = ("--item", "id of case", "--annotator", "who", "--label", "what")
     said = ("--classes", "1,2, 3", "--abstain", "unsure", "--kind", "ordinal", "--gold", gold)
+    said += ("--informative-abstentions",)
     assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out, *columns, *said) == 0
     posterior = load(out)
     assert list(posterior.data.classes) == ["1", "2", "3"]
     assert list(posterior.data.answers) == ["1", "2", "3", "unsure"]
     assert posterior.data.kind == "ordinal"
+    assert posterior.data.alphabet.informative
     assert list(posterior.data.items) == ["01", "02", "03"]
     assert posterior.probabilities().loc["03", "1"] == 1
     assert json.loads((out / "run.json").read_text())["data"]["gold"] == 1

@@ -50,7 +50,7 @@ class Herd:
 
     right: float = 2.0
     card: ClassVar[Card] = Card(
-        "Herd", "somebody else", sites={"skill": "A 2", "habit": "K", "abstention": "A K W", "truth": "N"}
+        "Herd", "somebody else", sites={"skill": "A 2", "habit": "K", "abstention": "A D W", "truth": "N"}
     )
 
     def model(self, data):
@@ -95,7 +95,7 @@ class Mine:
 
     mass: float = 2.0
     card: ClassVar[Card] = Card(
-        "Mine", "myself", sites={"share": "K", "rows": "A K K", "abstention": "A K W", "kind": "N"}, truth="kind"
+        "Mine", "myself", sites={"share": "K", "rows": "A K K", "abstention": "A D W", "kind": "N"}, truth="kind"
     )
 
     def model(self, data: Block) -> None:
@@ -150,7 +150,7 @@ class Broken:
     how: str = "nothing"
     mass: float = 2.0
     card: ClassVar[Card] = Card(
-        "Broken", "nobody", sites={"prevalence": "K", "confusion": "A K K", "abstention": "A K W", "truth": "N"}
+        "Broken", "nobody", sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"}
     )
 
     def model(self, data: Block) -> None:
@@ -183,7 +183,7 @@ class Forgetful(Broken):
 @dataclass
 class Shaped(Broken):
     card: ClassVar[Card] = Card(
-        "Shaped", "nobody", sites={"prevalence": "K", "confusion": "A K", "abstention": "A K W", "truth": "N"}
+        "Shaped", "nobody", sites={"prevalence": "K", "confusion": "A K", "abstention": "A D W", "truth": "N"}
     )
 
 

@@ -60,6 +60,42 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
     assert np.mean(np.array(told) > 0.1) < 0.1
 
 
+def declined_where_hard(seed: int, tells: bool) -> tuple[crowdppl.Annotations, np.ndarray]:
+    """Five annotators, 300 items: a third are hard, where people guess, or mostly decline."""
+    rng = np.random.default_rng(seed)
+    truth, hard = rng.integers(2, size=300), rng.random(300) < 1 / 3
+    right = rng.random((300, 5)) < np.where(hard, 0.55, 0.9)[:, None]
+    said = np.where(right, truth[:, None], 1 - truth[:, None])
+    said = np.where(rng.random((300, 5)) < np.where(hard, 0.7, 0.03)[:, None], -1, said)
+    labels = [(i, a, int(said[i, a])) for i in range(300) for a in range(5)]
+    return annotations(labels, 2, abstentions=[-1], informative_abstentions=tells), truth
+
+
+@pytest.mark.parametrize(("method", "engine"), [("dawid_skene", "em"), ("bayesian_dawid_skene", "vb")])
+def test_truths_from_abstentions_alone_are_doubted_where_these_may_tell(method: str, engine: str) -> None:
+    scores = []
+    for tells in (False, True):
+        data, truth = declined_where_hard(0, tells)
+        found = fit(method, data, inference=engine)
+        p = found.probabilities().to_numpy()
+        scores.append(-np.log(np.maximum(p[np.arange(300), truth], 1e-12)).mean())
+        assert ("abstained" in kinds(found)) == tells
+        alone = data.votes().sum(1) == 0
+        assert alone.sum() > 5
+        if not tells:
+            np.testing.assert_allclose(
+                p[alone], np.broadcast_to(found.result.prevalence, p[alone].shape), atol=2e-3
+            )
+    assert scores[0] < 0.6 < scores[1]
+
+
+def test_known_truths_are_not_doubted_for_abstentions() -> None:
+    data, truth = declined_where_hard(0, tells=True)
+    alone = np.flatnonzero(data.votes().sum(1) == 0)
+    known = data.with_gold({int(i): int(truth[i]) for i in alone})
+    assert "abstained" not in kinds(fit("dawid_skene", known, inference="em"))
+
+
 def test_diagonal_by_hand() -> None:
     """Two annotators: the one with most labels decides, and few labels decide nothing."""
     good, bad = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.98, 0.02], [0.75, 0.25]])

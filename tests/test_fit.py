@@ -331,6 +331,34 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
         assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
 
 
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [
+        ("dawid_skene", "em"),
+        ("bayesian_dawid_skene", "vb"),
+        ("glad", "em"),
+        ("community", "vb"),
+        ("ebcc", "vb"),
+        ("mace", "em"),
+    ],
+)
+def test_ignorable_abstentions_are_as_good_as_left_out(method: str, engine: str) -> None:
+    rng = np.random.default_rng(1)
+    rows = crowd(60, 6, 3, 5, seed=4).frame().astype({"label": object})
+    rows.loc[rng.random(len(rows)) < 0.2, "label"] = "?"
+    kept = rows[rows["label"] != "?"]
+    every = {"items": rows["item"].unique(), "annotators": rows["annotator"].unique(), "classes": [0, 1, 2]}
+    options: dict[str, Any] = {"tolerance": 1e-10, "max_iterations": 5000, "seed": 0}
+    found, wanted = (
+        crowdppl.fit(method, data, inference=engine, **options).probabilities()
+        for data in (
+            Annotations.from_frame(rows, abstentions=["?"], **every),
+            Annotations.from_frame(kept, **every),
+        )
+    )
+    assert np.abs(found.to_numpy() - wanted.to_numpy()).max() < 1e-4
+
+
 def test_an_abstention_that_nobody_used_changes_nothing(data: Annotations) -> None:
     offered = Annotations.from_frame(data.frame(), abstentions=["?"])
     for engine, how in (("em", {}), ("vb", {}), ("gibbs", {"draws": 150, "chains": 2})):

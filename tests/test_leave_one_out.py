@@ -86,8 +86,8 @@ ABSTAINS = 3
 """The answer of those who decline, in the data of ``known_crowd``."""
 
 
-def known_crowd(seed: int = 4) -> tuple[Annotations, np.ndarray]:
-    """Three classes and an abstention, with every truth known; two annotators never abstain."""
+def known_crowd(tells: bool, seed: int = 4) -> tuple[Annotations, np.ndarray]:
+    """Three classes and an abstention (that tells of them or not), every truth known; two never abstain."""
     rng = np.random.default_rng(seed)
     true = rng.integers(3, size=30)
     labels = []
@@ -95,7 +95,7 @@ def known_crowd(seed: int = 4) -> tuple[Annotations, np.ndarray]:
         for a in rng.choice(5, 3, replace=False):
             right = k if rng.random() < 0.7 else rng.integers(3)
             labels.append((i, int(a), int(ABSTAINS if a < 3 and rng.random() < 0.3 else right)))
-    data = annotations(labels, 3, abstentions=[ABSTAINS])
+    data = annotations(labels, 3, abstentions=[ABSTAINS], informative_abstentions=tells)
     return data.with_gold(dict(enumerate(true.tolist()))), true
 
 
@@ -120,10 +120,12 @@ def entry(counts: np.ndarray, at: int, prior: np.ndarray, point: bool) -> float:
     return float(prior[at] / prior.sum() if c.sum() == 0 else c[at] / c.sum())
 
 
-def chance(n: np.ndarray, k: int, answer: int, abstains: bool, prior: np.ndarray, point: bool) -> float:
-    """p(answer | truth k) of an annotator of whom n (K, L) others are counted; a coin where the prior is (2,)."""
-    ways = np.array([n[k, :3].sum(), n[k, ABSTAINS]])
-    way = entry(ways, int(answer == ABSTAINS), np.ones(2), point) if abstains else 1.0
+def chance(n: np.ndarray, k: int, answer: int, ways: np.ndarray | None, prior: np.ndarray, point: bool) -> float:
+    """p(answer | truth k) of an annotator of whom n (K, L) others are counted; a coin where the prior is (2,).
+
+    ``ways`` counts classes given and abstentions, of items that say how often one declines here.
+    """
+    way = 1.0 if ways is None else entry(ways, int(answer == ABSTAINS), np.ones(2), point)
     if answer == ABSTAINS:
         return way
     if prior.shape == (2,):
@@ -131,6 +133,12 @@ def chance(n: np.ndarray, k: int, answer: int, abstains: bool, prior: np.ndarray
         coin = entry(np.array([hits, given - hits]), int(answer != k), prior, point)
         return way * (coin if answer == k else coin / 2)
     return way * entry(n[k, :3], answer, prior[k], point)
+
+
+def ways_of(n: np.ndarray, k: int, tells: bool) -> np.ndarray:
+    """Classes given and abstentions of one annotator, (2,), on items of the class or on all."""
+    near = n[k] if tells else n.sum(0)
+    return np.array([near[:3].sum(), near[ABSTAINS]])
 
 
 LEANING = np.where(np.eye(3), 4 * 2 / 3, 4 / 6)
@@ -145,15 +153,17 @@ LEANING = np.where(np.eye(3), 4 * 2 / 3, 4 / 6)
         ("one_coin", "em", np.ones(2)),
     ],
 )
-def test_with_known_truths_the_closed_form_is_exact(name: str, engine: str, prior: np.ndarray) -> None:
+@pytest.mark.parametrize("tells", [False, True], ids=["ignorable", "telling"])
+def test_with_known_truths_the_closed_form_is_exact(name: str, engine: str, prior: np.ndarray, tells: bool) -> None:
     """Counts less the label's own: the Dirichlet-multinomial predictive, or the mode without the label."""
-    data, true = known_crowd()
+    data, true = known_crowd(tells)
     found = leave_one_out(crowdppl.fit(name, data, inference=engine), method="closed")
     counts = counted(data, true)
     for (i, a, answer), log_p in zip(rows_of(data), found.values["log_p"], strict=True):
         rest = counts[a].copy()
         rest[true[i], answer] -= 1
-        p = chance(rest, true[i], answer, bool(counts[a, :, ABSTAINS].any()), prior, engine == "em")
+        ways = ways_of(rest, true[i], tells) if counts[a, :, ABSTAINS].any() else None
+        p = chance(rest, true[i], answer, ways, prior, engine == "em")
         assert np.exp(log_p) == pytest.approx(p, abs=1e-9)
     assert (found.method, found.warnings, list(found.values)) == (
         "closed",
@@ -162,9 +172,10 @@ def test_with_known_truths_the_closed_form_is_exact(name: str, engine: str, prio
     )
 
 
-def test_with_known_truths_whole_items_are_exact() -> None:
+@pytest.mark.parametrize("tells", [False, True], ids=["ignorable", "telling"])
+def test_with_known_truths_whole_items_are_exact(tells: bool) -> None:
     """Prevalence and each label without the item; the known truth is part of what is predicted."""
-    data, true = known_crowd()
+    data, true = known_crowd(tells)
     found = leave_one_out(crowdppl.fit("bayesian_dawid_skene", data, inference="vb"), "item", "closed")
     counts, sizes = counted(data, true), np.bincount(true, minlength=3)
     for i in range(30):
@@ -172,8 +183,8 @@ def test_with_known_truths_whole_items_are_exact() -> None:
         for a, answer in [(a, answer) for at, a, answer in rows_of(data) if at == i]:
             rest = counts[a].copy()
             rest[true[i], answer] -= 1
-            p = chance(rest, true[i], answer, bool(counts[a, :, ABSTAINS].any()), LEANING, False)
-            wanted += np.log(p)
+            ways = ways_of(rest, true[i], tells) if counts[a, :, ABSTAINS].any() else None
+            wanted += np.log(chance(rest, true[i], answer, ways, LEANING, False))
         assert found.values.loc[i, "log_p"] == pytest.approx(wanted, abs=1e-9)
 
 

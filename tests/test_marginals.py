@@ -16,7 +16,7 @@ import crowdppl
 from crowdppl.inference.density import Density
 from crowdppl.inference.sites import is_dirichlet
 from crowdppl.story import plates_of
-from tests.brute import ABSTAINING, PLAIN, Tiny, joint
+from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny, joint
 
 STORIES: list[tuple[str, dict[str, Any]]] = [
     ("majority_vote", {}),
@@ -65,7 +65,8 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
 ]
 NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
 every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)
-both_alphabets = pytest.mark.parametrize("tiny", [PLAIN, ABSTAINING], ids=["classes", "abstentions"])
+ALPHABETS = {"classes": PLAIN, "abstentions": ABSTAINING, "telling": TELLING}
+every_alphabet = pytest.mark.parametrize("tiny", ALPHABETS.values(), ids=ALPHABETS.keys())
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +119,7 @@ def close(a: Tensor, b: Tensor) -> None:
 
 
 @every_story
-@both_alphabets
+@every_alphabet
 def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
     story = ready(name, settings, tiny)
     values, logs, _ = latents(story, tiny, 1)
@@ -133,7 +134,7 @@ def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[
 
 
 @every_story
-@both_alphabets
+@every_alphabet
 def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
     story = ready(name, settings, tiny)
     draws = [latents(story, tiny, seed) for seed in (1, 2, 3)]
@@ -161,7 +162,7 @@ def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny
 
 
 @every_story
-@both_alphabets
+@every_alphabet
 def test_pyro_enumerates_to_the_same_number(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
     story = ready(name, settings, tiny)
     values, _, _ = latents(story, tiny, 4)
@@ -188,6 +189,25 @@ def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
             chance = knows / (knows + guesses * values["guess"][a, label])
             knew[a, label] += posterior[label] * chance
     close(found.marginals["knows"][..., 0], knew)
+
+
+@every_story
+def test_the_truth_is_that_of_the_labels_where_abstentions_are_ignorable(
+    name: str, settings: dict[str, Any]
+) -> None:
+    story = ready(name, settings, PLAIN)
+    values, logs, _ = latents(story, ABSTAINING, 6)
+    plain, ignored, told = (
+        Density(story.model, plates_of(story), log_sites=logs)(t.built[1], leaves(at, logs), marginals=("truth",))
+        for t, at in (
+            (PLAIN, {n: x for n, x in values.items() if n != "abstention"}),
+            (ABSTAINING, values),
+            (TELLING, {**values, "abstention": latents(story, TELLING, 6)[0]["abstention"]}),
+        )
+    )
+    close(ignored.marginals["truth"], plain.marginals["truth"])
+    if name != "majority_vote":  # in which an abstention never tells anything
+        assert not torch.allclose(told.marginals["truth"], plain.marginals["truth"], rtol=1e-3, atol=0)
 
 
 def test_abstentions_that_nobody_uses_change_nothing() -> None:

@@ -96,6 +96,7 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
     settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
     about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
+    about += ["informative"] * problem.blocks[0].informative
     digest = hashlib.sha256(json.dumps(about).encode())
     for name, x in problem.given.items():
         _add(digest, name, x)

@@ -102,6 +102,7 @@ OWN: Mapping[tuple[str, str], Symbol] = {
 
 SIZES: Mapping[str, tuple[str, str]] = {
     "A": ("a", "annotators"),
+    "D": ("d", "1; where declining may depend on the class, the states that labels depend on"),
     "G": ("g", "groups of two and more annotators"),
     "J": ("j", "gaps between cutpoints, K − 2"),
     "K": ("k", "classes"),
