@@ -47,7 +47,7 @@ def test_collapsed_is_the_most_that_the_objective_can_be(name: str, settings: di
     """Of all Dirichlets, prior + counts has the highest value, and it is the collapsed one."""
     ascent = begun(name, **settings)
     counts = counts_of(ascent)
-    penalties = ascent.penalties
+    penalties = ascent.here.penalties
     trace = penalties.trace()
     most = float(penalties.collapsed(trace, counts))
     best = {n: prior + counts[n] for n, prior in penalties.priors(trace).items()}
@@ -60,7 +60,7 @@ def test_a_search_ends_where_conjugate_sites_have_followed() -> None:
     ascent = begun()
     before, _, priors = ascent.evaluate()
     ascent.step()
-    after = ascent.penalties.priors(ascent.penalties.trace())
+    after = ascent.here.penalties.priors(ascent.here.penalties.trace())
     assert not torch.allclose(after["confusion"], priors["confusion"])
     left = ascent.state.parameters["confusion"] - after["confusion"]
     assert left.min() > -1e-9
@@ -78,7 +78,7 @@ def test_a_crowd_that_its_annotators_follow_settles_in_fewer_iterations(monkeypa
     monkeypatch.setattr(
         Ascent,
         "_search_gaussians",
-        lambda ascent, priors: ascent._search()(lambda: ascent._gaussian_objective(None)),
+        lambda ascent, priors: ascent._search()(lambda: ascent._look(None)),
     )
     apart, other = iterations()
     assert together < apart and value >= other - 1e-4

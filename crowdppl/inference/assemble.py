@@ -42,7 +42,7 @@ def from_climb(
         diagnostics: passed through.
     """
     ascent = best.ascent
-    values, chains = ascent.values(), ascent.fold.density.chains
+    values, chains = ascent.here.values(), ascent.fold.density.chains
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)

@@ -84,7 +84,7 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     tolerance = problem.options.tolerance
     tolerance = problem.default_tolerance if tolerance is None else tolerance
     iterate(lambda t: ascent.step(), replace(problem.options, callback=None), steps=steps, tolerance=tolerance)
-    return truth_at(problem, ascent.values(), free.chains)
+    return truth_at(problem, ascent.here.values(), free.chains)
 
 
 def draw_labels(posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:

@@ -109,7 +109,7 @@ def _epochs(
     ascent.learner = learner
     for _ in range(training.epochs):
         ascent.step()
-        yield ascent.fold.density, ascent.values()
+        yield ascent.fold.density, ascent.here.values()
 
 
 def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], full: list[Block]) -> float:

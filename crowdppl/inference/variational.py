@@ -110,10 +110,10 @@ def _first_update(
     """Counts under the start's truth make the first parameters of conjugate sites."""
     leaf = {n: values[n].clamp(min=1e-30).log() for n in names}
     tilt = {} if shares is None or problem.truth is None else {problem.truth: shares.log().t()}
-    total = ascent.fold({**ascent.values(), **leaf}, gradient=names, tilt=tilt)
+    total = ascent.fold({**ascent.here.values(), **leaf}, gradient=names, tilt=tilt)
     share = ascent.fold.density.chains or 1
     ascent.state.parameters = leaf  # priors are found for the names that have a parameter
-    for name, prior in ascent.priors(total).items():
+    for name, prior in ascent.here.priors(total).items():
         if engine == "em":
             refuse_below_one(name, prior)
             counts = prior + total.gradient[name] / share
@@ -138,7 +138,7 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
 
         warm_up(ascent, problem, options)
     tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
-    closed = engine == "vb" and not (ascent.state.logits or ascent.touching)
+    closed = engine == "vb" and not (ascent.state.logits or ascent.here.touching)
     fit = Extrapolation(ascent, tolerance) if closed else ascent
     progress = iterate(
         lambda t: fit.step(),
