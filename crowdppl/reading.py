@@ -27,6 +27,7 @@ def read_annotations(
     label: Hashable | None = None,
     *,
     format: str | None = None,
+    delimiter: str | None = None,
     wide: bool = False,
     **options: Unpack[Options],
 ) -> Annotations:
@@ -39,6 +40,8 @@ def read_annotations(
         path: the file; a CSV or TSV begins with a line of column names.
         item, annotator, label: columns, where they are not recognised by name.
         format: "csv", "tsv", "parquet" or "jsonl", where the name does not end so.
+        delimiter: what separates the fields of CSV and TSV. By default the one that fits the first lines: a comma,
+            semicolon, tab or bar, or what Excel's line ``sep=;`` says; blank lines before the header are skipped.
         wide: whether columns are annotators; an empty cell is no label.
         options: see ``crowdppl.options.Options``.
 
@@ -59,9 +62,9 @@ def read_annotations(
     given = {"item": item, "annotator": annotator, "label": label}
     name = Path(path).name
     if wide:
-        table = read_table(path, format, partial(_all, name))
+        table = read_table(path, format, delimiter, partial(_all, name))
         return Annotations.of_rows(rows_of_wide(table.frame, given, table.place, table.text), options)
-    table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
+    table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
     return Annotations.of_rows(rows_of_frame(table.frame, given, name, table.place, table.text), options)
 
 
@@ -71,14 +74,19 @@ def _all(name: str, columns: Sequence[str]) -> Sequence[str]:
 
 
 def read_gold(
-    path: str | Path, item: str | None = None, label: str | None = None, *, format: str | None = None
+    path: str | Path,
+    item: str | None = None,
+    label: str | None = None,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
 ) -> pd.Series[Any]:
     """Known truths from a file, as a series by item id.
 
     Args:
         path: CSV, TSV, parquet or JSON lines with a column of items and one of classes.
         item, label: their names, where they are not recognised.
-        format: as for ``read_annotations``.
+        format, delimiter: as for ``read_annotations``.
 
     Raises:
         DataError: when the file cannot be read or has no rows, a column is missing, or a value is.
@@ -91,7 +99,7 @@ def read_gold(
     """
     given = {"item": item, "class": label}
     name = Path(path).name
-    table = read_table(path, format, lambda columns: list(recognise(columns, given, name).values()))
+    table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
     roles = recognise(list(table.frame.columns), given, name)
     if table.frame.empty:
         raise DataError(f"{name} has no rows, so that no truth is known; give some, or leave gold out")

@@ -118,7 +118,14 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.csv", "", r"a.csv is empty"),
         ("a.csv", "item,worker,label\n", r"no rows"),
         ("a.csv", "0,0,1\n0,1,1\n", r"several columns named '0'"),
-        ("a.csv", "item;worker;label\na;w;0\n", r"looks like item.*columns are 'item;worker;label'"),
+        ("a.csv", "item worker label\na w 0\n", r"line 1 of a.csv names one column, 'item wo.*, say delimiter="),
+        ("a.csv", "\nitem:worker:label\na:w:0\n", r"line 2 of a.csv names one column.*begin with a line of column"),
+        ("a.csv", "a;b|c\n1;2|3\n", r"a.csv may be separated by any of ';', '\|'; say delimiter="),
+        ("a.csv", "item;who;label\na;w;0\n", r"looks like annotator .*columns are 'item', 'who', 'label'"),
+        ("a.csv", "sep=;\n\nitem;worker;label\na;w;0\nb;w;\n", r"label at line 5 of a.csv is missing"),
+        ("a.csv", "item;worker;label\na;w;0\nb;w\n", r"line 3 of a.csv has 2 fields and the header has 3"),
+        ("a.csv", 'item,worker,label\na,w,0\nb,w,"1\nc,w,1\n', r"beyond line 2.*quote is never closed"),
+        ("a.csv", "\n ;;\n", r"a.csv is empty; its first line must name the columns"),
         ("a.csv", "item,worker,label\na,w,0\n,w,1\n", r"item at line 3 of a.csv is missing or infinite \(''\)"),
         ("a.csv", "item,worker,label\na,nan,0\nb,w,1\n", r"annotator at line 2 of a.csv .*\('nan'\)"),
         ("a.csv", "item,worker,label\na,w,0\nb,w,\n", r"label at line 3 of a.csv .*\(''\).*abstentions="),
@@ -165,6 +172,59 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
 def test_the_format_can_be_said(frame: pd.DataFrame, tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "a.txt", index=False)
     assert rows(read_annotations(tmp_path / "a.txt", format="csv")) == sorted(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "item;worker;label\n{0};ann;1,5\n{0};bob;2\n"),
+        ("a.csv", "item\tworker\tlabel\n{0}\tann\t1,5\n{0}\tbob\t2\n"),
+        ("a.csv", "item|worker|label\n{0}|ann|1,5\n{0}|bob|2\n"),
+        ("a.tsv", 'item,worker,label\n{0},ann,"1,5"\n{0},bob,2\n'),
+        ("a.csv", '\n \r\n,,\nitem,worker,label\n{0},ann,"1,5"\n{0},bob,2\n'),
+        ("a.csv", "\ufeffsep=;\r\nitem;worker;label\r\n{0};ann;1,5\r\n\r\n{0};bob;2\r\n"),
+        ("a.csv", '"sep=%"\nitem%worker%label\n{0}%ann%1,5\n{0}%bob%2\n'),
+        ("a.csv", "task, id;worker;label\n{0};ann;1,5\n{0};bob;2\n"),
+    ],
+    ids=[
+        "semicolon",
+        "tab",
+        "bar",
+        "comma",
+        "blank lines",
+        "Excel's line",
+        "any in Excel's line",
+        "comma in a name",
+    ],
+)
+def test_the_delimiter_is_what_the_file_shows(name: str, text: str, tmp_path: Path) -> None:
+    said = {"item": "task, id"} if "task" in text else {}
+    data = read_annotations(written(tmp_path / name, text.format("007")), **said)  # type: ignore[arg-type]
+    assert rows(data) == [("007", "ann", "1,5"), ("007", "bob", "2")]
+    gold = written(tmp_path / f"gold{name[1:]}", "item;gold\n007;1,5\n")
+    assert read_gold(gold).to_dict() == {"007": "1,5"}
+
+
+def test_a_file_that_can_be_read_as_it_is_called_is_read_so(tmp_path: Path) -> None:
+    text = "item,worker,label,scores a;b;c;d;e\n1,ann,x,1;2;3;4;5\n1,bob,y,1;2;3;4;5\n"
+    data = read_annotations(written(tmp_path / "a.csv", text))
+    assert rows(data) == [("1", "ann", "x", "1;2;3;4;5"), ("1", "bob", "y", "1;2;3;4;5")]
+
+
+def test_the_delimiter_can_be_said(tmp_path: Path) -> None:
+    text = "item worker label\n1 ann x\n1 bob y\n"
+    for name in ("a.csv", "a.txt"):
+        data = read_annotations(written(tmp_path / name, text), delimiter=" ")
+        assert rows(data) == [("1", "ann", "x"), ("1", "bob", "y")]
+    gold = written(tmp_path / "gold.txt", "item:gold\n1:x\n")
+    assert read_gold(gold, delimiter=":").to_dict() == {"1": "x"}
+    for wrong in (";;", "", "\n", "§"):
+        with pytest.raises(DataError, match="is not one character that separates fields, such as ';'"):
+            read_annotations(tmp_path / "a.csv", delimiter=wrong)
+    with pytest.raises(DataError, match="delimiter=';' is for CSV and TSV, and a.jsonl is jsonl; leave it out"):
+        read_annotations(written(tmp_path / "a.jsonl", "{}"), delimiter=";")
+    with pytest.raises(DataError, match="format='xls' is unknown; say format='csv'"):
+        read_annotations(tmp_path / "a.csv", format="xls")
 
 
 def test_aliases_are_recognised() -> None:
