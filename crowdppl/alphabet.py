@@ -107,13 +107,13 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
         text: whether the labels were read from a file of text, in which a missing value is text, too.
 
     Raises:
-        DataError: for missing, infinite or mixed labels, with value and row.
+        DataError: for missing, empty, infinite or mixed labels, with value and row.
     """
     away = list(abstentions)
     labels = encode(column, "label", place, one_type=not away and not named)
-    if text and not named:
+    if not named:
         remedy = "leave the row out, or name it in abstentions=; if it really is a class, list it in classes="
-        refuse_markers(labels, "label", place, away, remedy)
+        refuse_markers(labels, "label", place, away, remedy, text)
     if away and not named:
         mine = np.flatnonzero(~_among(labels.values, away))
         kept = as_index(labels.values[mine].tolist())

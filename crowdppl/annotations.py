@@ -82,7 +82,8 @@ class Annotations:
         Args:
             frame: the table; further columns of a long one travel with its rows.
             item, annotator, label: columns, where they are not recognised by name.
-            wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised.
+            wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
+                empty cell, or one of blanks, is no label; a row of a long table without a label is refused.
         """
         given = {"item": item, "annotator": annotator, "label": label}
         if wide:
@@ -95,12 +96,13 @@ class Annotations:
         return cls.of_rows(Rows(item, annotator, label), options)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, missing: float | None = None, **options: Unpack[Options]) -> Annotations:
-        """Reads an array or tensor (N, A) of labels; ``items`` and ``annotators`` are ids of rows and columns.
+    def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[Options]) -> Annotations:
+        """Reads a matrix (N, A) of labels: an array, a tensor, or a DataFrame, which names items and annotators.
 
         Args:
             missing: what, besides a mask, means that there is no label; by default NaN among floats, -1 among
-                whole numbers.
+                whole numbers, and a text that is empty or of blanks.
+            options: ``items`` and ``annotators`` name rows and columns, also in place of a DataFrame's own names.
         """
         rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"))
         return cls.of_rows(rows, options)
@@ -184,8 +186,7 @@ class Annotations:
     @property
     def abstainers(self) -> np.ndarray | None:
         """Annotators who may abstain, bool (A,); None where no abstention is named."""
-        may = self.blocks[0].abstainers
-        return None if may is None else may.numpy()
+        return None if (may := self.blocks[0].abstainers) is None else may.numpy()
 
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""

@@ -117,8 +117,10 @@ def place_in_rows(row: int) -> str:
     return f"row {row} (counted from 0)"
 
 
-def refuse_markers(encoding: Encoding, name: str, place: Place, known: Iterable[Any], remedy: str) -> None:
-    """Refuses what stands for a missing value in a file of text.
+def refuse_markers(
+    encoding: Encoding, name: str, place: Place, known: Iterable[Any], remedy: str, text: bool = True
+) -> None:
+    """Refuses what stands for a missing value: a text that is empty or of blanks, and in a file of text "NA", too.
 
     Args:
         encoding: the column.
@@ -126,6 +128,7 @@ def refuse_markers(encoding: Encoding, name: str, place: Place, known: Iterable[
         place: where a row stands.
         known: values that are meant as they are spelled.
         remedy: what else to do.
+        text: whether the column comes from a file of text.
 
     Raises:
         DataError: naming the first such row.
@@ -134,7 +137,9 @@ def refuse_markers(encoding: Encoding, name: str, place: Place, known: Iterable[
     rows = [
         encoding.first_row(position)
         for position, value in enumerate(encoding.values)
-        if value in MISSING and value not in meant
+        if isinstance(value, str)
+        and (value.strip() in MISSING if text else not value.strip())
+        and value not in meant
     ]
     if rows:
         value = encoding.values[encoding.codes[min(rows)]]

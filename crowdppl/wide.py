@@ -19,7 +19,7 @@ from crowdppl.rows import Rows, require_table
 def rows_of_wide(
     frame: pd.DataFrame, given: Mapping[str, Hashable | None], place: Place = place_in_rows, text: bool = False
 ) -> Rows:
-    """A table with a row an item and a column an annotator; an empty cell is no label.
+    """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
     Args:
         frame: the table.
@@ -43,14 +43,11 @@ def rows_of_wide(
     if item is not None:
         item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
         frame = frame.set_index(item)
-    filled = frame.notna().to_numpy()
-    if text:
-        filled &= (frame != "").to_numpy()
-    row, column = np.nonzero(filled)
+    row, column, cells = _cells(frame)
     return Rows(
         frame.index.take(row),
         frame.columns.take(column),
-        _cells(frame, row, column, filled),
+        cells,
         place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
         text=text,
         items=frame.index,
@@ -58,13 +55,14 @@ def rows_of_wide(
     )
 
 
-def rows_of_matrix(matrix: Any, missing: float | None, items: Any, annotators: Any) -> Rows:
+def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
     """A matrix (N, A) of labels.
 
     Args:
-        matrix: array or tensor; what a masked array masks is no label.
-        missing: what else means that there is no label; by default NaN among floats and -1 among whole numbers.
-        items, annotators: ids of rows and columns; by default their numbers.
+        matrix: array, tensor or table; what a masked array masks is no label.
+        missing: what else means that there is no label; by default NaN among floats, -1 among whole numbers, and
+            among texts one that is empty or of blanks.
+        items, annotators: ids of rows and columns; by default those of a table, else their numbers.
 
     Raises:
         DataError: when it is sparse, has other than two dimensions, or ids do not fit.
@@ -73,18 +71,15 @@ def rows_of_matrix(matrix: Any, missing: float | None, items: Any, annotators: A
     if values.dtype == object:
         # pandas' own NA equals nothing, and differs from nothing.
         values = unmasked(np.ma.masked_array(values, pd.isna(values)))
-    if missing is None and values.dtype.kind != "f":
-        missing = -1
-    given = ~pd.isna(values) if missing is None or missing != missing else values != missing
-    row, column = np.nonzero(given & ~masked)
-    ids = [
-        as_index(np.arange(size) if names is None else names)
-        for names, size in ((items, values.shape[0]), (annotators, values.shape[1]))
-    ]
-    for axis, names in zip(("items", "annotators"), ids, strict=True):
-        size = values.shape[("items", "annotators").index(axis)]
-        if len(names) != size:
-            raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(names)}")
+    if isinstance(matrix, pd.DataFrame):
+        items = matrix.index if items is None else items
+        annotators = _annotators_of(matrix) if annotators is None else annotators
+    ids = []
+    for axis, names, size in zip(("items", "annotators"), (items, annotators), values.shape, strict=True):
+        ids.append(as_index(np.arange(size) if names is None else names))
+        if len(ids[-1]) != size:
+            raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
+    row, column = np.nonzero(_given(values, missing) & ~masked)
     return Rows(
         ids[0].take(row),
         ids[1].take(column),
@@ -138,12 +133,56 @@ def _item_column(columns: list[Hashable], text: bool) -> Hashable | None:
     return recognise(columns, {"item": None}, "the wide table")["item"]
 
 
-def _cells(frame: pd.DataFrame, row: np.ndarray, column: np.ndarray, given: np.ndarray) -> Any:
+def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
+    """The columns of a matrix.
+
+    Raises:
+        DataError: when two have one name, or one seems to hold the items, so that its ids would be labels.
+    """
+    columns = list(table.columns)
+    refuse_twins(columns, "the matrix")
+    own = [column for column in columns if unspecific(column)] + looks_like(columns, "item")
+    if own and _counts_rows(table.index):
+        raise DataError(
+            f"the matrix has a column {own[0]!r}, which may hold the items or be an annotator's; make it the "
+            "index, drop it, or name the annotators in annotators="
+        )
+    return table.columns
+
+
+def _given(values: np.ndarray, missing: Any) -> np.ndarray:
+    """Where a matrix holds labels."""
+    if missing is None and values.dtype.kind != "f":
+        given: np.ndarray = np.asarray(values != -1)
+        if values.dtype.kind in "OU":
+            given &= ~_blank(values.ravel()).reshape(values.shape)
+        return given
+    found: np.ndarray = ~pd.isna(values) if missing is None or missing != missing else values != missing
+    return found
+
+
+def _cells(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Row, column and label of each cell that holds one."""
+    filled = frame.notna().to_numpy(copy=True)
     if all(isinstance(kind, np.dtype) and kind.kind in "iufb" for kind in frame.dtypes):
-        return _whole(frame.to_numpy()[row, column])
-    cells = frame.to_numpy(dtype=object)[given]
+        row, column = np.nonzero(filled)
+        return row, column, _whole(frame.to_numpy()[row, column])
+    cells = frame.to_numpy(dtype=object)
+    filled[filled] = ~_blank(cells[filled])
+    cells = cells[filled]
     kind = pd.api.types.infer_dtype(cells)
-    return _whole(cells.astype(np.float64)) if kind in ("floating", "mixed-integer-float") else cells
+    row, column = np.nonzero(filled)
+    numbers = kind in ("floating", "mixed-integer-float")
+    return row, column, _whole(cells.astype(np.float64)) if numbers else cells
+
+
+def _blank(cells: np.ndarray) -> np.ndarray:
+    """Which of some cells hold a text that is empty or of blanks, bool (S,); each word is looked at once."""
+    try:
+        blanks = [word for word in set(cells.tolist()) if isinstance(word, str) and not word.strip()]
+    except TypeError:  # a list, say, which is refused as a label
+        return np.zeros(len(cells), bool)
+    return pd.Series(cells, dtype=object).isin(blanks).to_numpy() if blanks else np.zeros(len(cells), bool)
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

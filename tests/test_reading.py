@@ -128,6 +128,8 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.csv", "\n ;;\n", r"a.csv is empty; its first line must name the columns"),
         ("a.csv", "item,worker,label\na,w,0\n,w,1\n", r"item at line 3 of a.csv is missing or infinite \(''\)"),
         ("a.csv", "item,worker,label\na,nan,0\nb,w,1\n", r"annotator at line 2 of a.csv .*\('nan'\)"),
+        ("a.csv", "item,worker,label\na,w,0\nb, NA ,1\n", r"annotator at line 3 of a.csv .*\(' NA '\)"),
+        ("a.csv", "item,worker,label\na,w,0\n ,w,1\n", r"item at line 3 of a.csv is missing or infinite \(' '\)"),
         ("a.csv", "item,worker,label\na,w,0\nb,w,\n", r"label at line 3 of a.csv .*\(''\).*abstentions="),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "wor', r"line 2 of a.jsonl cannot be read"),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n\n[1]\n', r"line 3 of a.jsonl .*one JSON object a line"),

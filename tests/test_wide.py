@@ -126,6 +126,75 @@ def test_matrices(matrix: Any, missing: float | None) -> None:
     assert (numbered.n_items, numbered.n_annotators) == (3, 2)
 
 
+def test_a_table_brings_its_names_into_a_matrix() -> None:
+    data = Annotations.from_matrix(WIDE)
+    assert rows(data) == ROWS
+    assert (data.items.tolist(), data.annotators.tolist()) == (["i", "j", "k"], ["ann", "bob"])
+    said = Annotations.from_matrix(WIDE, items=[7, 8, 9])
+    assert (said.items.tolist(), said.annotators.tolist()) == ([7, 8, 9], ["ann", "bob"])
+    said = Annotations.from_matrix(WIDE, annotators=["x", "y"])
+    assert (said.items.tolist(), said.annotators.tolist()) == (["i", "j", "k"], ["x", "y"])
+    parts = WIDE.set_axis(pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]))
+    assert Annotations.from_matrix(parts).items.tolist() == [("a", 1), ("a", 2), ("b", 1)]
+    assert Annotations.from_matrix(WIDE.set_axis([5, 6, 7])).items.tolist() == [5, 6, 7]
+    with pytest.raises(DataError, match="the matrix has several columns named 'ann'"):
+        Annotations.from_matrix(WIDE.set_axis(["ann", "ann"], axis=1))
+
+
+@pytest.mark.parametrize("name", ["item", "task_id", "id", "Unnamed: 0"])
+def test_a_column_of_items_is_no_column_of_labels(name: str) -> None:
+    frame = pd.DataFrame({name: [1, 2], "ann": [1, 2], "bob": [2, 2]})
+    with pytest.raises(DataError, match=f"the matrix has a column {name!r}, which may hold the items or be an"):
+        Annotations.from_matrix(frame)
+    assert Annotations.from_matrix(frame.set_index(name)).items.tolist() == [1, 2]
+    assert Annotations.from_matrix(frame, annotators=["x", "y", "z"]).n_labels == 6
+
+
+@pytest.mark.parametrize("empty", ["", "  ", "\t"])
+def test_an_empty_text_is_no_label_where_a_cell_may_be_empty_and_refused_elsewhere(
+    empty: str, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"ann": ["x", "y", empty], "bob": ["y", empty, empty]}, index=["i", "j", "k"])
+    frame.to_csv(tmp_path / "wide.csv", index_label="item")
+    frame.reset_index(names="item").to_parquet(tmp_path / "wide.parquet")
+    found = [("i", "ann", "x"), ("i", "bob", "y"), ("j", "ann", "y")]
+    for data in (
+        Annotations.from_frame(frame, wide=True),
+        Annotations.from_frame(frame.astype("category"), wide=True),
+        read_annotations(tmp_path / "wide.csv", wide=True),
+        read_annotations(tmp_path / "wide.parquet", wide=True),
+        Annotations.from_matrix(frame),
+        Annotations.from_matrix(frame.to_numpy().astype(str), items=frame.index, annotators=frame.columns),
+    ):
+        assert rows(data) == found
+        assert data.items.tolist() == ["i", "j", "k"]
+
+    long = pd.DataFrame({"item": [1, 1, 2], "user": list("aba"), "label": ["x", "y", empty]})
+    long.to_csv(tmp_path / "long.csv", index=False)
+    long.to_json(tmp_path / "long.jsonl", orient="records", lines=True)
+    for read in (
+        lambda **said: Annotations.from_frame(long, **said),
+        lambda **said: Annotations.from_arrays(long.item, long.user, long.label, **said),
+        lambda **said: Annotations.from_dicts({"a": {1: "x", 2: empty}, "b": {1: "y"}}, **said),
+        lambda **said: read_annotations(tmp_path / "long.csv", **said),
+        lambda **said: read_annotations(tmp_path / "long.jsonl", **said),
+    ):
+        with pytest.raises(DataError, match=r"the label at .* is missing or infinite .*abstentions=.*classes="):
+            read()
+        assert read(abstentions=[empty]).answers.tolist() == ["x", "y", empty]
+        assert read(classes=["x", "y", empty]).classes.tolist() == ["x", "y", empty]
+    with pytest.raises(DataError, match=r"the label at \[1, 1\] is missing"):
+        Annotations.from_matrix(frame, missing="?")
+
+
+def test_numbers_beside_empty_texts_stay_numbers() -> None:
+    frame = pd.DataFrame({"ann": [1.0, 2.0], "bob": [2.0, ""]}, index=["i", "j"])
+    assert Annotations.from_frame(frame, wide=True).classes.tolist() == [1, 2]
+    assert Annotations.from_matrix(frame).frame()["label"].tolist() == [1, 2, 2]
+    with pytest.raises(DataError, match="cannot be ids"):
+        Annotations.from_frame(pd.DataFrame({"ann": [[1], [2]], "bob": [[1], [1]]}), wide=True)
+
+
 @pytest.mark.parametrize(
     ("matrix", "options", "message"),
     [
