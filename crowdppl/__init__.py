@@ -42,6 +42,7 @@ _PUBLIC = {
         "OneClassWarning",
         "RepeatsWarning",
         "ResultError",
+        "SpellingWarning",
         "ThinDataWarning",
         "ToldWarning",
         "UnverifiedWarning",
@@ -136,6 +137,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import OneClassWarning as OneClassWarning
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
+    from crowdppl.errors import SpellingWarning as SpellingWarning
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
     from crowdppl.errors import ToldWarning as ToldWarning
     from crowdppl.errors import UnverifiedWarning as UnverifiedWarning

@@ -25,6 +25,7 @@ from crowdppl.errors import CrowdpplWarning
 from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
 from crowdppl.options import Known, Options, check_options
 from crowdppl.rows import Rows
+from crowdppl.spellings import spelling_warnings
 from crowdppl.stored_features import StoredFeatures
 
 
@@ -62,6 +63,7 @@ def assemble(rows: Rows, options: Options) -> Parts:
     coded, columns, order, blocks, warnings = _sort(coded, rows, options.get("repeats", "keep"))
     gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
     history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
+    warnings += spelling_warnings(coded, options)
     counts = cell_counts(blocks)
     if coded.answer is not None and like is None:
         warnings += find_warnings(blocks, coded.annotators, counts)

@@ -39,6 +39,10 @@ class RepeatsWarning(CrowdpplWarning):
     """An annotator labelled an item more than once."""
 
 
+class SpellingWarning(CrowdpplWarning):
+    """Items, annotators or labels that differ only in blanks, in how a number is written or (labels) in case."""
+
+
 class ThinDataWarning(CrowdpplWarning):
     """Fewer labels than the question needs."""
 
