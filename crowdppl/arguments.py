@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from crowdppl.errors import DataError, MethodError
+from crowdppl.wording import OF_GOLD, on_command_line
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
@@ -43,6 +47,17 @@ Options = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+Format = Annotated[
+    str | None, Option(help="csv, tsv, parquet or jsonl, where the name does not end so.", metavar="NAME")
+]
+Delimiter = Annotated[
+    str | None,
+    Option(
+        help="What separates the fields, such as ';' or tab; by default what the first lines show.",
+        metavar="CHARACTER",
+        parser=lambda text: {"tab": "\t", "\\t": "\t"}.get(text, text),
+    ),
+]
 Item = Annotated[str | None, Option(help="Column of items, if it is not recognised.", metavar="COLUMN")]
 Annotator = Annotated[str | None, Option(help="Column of annotators, if it is not recognised.", metavar="COLUMN")]
 Label = Annotated[str | None, Option(help="Column of labels, if it is not recognised.", metavar="COLUMN")]
@@ -66,26 +81,44 @@ Gold = Annotated[
     Path | None,
     Option(help="File with known truths, an item and its class a row. They are data: they inform the fit."),
 ]
+GoldItem = Annotated[
+    str | None,
+    Option(help="Column of items in the file of known truths, if it is not recognised.", metavar="COLUMN"),
+]
+GoldLabel = Annotated[
+    str | None,
+    Option(help="Column of classes in the file of known truths, if it is not recognised.", metavar="COLUMN"),
+]
 Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
 Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
 
 SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
 """What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
+AS_THEY_ARE = ("item", "annotator", "label", "format", "delimiter", "kind", "repeats", "informative_abstentions")
+"""Options that ``read_annotations`` takes as they are."""
 ON_TERMINAL = sys.stderr.isatty()
 
 
-def said(
-    classes: str | None, abstain: list[str] | None, informative: bool, kind: str, repeats: str
-) -> dict[str, Any]:
-    """What is said about the answers besides where they are, as ``read_annotations`` takes it."""
-    return {
-        "classes": names(classes),
-        "abstentions": abstain or (),
-        "informative_abstentions": informative,
-        "kind": kind,
-        "repeats": repeats,
-    }
+def read_answers(said: Mapping[str, Any]) -> Annotations:
+    """The annotations that a command is given.
+
+    Args:
+        said: its parameters: the file, how it is to be read, and (where the command has them) known truths.
+
+    Raises:
+        DataError: as ``read_annotations`` and ``read_gold`` do.
+    """
+    from crowdppl.reading import read_annotations, read_gold  # imports torch
+
+    how: Any = {name: said[name] for name in AS_THEY_ARE}
+    how |= {"classes": names(said["classes"]), "abstentions": said["abstain"] or ()}
+    if said.get("gold") is not None:
+        try:
+            how["gold"] = read_gold(said["gold"], said["gold_item"], said["gold_label"])
+        except DataError as error:  # --item and --label are about the answers
+            raise DataError(on_command_line(str(error), OF_GOLD)) from error
+    return read_annotations(said["answers"], **how)
 
 
 def names(text: str | None) -> list[str] | None:

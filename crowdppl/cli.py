@@ -1,4 +1,8 @@
-"""The command ``crowdppl``: fit, evaluate, list the zoo, and a demonstration."""
+"""The command ``crowdppl``: fit, evaluate, list the zoo, and a demonstration.
+
+Commands import what they need, so that --help is there at once. Those that read answers hand their parameters on
+as a whole: ``arguments.read_answers`` knows what each means.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from crowdppl import __version__, arguments, registry
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference import check_automatic, fit
 from crowdppl.story import card_of
+from crowdppl.wording import on_command_line, summary_on_command_line
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +41,7 @@ def main(command: Sequence[str] | None = None) -> None:
         try:
             app(None if command is None else list(command))
         except CrowdpplError as error:
-            _say(str(error))
+            _say(on_command_line(str(error)))
         except OSError as error:
             _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         else:
@@ -54,12 +59,15 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 @app.command("fit")
 def fit_answers(
+    context: typer.Context,
     answers: arguments.Answers,
     out: arguments.Out,
     model: arguments.Model = "bayesian_dawid_skene",
     inference: arguments.Inference = "auto",
     setting: arguments.Settings = None,
     option: arguments.Options = None,
+    format: arguments.Format = None,
+    delimiter: arguments.Delimiter = None,
     item: arguments.Item = None,
     annotator: arguments.Annotator = None,
     label: arguments.Label = None,
@@ -69,6 +77,8 @@ def fit_answers(
     kind: arguments.Kind = "nominal",
     repeats: arguments.Repeats = "keep",
     gold: arguments.Gold = None,
+    gold_item: arguments.GoldItem = None,
+    gold_label: arguments.GoldLabel = None,
     calibrate: arguments.Calibrate = False,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
@@ -79,33 +89,31 @@ def fit_answers(
     Writes labels.csv, annotators.csv, the posterior and run.json to a folder, which crowdppl.load(FOLDER) reads in
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
-    # Commands import what they need, so that --help is there at once.
     from crowdppl.outputs import FILES, write_result
-    from crowdppl.reading import read_annotations
 
     settings = arguments.pairs(setting, "--setting")
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     _check(model, inference, settings, options)  # what is wrong is said before a long file is read
     out.mkdir(parents=True, exist_ok=True)
-    said = arguments.said(classes, abstain, informative_abstentions, kind, repeats)
-    said["gold"] = None if gold is None else _truths(gold)
-    times = [time.perf_counter()]
-    data = read_annotations(answers, item, annotator, label, **said)
-    times.append(time.perf_counter())
+    began = time.perf_counter()
+    data = arguments.read_answers(context.params)
+    read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
-    times.append(time.perf_counter())
-    about = {"answers": str(answers), "gold": None if gold is None else str(gold)}
-    write_result(posterior, out, about, {"read": times[1] - times[0], "fit": times[2] - times[1]})
-    print(posterior.summary(), f"\n{FILES} are in {out}", sep="\n")
+    seconds = {"read": read - began, "fit": time.perf_counter() - read}
+    write_result(posterior, out, {"answers": str(answers), "gold": gold and str(gold)}, seconds)
+    print(summary_on_command_line(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 
 @app.command("compare")
 def compare_methods(
+    context: typer.Context,
     answers: arguments.Answers,
     model: arguments.Models = arguments.COMPARED,
     inference: arguments.Inference = "auto",
     folds: arguments.Folds = 5,
     option: arguments.Options = None,
+    format: arguments.Format = None,
+    delimiter: arguments.Delimiter = None,
     item: arguments.Item = None,
     annotator: arguments.Annotator = None,
     label: arguments.Label = None,
@@ -124,14 +132,11 @@ def compare_methods(
     """
     from crowdppl.comparison import compare
     from crowdppl.heldout import unprepared
-    from crowdppl.reading import read_annotations
 
     options: Any = arguments.engine_options(option) | {"seed": seed}
     for name in model:  # before a large file is read
         unprepared(name, None)
-    said = arguments.said(classes, abstain, informative_abstentions, kind, repeats)
-    data = read_annotations(answers, item, annotator, label, **said)
-    found = compare(model, data, folds=folds, inference=inference, **options)
+    found = compare(model, arguments.read_answers(context.params), folds=folds, inference=inference, **options)
     print(found)
     if out is not None:
         found.table.to_csv(out)
@@ -158,12 +163,16 @@ def evaluate(
     truth: Annotated[Path, typer.Argument(help="File with the true class of items, an item a row.")],
     item: arguments.Item = None,
     label: arguments.Label = None,
+    format: arguments.Format = None,
+    delimiter: arguments.Delimiter = None,
 ) -> None:
     """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators."""
     from crowdppl import metrics
     from crowdppl.posterior import load
+    from crowdppl.reading import read_gold
 
-    found = metrics.evaluate(load(result), _truths(truth, item, label))
+    gold = read_gold(truth, item, label, format=format, delimiter=delimiter)
+    found = metrics.evaluate(load(result), gold)
     for key, value in dict(found).items():
         print(f"{key:18} {value:.4f}" if isinstance(value, float) else f"{key:18} {value}")
 
@@ -200,12 +209,6 @@ def _check(model: str, inference: str, settings: dict[str, Any], options: Any) -
     options_from(options)
 
 
-def _truths(path: Path, item: str | None = None, label: str | None = None) -> Any:
-    from crowdppl.reading import read_gold
-
-    return read_gold(path, item, label)
-
-
 def _card(name: str, row: Any) -> dict[str, str]:
     """What there is to say about a method; empty parts are left out."""
     card = card_of(registry.method(name))
@@ -226,7 +229,7 @@ def _say_warning(
 ) -> None:
     """Warnings of crowdppl as one clean line, others as they are."""
     if issubclass(category, CrowdpplWarning):
-        _say(str(message), "warning: ")
+        _say(on_command_line(str(message)), "warning: ")
     else:
         print(f"{category.__name__}: {message}", file=sys.stderr)
 

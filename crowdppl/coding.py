@@ -93,7 +93,7 @@ def _ids(
     """The codebook of a column, with ids that are there anyway, and each row's code."""
     given = encode(column, name, rows.place)
     if rows.text:
-        remedy = "give it an id or leave the row out; if it really is an id, hand over a table (from_frame)"
+        remedy = "give it an id or leave the row out; if it really is an id, read a table in Python (from_frame)"
         refuse_markers(given, name, rows.place, (), remedy)
     book = next((ids for ids in there if isinstance(ids, Codebook)), None)
     if book is not None and grow:

@@ -42,8 +42,11 @@ def read_table(path: str | Path, format: str | None, delimiter: str | None, as_t
     path = Path(path)
     kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
     if kind not in FORMATS.values():
-        what = f"format={format!r} is unknown" if format else f"{path.name or path} has no known ending"
-        raise DataError(f"{what}; say format='csv', 'tsv', 'parquet' or 'jsonl'")
+        if format:
+            raise DataError(f"format={format!r} is none of {', '.join(map(repr, dict.fromkeys(FORMATS.values())))}")
+        raise DataError(
+            f"{path.name or path} has no known ending; call it .csv, .tsv, .parquet or .jsonl, or say format="
+        )
     if not path.is_file():
         raise DataError(f"{path} is {'a folder' if path.exists() else 'not there'}; give the path of a file")
     if delimiter is not None:

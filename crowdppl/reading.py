@@ -42,7 +42,7 @@ def read_annotations(
         format: "csv", "tsv", "parquet" or "jsonl", where the name does not end so.
         delimiter: what separates the fields of CSV and TSV. By default the one that fits the first lines: a comma,
             semicolon, tab or bar, or what Excel's line ``sep=;`` says; blank lines before the header are skipped.
-        wide: whether columns are annotators; an empty cell is no label.
+        wide: whether columns are annotators; an empty cell, or one of blanks, is no label.
         options: see ``crowdppl.options.Options``.
 
     Raises:

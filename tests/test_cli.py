@@ -265,4 +265,4 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
     assert all(name in printed for name in table.index) and "difference_se" in printed
     assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
-    assert "folds=1" in refused(capsys, "compare", answers, *methods, "--folds", "1")
+    assert "--folds 1" in refused(capsys, "compare", answers, *methods, "--folds", "1")

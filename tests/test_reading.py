@@ -146,7 +146,7 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', r"label at line 1"),
         ("a.jsonl", "", r"a.jsonl is empty"),
         ("a.parquet", "PAR1 and nothing more", r"a.parquet \(21 bytes\) is no parquet file, or a truncated one"),
-        ("a.xls", "", r"no known ending"),
+        ("a.xls", "", r"no known ending; call it .csv, .* or say format="),
     ],
 )
 def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -225,7 +225,7 @@ def test_the_delimiter_can_be_said(tmp_path: Path) -> None:
             read_annotations(tmp_path / "a.csv", delimiter=wrong)
     with pytest.raises(DataError, match="delimiter=';' is for CSV and TSV, and a.jsonl is jsonl; leave it out"):
         read_annotations(written(tmp_path / "a.jsonl", "{}"), delimiter=";")
-    with pytest.raises(DataError, match="format='xls' is unknown; say format='csv'"):
+    with pytest.raises(DataError, match="format='xls' is none of 'csv', 'tsv', 'parquet', 'jsonl'"):
         read_annotations(tmp_path / "a.csv", format="xls")
 
 

@@ -165,7 +165,7 @@ def check_automatic(inference: str, alone: bool) -> None:
     """
     if not alone or inference not in ("auto", "vb"):
         raise MethodError(
-            "method='auto' chooses methods and engines itself: leave settings, start and inference out, or name one"
+            "'auto' chooses methods and engines itself: leave settings, start and inference out, or name one"
         )
 
 

@@ -1,0 +1,79 @@
+"""Messages as the command line says them: with its options, where Python has keywords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+ENGINE = ["batch_size", "chains", "checkpoint", "checkpoint_every", "draws", "guide", "learning_rate"]
+ENGINE += ["max_iterations", "restarts", "tolerance", "warmup"]
+"""Options of engines."""
+OPTIONS: Mapping[str, str] = {
+    "abstentions": "--abstain",
+    "annotator": "--annotator",
+    "calibrate": "--calibrate",
+    "classes": "--classes",
+    "delimiter": "--delimiter",
+    "device": "--device",
+    "folds": "--folds",
+    "format": "--format",
+    "gold": "--gold",
+    "inference": "--inference",
+    "informative_abstentions": "--informative-abstentions",
+    "item": "--item",
+    "kind": "--kind",
+    "label": "--label",
+    "models": "--model",
+    "repeats": "--repeats",
+    "seed": "--seed",
+    "settings": "--setting",
+    "training": "--setting training=",
+    **{name: f"--option {name}=" for name in ENGINE},
+}
+"""What keywords are called on the command line."""
+PYTHON = "(in Python)"
+NOTES = ("corrected: ", "note: ", "warning: ", "doubt: ")
+"""How lines of a summary begin that are messages; others hold ids."""
+IN_PYTHON: Mapping[str, str] = dict.fromkeys(
+    ["annotators", "callback", "dtype", "embedding", "features", "items", "start", "story", "whole_items"], PYTHON
+)
+"""Keywords that no option stands for."""
+OF_GOLD: Mapping[str, str] = {
+    "item": "--gold-item",
+    "label": "--gold-label",
+    "format": PYTHON,
+    "delimiter": PYTHON,
+}
+"""What keywords are called where the file of known truths is read beside the answers."""
+
+# What is quoted is a value, and a call is Python as it stands: neither is translated. Keywords may have a value.
+_KEYWORD = re.compile(
+    r"""[\w.]+\([^()]*\)|(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|(?<!\w)"(?:[^"\\]|\\.)*"(?!\w)"""
+    r"""|(?<![\w./-])(?<!--option )(?<!--setting )(?P<name>[a-z_]+)="""
+    r"""(?:(?P<value>'[^']*'|"[^"]*"|(?:True|False|None|nan|-?[0-9][0-9.e-]*)(?![\w.]))|(?=[\s,;:.)]|$))(?! \(in)"""
+)
+
+
+def on_command_line(text: str, names: Mapping[str, str] | None = None) -> str:
+    """A message for users of the command line: "say item=" becomes "say --item".
+
+    Args:
+        text: what an error or a warning says.
+        names: what keywords are called; by default ``OPTIONS``, and what has no option is said to be Python's.
+    """
+    called = {**OPTIONS, **IN_PYTHON} if names is None else names
+
+    def said(found: re.Match[str]) -> str:
+        option, value = called.get(found["name"] or "", ""), found["value"] or ""
+        if not option:
+            return found[0]
+        if option == PYTHON:
+            return f"{found[0]} {PYTHON}"
+        return option + ("" if not value or value == "True" else value if option.endswith("=") else f" {value}")
+
+    return _KEYWORD.sub(said, text)
+
+
+def summary_on_command_line(summary: str) -> str:
+    """A posterior's summary for users of the command line."""
+    return "\n".join(on_command_line(line) if line.startswith(NOTES) else line for line in summary.split("\n"))
