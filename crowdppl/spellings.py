@@ -25,11 +25,11 @@ def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
         coded: rows of codes, with what the codes mean.
         options: what was said about them.
     """
-    like = options.get("like")
+    new, named = options.get("like") is None, isinstance(options.get("annotators"), Codebook)
     looked_at = {
         "items": not isinstance(options.get("items"), Codebook),
-        "annotators": options.get("grow", False) or not (like or isinstance(options.get("annotators"), Codebook)),
-        "labels": like is None and options.get("classes") is None,
+        "annotators": options.get("grow", False) or (new and not named),
+        "labels": new and options.get("classes") is None,
     }
     books = {"items": coded.items, "annotators": coded.annotators, "labels": coded.alphabet.book}
     found = [_warning(kind, book) for kind, book in books.items() if looked_at[kind]]
@@ -38,9 +38,8 @@ def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
 
 def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
     if kind == "labels":
-        texts = [
-            text for text in book.ids if isinstance(text, str)
-        ]  # abstentions may be text where classes are not
+        # Abstentions may be text where classes are numbers.
+        texts = [text for text in book.ids if isinstance(text, str)]
         bare = _bare_labels(texts)
     elif is_text(book.ids):
         texts = book.ids.tolist()
