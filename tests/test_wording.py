@@ -55,6 +55,7 @@ def test_every_keyword_that_a_message_names_is_known() -> None:
         ("use repeats='keep', 'first' or 'last'", "use --repeats 'keep', 'first' or 'last'"),
         ('Fit it with inference="gibbs", which', 'Fit it with --inference "gibbs", which'),
         ("fit with chains=4, or device='cpu'", "fit with --option chains=4, or --device 'cpu'"),
+        ('as in abstentions=["don\'t know"]', 'as in --abstain "don\'t know"'),
         ("calibrate=True would", "--calibrate would"),
         ("add it to items= if it is one", "add it to items= (in Python) if it is one"),
         ("when told whole_items=True", "when told whole_items=True (in Python)"),
