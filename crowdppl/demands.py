@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowdppl.counts import shown
 from crowdppl.errors import CrowdpplError, DataError, MethodError
@@ -17,6 +17,8 @@ from crowdppl.errors import CrowdpplError, DataError, MethodError
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.posterior import Posterior
+
+Given = TypeVar("Given")
 
 
 def require_annotations(data: Any, name: str = "data") -> Annotations:
@@ -33,6 +35,17 @@ def require_annotations(data: Any, name: str = "data") -> Annotations:
         found: Annotations = data
         return found
     raise no_annotations(data, name)
+
+
+def require_data(data: Given) -> Given:
+    """The same, when a story may be given it: annotations, or a block of them.
+
+    Raises:
+        DataError: for anything else.
+    """
+    if isinstance(data, type) or not hasattr(data, "as_block"):
+        raise no_annotations(data)
+    return data
 
 
 def require_posterior(fitted: Any) -> Posterior:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.demands import require_annotations
+from crowdppl.demands import require_data
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
@@ -136,7 +136,7 @@ def trained_embedding(
         MethodError: when there are features, but nothing was trained; or when only the weights of a network of the
             user's own are left.
     """
-    given = require_annotations(data).features
+    given = require_data(data).features
     features = None if given is None else torch.from_numpy(np.array(given[:1], np.float32))
     if weights is None:
         if features is None and embedding is None:

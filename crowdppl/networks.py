@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.demands import require_annotations
+from crowdppl.demands import require_data
 from crowdppl.devices import device_of, lent
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
@@ -98,7 +98,7 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
 
 def feature_tensor(data: Annotations) -> Features | None:
     """Features in codebook order, float32 (N, ...); None where the data have none."""
-    given = require_annotations(data).features
+    given = require_data(data).features
     if given is None or isinstance(given, StoredFeatures):
         return given
     return torch.from_numpy(np.array(numbers_of(given), np.float32))

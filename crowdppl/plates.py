@@ -12,7 +12,7 @@ import pyro
 import torch
 
 from crowdppl.blocks import Block
-from crowdppl.demands import no_annotations
+from crowdppl.demands import require_data
 
 
 class Data(Protocol):
@@ -29,9 +29,7 @@ def block_of(data: Data) -> Block:
     Raises:
         DataError: for what is neither annotations nor a block of them.
     """
-    if isinstance(data, type) or not hasattr(data, "as_block"):
-        raise no_annotations(data)
-    return data.as_block()
+    return require_data(data).as_block()
 
 
 def items(data: Data) -> pyro.plate:
