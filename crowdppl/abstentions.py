@@ -53,7 +53,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         >>> log_p.shape  # of two classes and "?"
         torch.Size([2, 2, 3])
     """
-    block = data.as_block()
+    block = plates.block_of(data)
     ways = block.n_answers - block.n_classes
     if ways == 0:
         return log_p

@@ -13,7 +13,7 @@ import pandas as pd
 
 from crowdppl import choices
 from crowdppl.codebook import one_or_several
-from crowdppl.counts import whole_number
+from crowdppl.counts import seed_number, switch, whole_number
 from crowdppl.errors import CrowdpplWarning
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def worth_asking(
         Fewer than n rows, with a warning, where there are no more pairs to ask.
 
     Raises:
-        MethodError: when n or per_item is no whole number or below 1, or no truth is summed out.
+        MethodError: when n or per_item is no whole number or below 1, the seed is none, or no truth is summed out.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -75,6 +75,7 @@ def worth_asking(
     """
     n = whole_number("n", n, 1, "ask for a label")
     per_item = whole_number("per_item", per_item, 1, "ask for a label an item")
+    exclude_answered, seed = switch("exclude_answered", exclude_answered), seed_number(seed)
     data, p = posterior.data, posterior.result.probabilities
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"

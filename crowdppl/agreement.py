@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl import coefficients
+from crowdppl import coefficients, demands
 from crowdppl.annotations import Annotations
 from crowdppl.ballots import Ballots, Resamples, Tally
 from crowdppl.codebook import plain
 from crowdppl.coefficients import Coefficient, Formula, nearness
-from crowdppl.counts import whole_number
+from crowdppl.counts import seed_number, whole_number
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
 from crowdppl.intervals import check_level
 from crowdppl.pairings import mean_kappa, pairings
@@ -91,7 +91,7 @@ def agreement_table(
     """
     weights = _settle(data, weights)
     check_level(level)
-    samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), whole_number("seed", seed, 0)
+    samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
     ballots = _ballots(data)
     resamples = Resamples(ballots.n_items, samples, seed)
     found = _by_items(Tally.of(ballots, _ordered(data, weights)), resamples, _formulas(data, weights))
@@ -128,7 +128,8 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
                   3         45       0.75   0.61
                   4         45       0.79   0.68
     """
-    near = nearness(data.n_classes, _settle(data, weights))
+    weights = _settle(data, weights)
+    near = nearness(data.n_classes, weights)
     ballots = _ballots(data)
     every = np.ones((ballots.n_items, 1))
     parts = [(some.one, some.other, *some.kappas(every)) for some in pairings(ballots, near)]
@@ -140,10 +141,10 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
 
 def _settle(data: Annotations, weights: Weights | None) -> Weights:
     """The weights that are meant, once they make sense for the classes."""
+    demands.require_annotations(data)
     if weights is None:
         return "quadratic" if data.kind == "ordinal" else "identity"
-    if weights not in WEIGHTS:
-        raise MethodError(f"weights={weights!r} is none of {', '.join(map(repr, WEIGHTS))}")
+    demands.one_of("weights", weights, WEIGHTS)
     if weights != "identity" and data.kind != "ordinal" and _numbers(data) is None:
         names = ", ".join(repr(plain(name)) for name in data.classes[:5])
         raise MethodError(

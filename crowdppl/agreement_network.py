@@ -9,8 +9,9 @@ import numpy as np
 
 from crowdppl import collusion
 from crowdppl.canvas import DARK, MIDDLE, axes_or_new, short
+from crowdppl.counts import seed_number, share_between
 from crowdppl.discrepancies import FEW
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError
 from crowdppl.spring import spring_layout
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def plot_agreement_network(
         seed: of the places.
 
     Raises:
-        MethodError: when the level is not between 0 and 1.
+        MethodError: when the level is not between 0 and 1, or the seed is none.
         DataError: when no item has two labels, or the groups are not one whole number for each annotator.
 
     Examples:
@@ -60,8 +61,7 @@ def plot_agreement_network(
         >>> posterior.plot_agreement_network().get_title()
         '5 annotators, 0 of 10 pairs linked'
     """
-    if not 0 < level < 1:
-        raise MethodError(f"level={level} must lie between 0 and 1; .05 is usual")
+    level, seed = share_between("level", level, "0.05 is usual"), seed_number(seed)
     names, n = posterior.data.annotators, posterior.data.n_annotators
     excess = collusion.excess_of(posterior)
     linked = collusion.p_values(excess) <= level

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdppl.annotator_kinds import Hammer, Kind, check_share
+from crowdppl.counts import whole_number
 from crowdppl.errors import MethodError
 from crowdppl.opinions import Draw, Opinion, Scene, opinion_of
 
@@ -91,8 +92,7 @@ class Colluders:
 
 def _check_size(group: Any, setting: str, least: int) -> None:
     value = getattr(group, setting)
-    if not isinstance(value, int) or value < least:
-        raise MethodError(f"{group.name}: {setting}={value!r} must be a whole number from {least}")
+    whole_number(f"{group.name}: {setting}", value, least)
 
 
 def _check_kind(group: Any, setting: str) -> None:

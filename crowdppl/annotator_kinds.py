@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from crowdppl.alphabet import listed
-from crowdppl.codebook import plain
-from crowdppl.errors import DataError, MethodError
+from crowdppl.counts import is_whole, number_within
+from crowdppl.errors import DataError
 
 Classes = int | Collection[Any]
 
@@ -154,7 +154,8 @@ def count_classes(classes: Classes) -> int:
     Raises:
         DataError: for fewer than two.
     """
-    k = classes if isinstance(classes, int) else len(listed(classes, "classes"))
+    given: Any = classes
+    k = given if is_whole(given) else len(listed(given, "classes"))
     if k < 2:
         raise DataError(f"annotators need at least two classes to tell apart, and there are {k}; name them all")
     return k
@@ -166,9 +167,7 @@ def check_share(kind: Any, setting: str) -> None:
     Raises:
         MethodError: with the kind, the setting and its value.
     """
-    value = getattr(kind, setting)
-    if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
-        raise MethodError(f"{kind.name}: {setting}={plain(value)!r} is no number between 0 and 1")
+    number_within(f"{kind.name}: {setting}", getattr(kind, setting), "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def spread(p: float, others: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdppl import __version__, memory, registry
 from crowdppl.correction import Correction
+from crowdppl.demands import require_path
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.packing import Arrays, pack, unpack
@@ -62,7 +63,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
     }
     packed = pack(contents, "posterior", arrays)
-    folder = Path(path)
+    folder = require_path(path, ResultError)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

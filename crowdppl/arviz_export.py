@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl.counts import seed_number, whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.results import SiteResult
 
@@ -33,7 +34,7 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
         InferenceData; from ArviZ 1 on a DataTree.
 
     Raises:
-        MethodError: when the engine gives points only.
+        MethodError: when the engine gives points only, or a number is none.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -42,7 +43,7 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
     """
     import arviz as az  # slow to import
 
-    stream = np.random.default_rng(seed)
+    draws, stream = whole_number("draws", draws, 1), np.random.default_rng(seed_number(seed))
     drawn: Named = {}
     points: Named = {}
     for site in posterior.result.sites.values():

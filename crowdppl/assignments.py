@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdppl.codebook import plain
+from crowdppl.counts import whole_number
 from crowdppl.errors import DataError
 from crowdppl.opinions import Draw, Opinion, Scene
 
@@ -85,10 +86,7 @@ def assign_by_number(opinions: Opinions, scene: Scene, draw: Draw, labels_per_it
     Raises:
         DataError: when the number is none, or an item has fewer annotators who may label it.
     """
-    if not isinstance(labels_per_item, int | np.integer) or labels_per_item < 1:
-        raise DataError(
-            f"labels_per_item={labels_per_item!r} must be a whole number from 1; for a share use density="
-        )
+    labels_per_item = whole_number("labels_per_item", labels_per_item, 1, "for a share use density=", DataError)
     rows = np.flatnonzero(scene.asked)
     at = np.arange(len(rows))
     people: list[Person] = []

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from crowdppl.errors import MethodError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -16,12 +20,30 @@ LONGEST = 24
 
 
 def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
-    """The given axes, or new ones of a size in inches."""
+    """The given axes, or new ones of a size in inches.
+
+    Raises:
+        MethodError: for what is no axes, a figure say.
+    """
     if ax is not None:
-        return ax
+        axes: Axes = axes_of(ax)[0]
+        return axes
     import matplotlib.pyplot as plt  # slow to import
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def axes_of(given: Any) -> np.ndarray:
+    """Axes, or an array or list of them, as a flat array.
+
+    Raises:
+        MethodError: for what is no axes.
+    """
+    flat = np.atleast_1d(given).ravel()
+    for one in flat:
+        if not hasattr(one, "get_xlabel"):
+            raise MethodError(f"ax= holds a {type(one).__name__}; give matplotlib axes, or leave ax= out")
+    return flat
 
 
 def short(name: Any, most: int = LONGEST) -> str:

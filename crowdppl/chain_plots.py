@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new, short
+from crowdppl.counts import whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.results import SiteResult
 
@@ -89,10 +90,8 @@ def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     n_chains, n_draws = values.shape
     if n_chains < 2:
         raise MethodError("one chain has no other to be ranked with; fit with chains=4")
-    if not 2 <= bins <= n_draws:
-        raise MethodError(
-            f"bins={bins} must be at least 2 and at most the {n_draws} draws of a chain; 20 are usual"
-        )
+    if whole_number("bins", bins, 2, "20 are usual") > n_draws:
+        raise MethodError(f"bins={bins} must be at most the {n_draws} draws of a chain; 20 are usual")
     if np.ptp(values) == 0:
         raise MethodError(f"all draws of {where} are equal, so that they have no ranks; choose another site")
     counts, sizes = rank_counts(values, bins)
@@ -134,7 +133,7 @@ def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
 def _site(posterior: Posterior, site: str | None) -> SiteResult | None:
     """The site asked for, among those with draws; None where no site has any."""
     sites = {s.name: s for s in posterior.result.sites.values() if s.family == "draws"}
-    if site is not None and site not in sites:
+    if site is not None and not (isinstance(site, str) and site in sites):
         raise MethodError(f"there are no draws of {site!r}; sites with draws: {', '.join(sites) or 'none'}")
     if not sites:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from crowdppl import registry
+from crowdppl import demands, registry
 from crowdppl.annotations import Annotations
 from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes
@@ -66,8 +66,10 @@ class ClassifierScore:
         """Mean difference from another score of the same items, and its standard error.
 
         Raises:
-            DataError: when the items or their labels are others.
+            DataError: when the items or their labels are others, or the other is no score.
         """
+        if not isinstance(other, ClassifierScore):
+            raise DataError(f"other is a {type(other).__name__}; give what classifier_score returned")
         if not self.items["labels"].equals(other.items["labels"]):
             raise DataError(
                 f"{self.method} and {other.method} were scored on different items; give both the same data"
@@ -117,7 +119,7 @@ def classifier_score(
         -5
     """
     folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
-    if data.features is None:
+    if demands.require_annotations(data).features is None:
         raise DataError("data have no features, so that no classifier could look at items; give features=")
     began = time.perf_counter()
     seed = options_from(options, inference).seed

@@ -98,10 +98,12 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
         return pd.Index(values.array)
     plainly = unmasked(of_tensor(values, "the list of ids"))
     if isinstance(plainly, np.ndarray):
-        return pd.Index(plainly)
+        # pandas has no index of half floats
+        return pd.Index(plainly.astype(np.float64) if plainly.dtype == np.float16 else plainly)
     if not isinstance(values, Iterable):
         raise DataError(f"{values!r} is no list of ids; give one, [{values!r}]")
-    ids: pd.Index[Any] = pd.Index(list(values), tupleize_cols=False)
+    listed = [float(x) if isinstance(x, np.float16) else x for x in values]
+    ids: pd.Index[Any] = pd.Index(listed, tupleize_cols=False)
     return ids
 
 

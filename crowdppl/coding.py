@@ -63,7 +63,7 @@ def code_rows(rows: Rows, options: Options) -> Coded:
         )
     else:
         people = [like.annotator_book, rows.annotators, options.get("annotators")]
-        annotators, annotator = _ids("annotator", rows.annotator, rows, people, options.get("grow", False))
+        annotators, annotator = _ids("annotator", rows.annotator, rows, people, options.get("grow"))
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
@@ -88,9 +88,12 @@ def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]
 
 
 def _ids(
-    name: str, column: Any, rows: Rows, there: Sequence[Iterable[Any] | Codebook | None], grow: bool = False
+    name: str, column: Any, rows: Rows, there: Sequence[Iterable[Any] | Codebook | None], grow: bool | None = None
 ) -> tuple[Codebook, np.ndarray]:
-    """The codebook of a column, with ids that are there anyway, and each row's code."""
+    """The codebook of a column, with ids that are there anyway, and each row's code.
+
+    A ``grow`` that is False, not left out, says that nobody new can come in here, and it is not advised.
+    """
     given = encode(column, name, rows.place)
     if rows.text:
         remedy = "give it an id or leave the row out; if it really is an id, read a table in Python (from_frame)"
@@ -107,19 +110,24 @@ def _ids(
         elif grow:
             book = book.extended(more)
         else:
-            book.require(more, f"{name}s=", "leave it out, or append it with grow=True")
-    return given.codebook(name) if book is None else _ids_of(book, given, rows.place)
+            book.require(more, f"{name}s=", f"leave it out, or {_way_in(grow)}")
+    return given.codebook(name) if book is None else _ids_of(book, given, rows.place, _way_in(grow))
 
 
-def _ids_of(book: Codebook, given: Encoding, place: Place) -> tuple[Codebook, np.ndarray]:
+def _ids_of(book: Codebook, given: Encoding, place: Place, way_in: str) -> tuple[Codebook, np.ndarray]:
     codes = book.codes(given.values)
     if (codes < 0).any():
         row = min(given.first_row(int(position)) for position in np.flatnonzero(codes < 0))
         raise DataError(
             f"the {book.name} {plain(given.values[given.codes[row]])!r} at {place(row)} is not among the "
-            f"{len(book)} known ones; correct it, leave the row out, or append it with grow=True"
+            f"{len(book)} known ones; correct it, leave the row out, or {way_in}"
         )
     return book, codes.astype(np.int32)[given.codes]
+
+
+def _way_in(grow: bool | None) -> str:
+    """How somebody unknown is taken in."""
+    return "append it with grow=True" if grow is None else "fit anew with it"
 
 
 def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:

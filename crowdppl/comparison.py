@@ -11,9 +11,11 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.comparison_plot import plot_comparison
+from crowdppl.demands import require_annotations, require_posterior
 from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import HeldoutScore, heldout_score, unprepared
 from crowdppl.leave_one_out import standard_error
+from crowdppl.settings import named_settings
 
 if TYPE_CHECKING:
     from crowdppl.inference.options import FitOptions
@@ -68,7 +70,7 @@ class Comparison:
 
         Raises:
             MethodError: when a method that has weight is missing, or one was not compared.
-            DataError: when the fits are of different items or classes.
+            DataError: when the fits are of different items or classes, or no fits.
 
         Examples:
             >>> data, names = crowdppl.anaesthetists(), ["majority_vote", "one_coin"]
@@ -130,7 +132,7 @@ def compare(
         majority_vote  -0.69  0.08        0.00    0.76
         one_coin       -0.70  0.09       -0.01    0.24
     """
-    named = _named(models)
+    named, data = _named(models), require_annotations(data)
     _check(named, inference, settings)
     scores = {
         name: heldout_score(
@@ -148,8 +150,8 @@ def compare(
 
 
 def _named(models: Models) -> dict[str, Any]:
-    if isinstance(models, str):
-        raise MethodError(f"models={models!r} is one name; give a list of them")
+    if isinstance(models, str) or not isinstance(models, Collection):
+        raise MethodError(f"models={models!r} is no list of names; give one, or a mapping from names to methods")
     named = dict(models) if isinstance(models, Mapping) else {str(name): name for name in models}
     if not named:
         raise MethodError("compare was given no method; give names that crowdppl.zoo() lists")
@@ -162,15 +164,20 @@ def _named(models: Models) -> dict[str, Any]:
 def _check(
     named: Mapping[str, Any], inference: str | Mapping[str, str], settings: Mapping[str, Mapping[str, Any]] | None
 ) -> None:
-    for what, given in (("inference", inference), ("settings", settings or {})):
+    if not isinstance(inference, str | Mapping):
+        raise MethodError(f"inference={inference!r} is neither an engine nor a mapping from methods to engines")
+    settings = {} if settings is None else named_settings(settings)
+    for what, given in (("inference", inference), ("settings", settings)):
         stray = set(given) - set(named) if isinstance(given, Mapping) else set()
         if stray:
             raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
     for name, model in named.items():
-        unprepared(model, (settings or {}).get(name))
+        unprepared(model, settings.get(name))
 
 
 def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:
+    if not isinstance(members, Mapping):
+        raise MethodError(f"members is a {type(members).__name__}; give a mapping from names to fits")
     for name in members:
         if name not in compared:
             raise MethodError(f"{name!r} was not compared ({', '.join(compared)})")
@@ -179,7 +186,7 @@ def _check_members(members: Mapping[str, Posterior], compared: Collection[str], 
             raise MethodError(f"{name!r} has weight, and no fit of it was given; fit it to the same data")
     first = next(iter(needed))
     for name in needed:
-        one, other = members[first].data, members[name].data
+        one, other = (require_posterior(members[method]).data for method in (first, name))
         if not (one.items.equals(other.items) and one.classes.equals(other.classes)):
             raise DataError(
                 f"{first!r} and {name!r} were fitted to different items or classes; fit both to the same"

@@ -10,6 +10,7 @@ import pandas as pd
 
 from crowdppl.annotator_kinds import Classes, check_share, count_classes, spread
 from crowdppl.codebook import Codebook, as_index
+from crowdppl.counts import is_whole
 from crowdppl.errors import DataError, MethodError
 from crowdppl.opinions import Scene
 
@@ -74,7 +75,8 @@ class SimilarClassConfuser:
         if self.pairs is None:
             raise MethodError(f"{self.name} has no pairs= of similar classes yet; give them")
         k = count_classes(classes)
-        names: pd.Index[Any] = pd.RangeIndex(k) if isinstance(classes, int) else as_index(classes)
+        given: Any = classes
+        names: pd.Index[Any] = pd.RangeIndex(k) if is_whole(given) else as_index(given)
         book, similar = Codebook("class", names), np.zeros((k, k))
         for one, other in (book.require(list(pair), "pairs=", "name known classes") for pair in self.pairs):
             similar[one, other] = similar[other, one] = 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import plates
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 ALIKE = 8.0
 """Pseudo-counts with which a level scatters around the one above it: of abilities fixed, of the others a median."""
@@ -49,7 +49,7 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
         >>> log_p.shape
         torch.Size([5, 4, 4])
     """
-    block = data.as_block()
+    block = block_of(data)
     k, history = block.n_classes, block.history
     middle, tiny = torch.tensor(math.log(alike)), 1e-3  # a share drawn as 0 would be no concentration
     skill = pyro.sample("skill", dist.Beta(torch.tensor(6.0), torch.tensor(2.0)))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
+from crowdppl import demands
 from crowdppl.check_plots import plot_check
+from crowdppl.counts import seed_number, whole_number
 from crowdppl.discrepancies import STATISTICS, Design, of_pairs
-from crowdppl.errors import MethodError
 from crowdppl.refitting import ENGINES, Refit
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
         seed: of the replicates.
 
     Raises:
-        MethodError: for fewer than 20 draws.
-        DataError: when no item has two labels.
+        MethodError: for fewer than 20 draws, or a seed that is none.
+        DataError: for what is no posterior, or when no item has two labels.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -111,8 +112,8 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
         >>> check.p_value <= 0.05
         False
     """
-    if draws < FEWEST_DRAWS:
-        raise MethodError(f"draws={draws} say little of a tail; give at least {FEWEST_DRAWS}, better 200")
+    posterior, seed = demands.require_posterior(posterior), seed_number(seed)
+    draws = whole_number("draws", draws, FEWEST_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
     engine = cast(Refit, import_module(ENGINES)) if posterior.refit is None else posterior.refit
     replicated = engine.draw_labels(posterior, draws, seed, "posterior")

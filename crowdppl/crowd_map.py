@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from crowdppl import demands
 from crowdppl.canvas import DARK, axes_or_new, short
 from crowdppl.checking import cell_counts
 from crowdppl.codebook import plain
@@ -53,7 +54,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
         >>> crowdppl.crowd_map.annotator_map(posterior)["kind"].value_counts().to_dict()
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
-    gates, centres = _gates(posterior)
+    gates, centres = _gates(demands.require_posterior(posterior))
     for doubt in population_doubts(gates):
         warnings.warn(str(doubt), DoubtWarning, stacklevel=2)
     mean, axes, _ = principal(gates)

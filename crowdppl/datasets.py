@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
+from crowdppl.counts import is_whole
 from crowdppl.dataset_loading import Dataset as Dataset
 from crowdppl.dataset_loading import available as available
 from crowdppl.dataset_loading import load as load
@@ -103,7 +104,7 @@ def digits(
 
     images = load_digits(as_frame=True)
     truth: pd.Series[Any] = images.target
-    if not isinstance(test, int) or not 0 <= test < len(truth):
+    if not is_whole(test) or not 0 <= test < len(truth):
         raise DataError(f"test={test!r} of {len(truth)} images must be a whole number from 0 that leaves some over")
     return simulate_annotators(
         truth,

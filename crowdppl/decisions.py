@@ -12,7 +12,8 @@ from crowdppl import choices
 from crowdppl.abilities import labels_given
 from crowdppl.acquisition import ANSWERS, weigh
 from crowdppl.codebook import Codebook, as_index, plain
-from crowdppl.errors import DataError, MethodError
+from crowdppl.counts import number_within
+from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -59,7 +60,7 @@ def decide(
 
     Raises:
         DataError: when costs are not finite, do not name every class once, or name a decision twice.
-        MethodError: when the price is negative or not finite.
+        MethodError: when the price is no number, negative or not finite.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -69,6 +70,8 @@ def decide(
         36          3          0.033         4
         37          2          0.000         1
     """
+    if ask_again is not None:
+        ask_again = number_within("ask_again", ask_again, "what one more label costs, 0 or more", lambda x: x >= 0)
     data, p = posterior.data, posterior.result.probabilities
     table, names = _costs(cost, data)
     expected = p @ table
@@ -102,8 +105,6 @@ def _cost_of_asking(
 
     Infinity where even the truth would not be worth the price.
     """
-    if not (np.isfinite(price) and price >= 0):
-        raise MethodError(f"ask_again={price} is no price; give what one more label costs, 0 or more")
     p, given = posterior.result.probabilities, labels_given(posterior.data)
     regret, floor = table - table.min(1, keepdims=True), p @ table.min(1)
     now = (p @ regret)[np.arange(len(p)), first]

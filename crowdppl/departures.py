@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from crowdppl.likelihood import penalty
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 LEAST = 1e-10
 """Smallest probability of a label, and what is added to a square before its root."""
@@ -44,7 +44,7 @@ def departed(
         >>> log_p[0].exp()
         tensor([0.5500, 0.5500, 0.5500, 0.5500])
     """
-    block = data.as_block()
+    block = block_of(data)
     shift = shift if block.entries is None else shift[block.entries]
     e = shift - shift.mean(-1, keepdim=True)
     square = e.new_zeros(block.n_items).index_add(0, block.item, e.square().sum(-1))

@@ -12,6 +12,7 @@ import numpy as np
 
 from crowdppl.checking import cell_counts
 from crowdppl.codebook import plain
+from crowdppl.counts import switch
 from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
@@ -65,6 +66,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).doubts()
         ()
     """
+    thorough = switch("thorough", thorough)
     given = cell_counts(posterior.data.blocks).sum(1)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.demands import require_data
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
@@ -135,7 +136,8 @@ def trained_embedding(
         MethodError: when there are features, but nothing was trained; or when only the weights of a network of the
             user's own are left.
     """
-    features = None if data.features is None else torch.from_numpy(np.array(data.features[:1], np.float32))
+    given = require_data(data).features
+    features = None if given is None else torch.from_numpy(np.array(given[:1], np.float32))
     if weights is None:
         if features is None and embedding is None:
             return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from crowdppl.alphabet import listed
 from crowdppl.codebook import Codebook, as_index, plain, sorting
+from crowdppl.counts import is_whole, seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import feature_table
-from crowdppl.known_kinds import as_kind
+from crowdppl.known_kinds import kinds_and_shares
 from crowdppl.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -110,8 +111,13 @@ class Episodes:
             number: T.
             seed: the same seed draws the same tasks.
             clean: whether all annotators are always right, as if there were none.
+
+        Raises:
+            MethodError: when the number or the seed is none.
         """
-        rng = np.random.default_rng(seed)
+        number = whole_number("number", number, 1, "draw a task")
+        parts = seed if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
+        rng = np.random.default_rng([seed_number(part) for part in parts])
         shots, n_annotators = (int(rng.choice(_several(x))) for x in (self.shots, self.annotators))
         chosen = np.stack([rng.permutation(len(self.names))[: self.ways] for _ in range(number)])
         each = [[rng.permutation(self._by_class[c])[: shots + self.queries] for c in task] for task in chosen]
@@ -162,12 +168,7 @@ class Episodes:
 
     @cached_property
     def _kinds(self) -> tuple[list[Kind], np.ndarray]:
-        p = np.array([float(share) for share in self.kinds.values()])
-        if not len(p) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
-            raise MethodError(
-                f"shares of kinds are {list(self.kinds.values())}; give probabilities that sum to one"
-            )
-        return [as_kind(kind) for kind in self.kinds], p / p.sum()
+        return kinds_and_shares(self.kinds)
 
     def _confusions(self, rng: np.random.Generator, tasks: int, annotators: int, clean: bool) -> np.ndarray:
         """(T, A, K, K) [truth, label]."""
@@ -192,11 +193,15 @@ class Episodes:
         return task * n + item, task * annotators + annotator, label[given]
 
     def _check_sizes(self) -> None:
-        sizes = {"ways": self.ways, "queries": self.queries, "labels_per_item": self.labels_per_item or 1}
-        sizes |= {"shots": min(_several(self.shots)), "annotators": min(_several(self.annotators))}
-        for name, size in sizes.items():
-            if size < (2 if name == "ways" else 1):
-                raise MethodError(f"{name}={size} is too small for a task")
+        whole_number("ways", self.ways, 2, "a task tells classes apart")
+        whole_number("queries", self.queries, 1)
+        if self.labels_per_item is not None:
+            whole_number("labels_per_item", self.labels_per_item, 1, "None lets all annotators label an item")
+        for name, sizes in (("shots", self.shots), ("annotators", self.annotators)):
+            if isinstance(sizes, str) or not (is_whole(sizes) or isinstance(sizes, Iterable)):
+                raise MethodError(f"{name}={sizes!r} must be a whole number, or several of them")
+            for size in _several(sizes):
+                whole_number(name, size, 1)
         if self.ways > len(self.names):
             raise MethodError(f"ways={self.ways}, but there are {len(self.names)} classes; ask for fewer")
 
@@ -219,7 +224,7 @@ class Episodes:
 
 
 def _several(sizes: int | Sequence[int]) -> list[int]:
-    found = [int(size) for size in ([sizes] if isinstance(sizes, int) else sizes)]
+    found: list[Any] = [sizes] if is_whole(sizes) else list(cast("Sequence[int]", sizes))
     if not found:
         raise MethodError("shots and annotators must name at least one number")
     return found

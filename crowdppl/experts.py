@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from itertools import pairwise
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from crowdppl.blocks import Block
+from crowdppl.counts import is_whole
 from crowdppl.devices import lent
 from crowdppl.errors import MethodError
 from crowdppl.feature_values import whole_numbers
@@ -217,7 +217,7 @@ def experts_for(
     """
     given = training_of(training)
     for name, sizes in (("widths", widths), ("tower", tower)):
-        if not all(isinstance(n, Integral) and n > 0 for n in sizes) or (name == "widths" and not len(sizes)):
+        if not all(is_whole(n) and n > 0 for n in sizes) or (name == "widths" and not len(sizes)):
             least = ", at least one" if name == "widths" else ""
             raise MethodError(f"{name}={sizes!r} must be whole numbers from 1{least}: units of layers")
     features = features_for(experts, data, "experts")

@@ -80,7 +80,7 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
     Raises:
         DataError: names the first such item.
     """
-    if values.dtype.kind != "f":
+    if values.dtype.kind != "f" or not len(values):
         return
     with np.errstate(over="ignore"):
         finite = np.isfinite(values.astype(np.float32, copy=False)).reshape(len(values), -1).all(1)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from crowdppl import demands
 from crowdppl.annotations import Annotations
 from crowdppl.choices import choose
+from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predictive import Rows, predictive
@@ -48,15 +50,15 @@ def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 
 
     Raises:
         DataError: when other data have other annotators, classes or abstentions.
-        MethodError: for a method that keeps something of each item, given other data; or least below 0.
+        MethodError: for a method that keeps something of each item, given other data; or a number out of range.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
         >>> crowdppl.filling.fill(posterior)
         Annotations(45 items, 5 annotators, 4 classes, 315 labels)
     """
-    if least < 0:
-        raise MethodError(f"least={least} must not be negative")
+    posterior, least = demands.require_posterior(posterior), whole_number("least", least, 0)
+    draws = whole_number("draws", draws, 1)
     full = posterior.data if data is None else _checked(posterior, data)
     counts = np.concatenate([block.annotator.cpu().numpy() for block in posterior.data.blocks])
     may = np.flatnonzero(np.bincount(counts, minlength=full.n_annotators) >= least)
@@ -97,7 +99,7 @@ def answer_shares(posterior: Posterior, item: np.ndarray, annotator: np.ndarray,
 
 
 def _checked(posterior: Posterior, data: Annotations) -> Annotations:
-    old = posterior.data
+    old, data = posterior.data, demands.require_annotations(data)
     for what in ("annotators", "classes", "answers"):
         if not getattr(old, what).equals(getattr(data, what)):
             raise DataError(f"the {what} of data= are not those of the fit; read them with like=posterior.data")

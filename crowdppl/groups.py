@@ -14,6 +14,8 @@ from scipy.spatial.distance import squareform
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
+from crowdppl.counts import share_between, whole_number
+from crowdppl.demands import require_annotations
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
@@ -82,27 +84,25 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
         (A,) int64, the group of each annotator in codebook order, numbered as they first appear.
 
     Raises:
-        MethodError: more than 4000 annotators, or a setting out of range.
+        MethodError: more than 4000 annotators, or a setting out of range; DataError for what is no annotations.
 
     Examples:
         >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
         array([0, 0, 0, 1, 2, 3])
     """
-    rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in data.blocks]
+    blocks, order = require_annotations(data).blocks, np.asarray(data.order, dtype=np.int64)
+    rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in blocks]
     position, annotator, answer = np.concatenate(rows, axis=1)
-    item = np.asarray(data.order, dtype=np.int64)[position]
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_in_codes(Coded(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
+    return find_in_codes(Coded(order[position], annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
 
 
 def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
     """Finds groups as `find_groups` does, from plain codes in any order."""
     n = labels.n_annotators
     if n > MAX_ANNOTATORS:
-        advice = "give groups=, or leave out annotators with few labels"
-        raise MethodError(f"groups are found among at most {MAX_ANNOTATORS} annotators, here are {n}: {advice}")
-    if not 0 < alpha < 1 or max_labels < 1:
-        raise MethodError(f"alpha={alpha} must lie between 0 and 1, max_labels={max_labels} be 1 or more")
+        raise MethodError(f"groups are found among at most {MAX_ANNOTATORS} annotators, here are {n}: give groups=")
+    alpha, max_labels = share_between("alpha", alpha), whole_number("max_labels", max_labels, 1)
     alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
     kept, item = np.unique(labels.item, return_inverse=True)
     labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)

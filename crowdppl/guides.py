@@ -18,7 +18,7 @@ from torch.distributions import biject_to
 
 from crowdppl.distributions import OneHot
 from crowdppl.inference.nodes import nodes
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 from crowdppl.story import Story, plates_of
 
 
@@ -44,7 +44,7 @@ def mean_field(
         >>> [name for name in sites.stochastic_nodes if not name.startswith("_")]
         ['prevalence', 'annotators', 'confusion']
     """
-    whole = data.as_block()
+    whole = block_of(data)
     # Labels that are still to be drawn need a drawn truth; otherwise nothing discrete is drawn.
     model = enum(story.model, first_available_dim=-1 - plates_of(story)) if whole.observed else story.model
     with torch.no_grad(), block():

@@ -13,7 +13,7 @@ import pandas as pd
 
 from crowdppl import registry
 from crowdppl.annotations import Annotations
-from crowdppl.counts import whole_number
+from crowdppl.counts import switch, whole_number
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
 from crowdppl.inference import fit_alone
 from crowdppl.inference.leaving_out import left_out
@@ -21,6 +21,7 @@ from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error
 from crowdppl.posterior import Posterior
+from crowdppl.settings import named_settings
 from crowdppl.splitting import item_folds, keep, label_folds
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def heldout_score(
         -0.7
     """
     folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
+    whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
@@ -154,7 +156,8 @@ def unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | Non
     refuse_corrected(model)
     if isinstance(model, Posterior):
         return None
-    return registry.method(model, **dict(settings or {})) if isinstance(model, str) else model
+    given = {} if settings is None else named_settings(settings)
+    return registry.method(model, **given) if isinstance(model, str) else model
 
 
 def refuse_corrected(model: str | Story | Posterior) -> None:
@@ -164,7 +167,7 @@ def refuse_corrected(model: str | Story | Posterior) -> None:
         MethodError: for "auto" and for corrected posteriors.
     """
     corrected = isinstance(model, Posterior) and model.correction is not None
-    if model == "auto" or corrected:
+    if (isinstance(model, str) and model == "auto") or corrected:
         raise MethodError(
             "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
             "give its name, or posterior.uncorrected()"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from crowdppl.errors import MethodError
+from crowdppl.counts import share_between
 from crowdppl.inference.results import FitResult, SiteResult
 
 
@@ -108,8 +107,7 @@ def check_level(level: float) -> None:
     Raises:
         MethodError: when the level is no number between 0 and 1.
     """
-    if not isinstance(level, Real) or not 0 < level < 1:
-        raise MethodError(f"level={level!r} must be a number between 0 and 1; 0.95 means a 95 % interval")
+    share_between("level", level, "0.95 means a 95 % interval")
 
 
 def _tails(level: float) -> tuple[float, float]:

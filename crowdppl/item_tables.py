@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import choices, intervals
+from crowdppl.counts import switch
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -33,7 +34,7 @@ def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
         38     0.0  0.15  0.85  0.00
     """
     values = posterior.result.probabilities
-    if sd:
+    if switch("sd", sd):
         found = None if _corrected(posterior) else posterior.result.probability_sd
         values = np.full_like(values, np.nan) if found is None else found
     return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)

@@ -13,6 +13,7 @@ import pandas as pd
 from crowdppl.annotator_groups import Colluders, CopyingGroup
 from crowdppl.annotator_kinds import ClassWiseSpammer, Expert, Hammer, HammerSpammer, Spammer
 from crowdppl.confusers import Adversary, Malicious, NeighbourConfuser, PairwiseFlipper, SimilarClassConfuser
+from crowdppl.counts import is_number, is_whole, seed_number, whole_number
 from crowdppl.errors import MethodError
 from crowdppl.machine_annotators import Machine
 
@@ -95,20 +96,31 @@ def draw_kinds(shares: Mapping[Any, float], n_annotators: int, seed: int = 0) ->
         Kinds, for ``simulate_annotators``.
 
     Raises:
-        MethodError: for an unknown kind, or shares that are no probabilities.
+        MethodError: for an unknown kind, shares that are no probabilities, or a number or seed that is none.
 
     Examples:
         >>> crowdppl.draw_kinds({"expert": 0.1, "hammer": 0.7, "spammer": 0.2}, 4, seed=0)
         [Hammer(p=0.75), Hammer(p=0.75), Expert(p=0.95), Expert(p=0.95)]
     """
-    kinds = [as_kind(kind) for kind in shares]
-    p = np.array([float(share) for share in shares.values()])
-    if not len(p) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
-        raise MethodError(f"shares of kinds are {list(shares.values())}; give probabilities that sum to one")
-    if n_annotators < 1:
-        raise MethodError(f"n_annotators={n_annotators}; draw at least one")
-    chosen = np.random.default_rng(seed).choice(len(kinds), size=n_annotators, p=p / p.sum())
+    kinds, p = kinds_and_shares(shares)
+    n_annotators = whole_number("n_annotators", n_annotators, 1)
+    chosen = np.random.default_rng(seed_number(seed)).choice(len(kinds), size=n_annotators, p=p)
     return [kinds[number] for number in chosen]
+
+
+def kinds_and_shares(shares: Mapping[Any, float]) -> tuple[list[Any], np.ndarray]:
+    """Kinds of annotators, and the probability of each.
+
+    Raises:
+        MethodError: for an unknown kind, or shares that are no probabilities.
+    """
+    if not isinstance(shares, Mapping):
+        raise MethodError(f'shares of kinds are {shares!r}; give a mapping, as in {{"expert": 1.0}}')
+    given = list(shares.values())
+    if not given or not all(is_number(share) and share >= 0 for share in given) or abs(sum(given) - 1) > 1e-6:
+        raise MethodError(f"shares of kinds are {given}; give probabilities that sum to one")
+    p = np.array(given, np.float64)
+    return [as_kind(kind) for kind in shares], p / p.sum()
 
 
 def as_kinds(kinds: Sequence[Any] | Mapping[Any, int]) -> list[Any]:
@@ -121,9 +133,9 @@ def as_kinds(kinds: Sequence[Any] | Mapping[Any, int]) -> list[Any]:
         raise MethodError(f"kinds={kinds!r}: give a list of kinds, or a mapping from kind to number of annotators")
     if isinstance(kinds, Mapping):
         for kind, number in kinds.items():
-            if not isinstance(number, int | np.integer) or number < 0:
+            if not is_whole(number) or number < 0:
                 raise MethodError(f"kinds: {number!r} annotators of {kind!r}; give a whole number")
-        kinds = [kind for kind, number in kinds.items() for _ in range(number)]
+        kinds = [kind for kind, number in kinds.items() for _ in range(int(number))]
     if not len(kinds):
         raise MethodError("kinds are empty; there must be at least one annotator")
     return [as_kind(kind) for kind in kinds]

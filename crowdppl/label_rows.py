@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 
 def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
@@ -51,7 +51,7 @@ def weighed_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> C
         >>> sorted({round(float(p), 4) for p in x})  # a quarter to the power of the annotator's weight
         [0.0625, 0.25, 1.0]
     """
-    block, given = data.as_block(), each_label(rows)
+    block, given = block_of(data), each_label(rows)
     known = log_p if block.potential is None else (log_p + block.potential.to(log_p.dtype)).log_softmax(-1)
     each, power = block.of_item(known, event_dim=1), block.of_annotator(weight)
 

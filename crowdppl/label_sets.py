@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl import choices
+from crowdppl import choices, demands
 from crowdppl.codebook import plain
+from crowdppl.counts import seed_number, share_between
 from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import gold_codes
 
@@ -72,11 +73,10 @@ def label_sets(
         36      (3,)     1         0.97
         38    (3, 2)     2         1.00
     """
-    if not 0 < coverage < 1:
-        raise MethodError(
-            f"coverage={coverage} must lie between 0 and 1; 0.9 means that 9 of 10 sets hold the truth"
-        )
-    if method not in ("credible", "conformal") or (gold is None) != (method == "credible"):
+    coverage = share_between("coverage", coverage, "0.9 means that 9 of 10 sets hold the truth")
+    demands.one_of("method", method, ("credible", "conformal"))
+    seed = seed_number(seed)
+    if (gold is None) != (method == "credible"):
         given = "no gold" if gold is None else "gold"
         raise MethodError(f"method={method!r} with {given}: it is 'credible' without gold, or 'conformal' with it")
     data, p = posterior.data, posterior.result.probabilities

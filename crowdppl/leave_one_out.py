@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from crowdppl import demands
 from crowdppl.errors import MethodError
 from crowdppl.sight import networks_of
 
@@ -96,10 +97,8 @@ def leave_one_out(
         >>> round(float(posterior.leave_one_out().values["log_p"].mean()), 2)
         -0.67
     """
-    if unit not in ("label", "item"):
-        raise MethodError(f"unit={unit!r} is neither 'label' nor 'item'")
-    if method not in ("auto", "psis", "closed"):
-        raise MethodError(f"method={method!r} is none of 'auto', 'psis' and 'closed'")
+    demands.one_of("unit", unit, ("label", "item"))
+    demands.one_of("method", method, ("auto", "psis", "closed"))
     if posterior.correction is not None:
         raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
     points = {site.family for site in posterior.result.sites.values()} <= {"point"}

@@ -14,7 +14,7 @@ from crowdppl import plates
 from crowdppl.distributions import Categorical
 from crowdppl.errors import MethodError
 from crowdppl.labels import Labels, Table
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 
 def annotate(
@@ -55,7 +55,7 @@ def annotate(
         >>> cells % 2  # both say "yes"
         tensor([1, 1], dtype=torch.int32)
     """
-    block = data.as_block()
+    block = block_of(data)
     labels = Labels(block, log_p, state, within=within, groups=groups, power=power)
     out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.observed else None)
     return out
@@ -72,7 +72,7 @@ def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
     Returns:
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
     """
-    potential = data.as_block().potential
+    potential = block_of(data).potential
     weights = log_p if potential is None else log_p + potential.to(log_p.dtype)
     out: Tensor = pyro.sample(name, Categorical(weights), infer={"enumerate": "parallel"})
     return out
@@ -101,7 +101,7 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
     """
     if likelihood not in ("joint", "per_annotation"):
         raise MethodError(f"likelihood={likelihood!r} is neither 'joint' nor 'per_annotation'")
-    block = data.as_block()
+    block = block_of(data)
     if likelihood == "joint" or not block.learning:
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
@@ -117,7 +117,7 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
 
 def _told(data: Data, log_p: Tensor) -> Tensor:
     """Scores what is known of each item's truth, once an item; log-probabilities of the truth that it leaves."""
-    block = data.as_block()
+    block = block_of(data)
     assert block.potential is not None
     both = log_p + block.potential.to(log_p.dtype)
     with plates.items(data):
@@ -136,7 +136,7 @@ def penalty(data: Data, name: str, amount: Tensor) -> None:
         name: of the potential's site.
         amount: a number, in units of a label's log-probability.
     """
-    block = data.as_block()
+    block = block_of(data)
     if block.learning:
         pyro.factor(name, -block.scale * block.n_labels * amount)
 
@@ -156,7 +156,7 @@ def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", conc
         >>> crowdppl.prevalence(crowdppl.anaesthetists(), "uniform").exp()
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
-    n_classes = data.as_block().n_classes
+    n_classes = block_of(data).n_classes
     if kind == "uniform":
         return torch.full((n_classes,), -math.log(n_classes))
     if kind != "learned":

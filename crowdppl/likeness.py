@@ -21,19 +21,19 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
     Features come along, of tables in the old order of columns; where new ones have none and all items are old
-    ones, theirs do.
+    ones, theirs do. A fit cannot take in annotators whom it does not know, so that ``grow`` is no way out.
 
     Raises:
         DataError: when an annotator, a class or a column of features is not one of the old ones, or there are no
             labels.
     """
     if not isinstance(new, Annotations):
-        return _with_features(old, Annotations.from_frame(new, like=old))
+        return _with_features(old, Annotations.from_frame(new, like=old, grow=False))
     require_labels(new.blocks)
     pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
     if not all(a.equals(b) for a, b in pairs):
         known: Any = {"items": new.items, "gold": new.gold, "features": new.features}
-        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, **known)
+        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
     return _with_features(old, new)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from crowdppl.counts import share_between
 from crowdppl.errors import DataError, MethodError
 from crowdppl.opinions import Draw, Opinion, Scene
 
@@ -42,8 +43,7 @@ class Machine:
                 f"machine: classifier={self.classifier!r} has no fit and predict; name one of "
                 f"{', '.join(CLASSIFIERS)}, or give an object of scikit-learn"
             )
-        if not isinstance(self.trained_on, int | float) or not 0 < self.trained_on < 1:
-            raise MethodError(f"machine: trained_on={self.trained_on!r} is no share between 0 and 1, both excluded")
+        share_between("machine: trained_on", self.trained_on)
 
     def opinions(self, scene: Scene, annotator: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """The annotator's id and opinion, of a classifier just trained.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from crowdppl.demands import require_annotations
 from crowdppl.errors import MethodError
 from crowdppl.handover import of_tensor
 
@@ -22,6 +23,7 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
         (A,) numbers from 0, in the order in which groups first appear.
 
     Raises:
+        DataError: when the data are no annotations.
         MethodError: when a mapping names an annotator that is not in the data, or groups are named by no text or
             number for each annotator.
 
@@ -29,6 +31,8 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
         >>> crowdppl.group_numbers({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
         [0, 1, 2, 0, 0]
     """
+    if groups is None or isinstance(groups, Mapping):
+        require_annotations(data)
     named: Any = _found(data) if groups is None else of_tensor(groups, "groups")
     if isinstance(named, str) or not isinstance(named, Iterable):
         raise MethodError(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from crowdppl.counts import number_within, seed_number, switch, whole_number
 from crowdppl.devices import device_named, device_of
 from crowdppl.embedding import Embedding, embedding_for
 from crowdppl.episodes import Episodes
@@ -55,12 +56,8 @@ def meta_trained(
             numbers (B, M), or of which nothing can learn.
         NumericalError: when a loss is not finite; it names the step.
     """
-    embedding, rows = embedding_for(body, episodes.table, widths, seed), rows.to(device_named(device))
-    if not embedding.learning:
-        raise MethodError(
-            "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
-            "or unfreeze some with requires_grad_(True)"
-        )
+    through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
+    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
 
     def loss(network: Embedding, tasks: Tasks) -> Tensor:
         placed, asked = network.places(tasks.support), network.places(tasks.query)
@@ -76,7 +73,7 @@ def meta_trained(
         batch=batch,
         learning_rate=learning_rate,
         seed=seed,
-        clean=not pseudo_annotators,
+        clean=clean,
     )
     return embedding.requires_grad_(False).cpu()
 
@@ -111,10 +108,8 @@ def meta_train(
         MethodError: for settings out of range.
         NumericalError: when a loss is not finite; it names the step.
     """
-    if min(iterations, batch) < 1 or not learning_rate > 0:
-        raise MethodError(
-            f"iterations={iterations}, batch={batch}, learning_rate={learning_rate}: all must be positive"
-        )
+    iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
+    learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
     optimiser = torch.optim.Adam(embedding.parameters(), lr=learning_rate)
     losses = []
     embedding.train()
@@ -135,3 +130,16 @@ def meta_train(
             losses.append(float(cost.detach()))
     embedding.eval()
     return losses
+
+
+def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:
+    """The embedding before its first step."""
+    if not isinstance(episodes, Episodes):
+        raise MethodError(f"episodes is a {type(episodes).__name__}; give crowdppl.Episodes(truth, features, ...)")
+    embedding = embedding_for(body, episodes.table, widths, seed)
+    if not embedding.learning:
+        raise MethodError(
+            "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
+            "or unfreeze some with requires_grad_(True)"
+        )
+    return embedding

@@ -14,7 +14,7 @@ import pandas as pd
 from crowdppl import intervals, scores, truths
 from crowdppl.bootstrap import Evidence
 from crowdppl.codebook import plain
-from crowdppl.counts import whole_number
+from crowdppl.counts import seed_number, whole_number
 from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
 from crowdppl.scores import accuracy, brier_score, calibration_error, log_score
 
@@ -152,7 +152,7 @@ def evaluate(
     """
     intervals.check_level(level)
     bootstrap = whole_number("bootstrap", bootstrap, 1, "1000 resamples are usual")
-    seed = whole_number("seed", seed, 0)
+    seed = seed_number(seed)
     p, code, row, unscored = matched(posterior, gold)
     annotators = None if isinstance(posterior, pd.DataFrame) else _on_gold(posterior, row, code, level)
     classes, ranked = scores.ClassCounts.of(p, code), scores.RankedErrors.of(p, code)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdppl.demands import require_data
 from crowdppl.devices import device_of, lent
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
@@ -97,9 +98,10 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
 
 def feature_tensor(data: Annotations) -> Features | None:
     """Features in codebook order, float32 (N, ...); None where the data have none."""
-    if data.features is None or isinstance(data.features, StoredFeatures):
-        return data.features
-    return torch.from_numpy(np.array(numbers_of(data.features), np.float32))
+    given = require_data(data).features
+    if given is None or isinstance(given, StoredFeatures):
+        return given
+    return torch.from_numpy(np.array(numbers_of(given), np.float32))
 
 
 def placed_features(data: Annotations) -> Features | None:

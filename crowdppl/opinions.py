@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.counts import seed_number
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
@@ -89,15 +90,14 @@ def streams(seed: int) -> Draw:
     """Random numbers that depend on a seed and on names alone, so that nobody's draws move another's.
 
     Raises:
-        MethodError: when the seed is no whole number from 0.
+        MethodError: when the seed is no whole number from 0, or too large.
     """
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise MethodError(f"seed={seed!r} must be a whole number from 0")
+    seed = seed_number(seed)
 
     def draw(*names: str) -> np.random.Generator:
         digest = blake2b("\x1f".join(names).encode(), digest_size=16).digest()
         words = tuple(int(word) for word in np.frombuffer(digest, "<u4"))
-        return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=words))
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=words))
 
     return draw
 

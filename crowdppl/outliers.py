@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl import demands
+
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
@@ -36,6 +38,7 @@ def outlier_scores(posterior: Posterior) -> pd.Series[Any]:
         >>> bool(scores.between(0, 1).all())
         True
     """
+    posterior = demands.require_posterior(posterior)
     site = posterior.result.sites.get("departure")
     if site is None:
         share = import_module(ENGINES).item_marginal(posterior, "outlier")

@@ -12,6 +12,7 @@ import pyro
 import torch
 
 from crowdppl.blocks import Block
+from crowdppl.demands import require_data
 
 
 class Data(Protocol):
@@ -22,6 +23,15 @@ class Data(Protocol):
         ...
 
 
+def block_of(data: Data) -> Block:
+    """The labels of what a story was given, as one block.
+
+    Raises:
+        DataError: for what is neither annotations nor a block of them.
+    """
+    return require_data(data).as_block()
+
+
 def items(data: Data) -> pyro.plate:
     """The plate of items, at dimension -1; a minibatch is scaled up to the items it stands for.
 
@@ -30,7 +40,7 @@ def items(data: Data) -> pyro.plate:
         >>> plate.name, plate.size, plate.dim
         ('items', 45, -1)
     """
-    block = data.as_block()
+    block = block_of(data)
     if block.scale == 1.0:
         return pyro.plate("items", block.n_items, dim=-1)
     batch = torch.arange(block.n_items, device=block.device)
@@ -39,7 +49,7 @@ def items(data: Data) -> pyro.plate:
 
 def labels(data: Data) -> pyro.plate:
     """The plate of single labels, at dimension -1, for stories that give each label a state of its own."""
-    block = data.as_block()
+    block = block_of(data)
     if block.scale == 1.0:
         return pyro.plate("labels", block.n_labels, dim=-1)
     batch = torch.arange(block.n_labels, device=block.device)
@@ -54,7 +64,7 @@ def annotators(data: Data, name: str = "annotators") -> pyro.plate:
         >>> plate.name, plate.size, plate.dim
         ('annotators', 5, -1)
     """
-    return pyro.plate(name, data.as_block().n_annotators, dim=-1)
+    return pyro.plate(name, block_of(data).n_annotators, dim=-1)
 
 
 def groups(size: int) -> pyro.plate:

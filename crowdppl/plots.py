@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl import intervals
+from crowdppl import demands, intervals
 from crowdppl.abilities import labels_given
-from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new, short
+from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.results import FitResult
@@ -55,7 +55,7 @@ def plot_confusion(
     codes = _annotators(posterior, annotator)
     found = None if level is None else _intervals(posterior, level)
     one = len(codes) == 1 and not isinstance(annotator, list | tuple)
-    axes = grid(len(codes), list(posterior.data.answers)) if ax is None else np.atleast_1d(ax).ravel()
+    axes = grid(len(codes), list(posterior.data.answers)) if ax is None else axes_of(ax)
     if len(axes) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
     for panel, code in zip(axes, codes, strict=False):
@@ -91,8 +91,7 @@ def plot_annotators(
         >>> posterior.plot_annotators().get_xlabel()
         'information of a label (bits), line: 95% interval'
     """
-    if show not in ("information", "accuracy"):
-        raise MethodError(f"show={show!r} is neither 'information' nor 'accuracy'")
+    demands.one_of("show", show, ("information", "accuracy"))
     intervals.check_level(level)
     result, names = posterior.result, posterior.data.annotators
     told = _information(result, level)
@@ -135,8 +134,7 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
         'entropy of the truth (bits)'
     """
     p = posterior.result.probabilities
-    if show not in ("entropy", "probability"):
-        raise MethodError(f"show={show!r} is neither 'entropy' nor 'probability'")
+    demands.one_of("show", show, ("entropy", "probability"))
     if show == "entropy":
         values, most, title = entropy(p), float(np.log2(p.shape[1])), "entropy of the truth (bits)"
     else:

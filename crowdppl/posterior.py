@@ -29,7 +29,9 @@ from crowdppl import (
 from crowdppl.annotations import Annotations
 from crowdppl.arviz_export import to_arviz
 from crowdppl.correction import Correction
-from crowdppl.errors import MethodError
+from crowdppl.counts import switch
+from crowdppl.demands import require_path
+from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult
 from crowdppl.memory import Memory
 from crowdppl.story import Story
@@ -127,7 +129,7 @@ class Posterior:
             may abstain, the abstentions are the last labels.
 
         Raises:
-            MethodError: when draws are asked of an engine that gives points.
+            MethodError: when draws are asked of an engine that gives points, or by number.
 
         Examples:
             >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -139,7 +141,7 @@ class Posterior:
             3      0.05  0.05  0.66  0.25
             4      0.10  0.10  0.09  0.70
         """
-        if not draws:
+        if not switch("draws", draws, "to_arviz(draws=...) makes as many as asked"):
             return abilities.confusion_array(self.data, self.result.table)
         if self.result.table_draws is None:
             raise MethodError(f"{self.inference} found a point without draws; fit with vb, gibbs or nuts")
@@ -230,4 +232,4 @@ def load(
         >>> crowdppl.load("result", method="one_coin")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    return Posterior(**archive.read(Path(path), method, story, features))
+    return Posterior(**archive.read(require_path(path, ResultError), method, story, features))

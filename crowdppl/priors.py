@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 MASS = 4.0
 """Pseudo-counts a row, by default."""
@@ -34,7 +34,7 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = Non
                 [0.5000, 0.5000, 2.5000, 0.5000],
                 [0.5000, 0.5000, 0.5000, 2.5000]])
     """
-    block = data.as_block()
+    block = block_of(data)
     rows = leaning_rows(block.n_classes, mass, diagonal).to(block.device)
     return rows if block.history is None else rows + block.history.to(rows)
 
@@ -67,7 +67,7 @@ def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -
         >>> crowdppl.coin_prior(crowdppl.anaesthetists(), right=4.0, wrong=2.0)
         tensor([4., 2.])
     """
-    block = data.as_block()
+    block = block_of(data)
     prior = torch.tensor([right, wrong], device=block.device)
     if by_class:
         prior = prior.expand(block.n_classes, 2)

@@ -12,6 +12,8 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.columns import recognise, refuse_twins
+from crowdppl.counts import switch
+from crowdppl.demands import require_path, require_text
 from crowdppl.encoding import encode, refuse_markers
 from crowdppl.errors import DataError
 from crowdppl.files import read_table
@@ -60,8 +62,8 @@ def read_annotations(
         3  008       bob   yes
     """
     given = {"item": item, "annotator": annotator, "label": label}
-    name = Path(path).name
-    if wide:
+    name, format = require_path(path).name, require_text("format", format)
+    if switch("wide", wide):
         table = read_table(path, format, delimiter, partial(_all, name))
         return Annotations.of_rows(rows_of_wide(table.frame, given, table.place, table.text), options)
     table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
@@ -98,7 +100,7 @@ def read_gold(
         {'007': 'yes', '008': 'no'}
     """
     given = {"item": item, "class": label}
-    name = Path(path).name
+    name, format = require_path(path).name, require_text("format", format)
     table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
     roles = recognise(list(table.frame.columns), given, name)
     if table.frame.empty:

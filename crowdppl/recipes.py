@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl.counts import is_whole
 from crowdppl.decoding import row_sizes
 from crowdppl.networks import feature_tensor
 from crowdppl.training import VOLUMES, Training
@@ -50,7 +50,7 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     steps = math.ceil(max(1, told) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
     asked = more.get("epochs", epochs)
-    hasty = more.get("full_batch") or (isinstance(asked, Integral) and int(asked) < epochs)
+    hasty = more.get("full_batch") or (is_whole(asked) and int(asked) < epochs)
     out: dict[str, Any] = {
         "epochs": epochs,
         "dropout": 0.2,

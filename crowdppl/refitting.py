@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import pandas as pd
 
+from crowdppl import demands
 from crowdppl.annotations import Annotations
 from crowdppl.codebook import one_or_several
-from crowdppl.counts import whole_number
+from crowdppl.counts import seed_number, whole_number
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.likeness import alike, warn_of_repeats
@@ -118,16 +119,15 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
         DataFrame with draw, item, annotator and label; within a draw, rows stand as in ``data.frame()``.
 
     Raises:
-        MethodError: for another kind, or an n that is no whole number from 1 on.
+        MethodError: for another kind, an n that is no whole number from 1 on, or a seed that is none.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
-    n = whole_number("n", n, 1, "draw a data set")
-    if kind not in ("posterior", "prior"):
-        raise MethodError(f"kind={kind!r} is neither 'posterior' nor 'prior'")
+    n, seed = whole_number("n", n, 1, "draw a data set"), seed_number(seed)
+    demands.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data
     drawn = _engines(posterior).draw_labels(posterior, n, seed, kind)
     by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from crowdppl.counts import switch
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.settings import check_settings
 from crowdppl.story import Story, card_of
@@ -42,6 +43,8 @@ def method(name: str, /, **settings: Any) -> Story:
         >>> crowdppl.method("one_coin", prevalence="uniform")
         OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
+    if not isinstance(name, str):
+        raise MethodError(f"{name!r} is no name of a method; crowdppl.zoo() lists them")
     cls = _find(name)
     parameters = inspect.signature(cls).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -78,7 +81,7 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
         >>> crowdppl.fit("mine", crowdppl.anaesthetists(), inference="em")
         <Posterior of mine by em: 45 items, 5 annotators, 4 classes>
     """
-    if not name.isidentifier() or name != name.lower() or name.startswith("_"):
+    if not isinstance(name, str) or not name.isidentifier() or name != name.lower() or name.startswith("_"):
         raise MethodError(f"{name!r} cannot name a method; use lower case and underscores, as in 'one_coin'")
     _check(name, cls)
     if name in names() and _registered.get(name) is not cls and not replace:
@@ -139,7 +142,9 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
         >>> crowdppl.zoo(engines=False).loc["mace", "title"]
         'MACE'
     """
-    columns = {**(_engine_columns() if engines else {}), **(columns or {})}
+    if columns is not None and not (isinstance(columns, Mapping) and all(map(callable, columns.values()))):
+        raise MethodError(f"columns={columns!r} must be a mapping from names to functions of a method")
+    columns = {**(_engine_columns() if switch("engines", engines) else {}), **(columns or {})}
     rows = []
     for name in names():
         try:

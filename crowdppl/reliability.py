@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.canvas import axes_or_new
-from crowdppl.errors import MethodError
+from crowdppl.counts import whole_number
 from crowdppl.metrics import matched
 from crowdppl.scores import BINS, calibration_error, reliability_bins
 
@@ -51,8 +51,7 @@ def plot_reliability(
         >>> crowdppl.plot_reliability(posterior, crowd.truth).get_xlabel()
         'probability of the label'
     """
-    if bins < 1:
-        raise MethodError(f"bins={bins} leave nothing to draw; 15 are usual")
+    bins = whole_number("bins", bins, 1, "15 are usual")
     p, truth, _, _ = matched(posterior, gold)
     axes = axes_or_new(ax, 6.0, 4.8)
     _draw(axes, reliability_bins(p, truth, bins), 1 / p.shape[1])

@@ -13,8 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl import registry
+from crowdppl import demands, registry
 from crowdppl.annotations import Annotations
+from crowdppl.counts import whole_number
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.choosing import refuse
 from crowdppl.inference.density import Density
@@ -83,6 +84,7 @@ def rank_check(
         options: as for ``fit``. Without any gibbs runs 33 chains of 21 draws after 20, and nuts one of 99 after 50.
 
     Raises:
+        DataError: when the design is no annotations.
         MethodError: when the engine cannot treat the story or gives points, for too few simulations or draws, or a
             quantity of the wrong shape.
 
@@ -96,10 +98,8 @@ def rank_check(
         >>> check.p_value > 0.001
         True
     """
-    if simulations < LEAST or ranks < 1:
-        raise MethodError(
-            f"simulations={simulations}, ranks={ranks}: give {LEAST} simulations at least, better 200, and 99 ranks"
-        )
+    design, ranks = demands.require_annotations(design, "design"), whole_number("ranks", ranks, 1, "99 are usual")
+    simulations = whole_number("simulations", simulations, LEAST, "200 are better")
     ready = registry.resolve(story)
     prepare = getattr(ready, "prepare", None)
     ready = ready if prepare is None else prepare(design)

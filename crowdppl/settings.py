@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from crowdppl.counts import is_number, is_whole
 from crowdppl.errors import MethodError
 
 
@@ -30,9 +29,7 @@ class Range:
 
     def takes(self, value: object) -> bool:
         """Whether a value is a finite number in the range; True and False are no numbers."""
-        if isinstance(value, bool) or not isinstance(value, Integral if self.whole else Real):
-            return False
-        return (self.whole or math.isfinite(value)) and self.holds(value)
+        return (is_whole if self.whole else is_number)(value) and self.holds(value)
 
 
 Positive = Annotated[float, Range("a number above 0", lambda x: x > 0)]

@@ -17,7 +17,7 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import is_dataset
 from crowdppl.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.networks import log_shares, outputs
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 from crowdppl.stored_features import Features, StoredFeatures, read
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
         >>> print(crowdppl.look(crowdppl.anaesthetists(), None))
         None
     """
-    block = data.as_block()
+    block = block_of(data)
     if network is None or (block.seen is None and block.features is None):
         return None
     if block.seen is not None:
@@ -82,7 +82,7 @@ def classify(data: Data, network: nn.Module | None) -> Tensor:
         >>> crowdppl.classify(crowdppl.anaesthetists(), None)[0].exp()  # nothing to look at
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
-    block = data.as_block()
+    block = block_of(data)
     found = look(data, network)
     if found is None:
         return torch.full((block.n_items, block.n_classes), -math.log(block.n_classes))

@@ -14,6 +14,7 @@ from crowdppl.alphabet import listed
 from crowdppl.annotations import Annotations
 from crowdppl.assignments import Person, assign_by_chance, assign_by_number
 from crowdppl.codebook import Codebook, as_index, plain, sorting
+from crowdppl.counts import number_within
 from crowdppl.errors import DataError
 from crowdppl.extras import feature_table
 from crowdppl.known_kinds import as_kinds, spelled
@@ -189,8 +190,7 @@ def _shares(people: Sequence[Any], density: Density | None) -> list[float]:
             raise DataError(
                 f"density names the kind {name!r}, which is not in this crowd: {', '.join(sorted(set(names)))}"
             )
-        if not isinstance(share, int | float) or not 0 < share <= 1:
-            raise DataError(f"density={share!r} is no share above 0, and 1 at most")
+        number_within("density", share, "a number above 0, and 1 at most", lambda x: 0 < x <= 1, error=DataError)
     return [float(by_name.get(name, 1.0)) for name in names]
 
 

@@ -13,8 +13,10 @@ import pyro
 import torch
 from pyro import poutine
 
+from crowdppl import demands
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
+from crowdppl.counts import is_whole, seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
 from crowdppl.labels import Labels
 from crowdppl.options import Options
@@ -50,7 +52,9 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
         seed: of the draws, which are the same in every process.
 
     Raises:
-        MethodError: when the story is a name or a class, or has no site for the truth or for labels.
+        MethodError: when the story is a name or a class, has no site for the truth or for labels, or the seed is
+            none.
+        DataError: when the design is no annotations.
 
     Examples:
         >>> design = crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
@@ -62,6 +66,7 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
     """
     if isinstance(story, str | type) or not callable(getattr(story, "model", None)):
         raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method(name)")
+    design, seed = demands.require_annotations(design, "design"), seed_number(seed)
     prepare = getattr(story, "prepare", None)
     ready: Story = story if prepare is None else prepare(design)
     cells, sites = _draw(ready, design, seed)
@@ -89,16 +94,19 @@ def random_design(
         options: further ones of ``crowdppl.options.Options``, such as ``abstentions``.
 
     Raises:
-        DataError: when an item would need more annotators than there are.
+        DataError: when an item would need more annotators than there are, or there are fewer than two classes.
+        MethodError: for a size that is no whole number from 1, or a seed that is none.
 
     Examples:
         >>> crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
         Annotations(200 items, 10 annotators, 2 classes, 600 labels to be drawn)
     """
-    if not 0 < labels_per_item <= n_annotators:
+    n_items, n_annotators = whole_number("n_items", n_items, 1), whole_number("n_annotators", n_annotators, 1)
+    labels_per_item, seed = whole_number("labels_per_item", labels_per_item, 1), seed_number(seed)
+    if labels_per_item > n_annotators:
         raise DataError(
-            f"labels_per_item={labels_per_item} of n_annotators={n_annotators}: each item needs at least one "
-            "annotator, and different ones"
+            f"labels_per_item={labels_per_item} of n_annotators={n_annotators}: an item's annotators are different "
+            "ones; ask for fewer labels, or more annotators"
         )
     rng = np.random.default_rng(seed)
     chosen = []
@@ -106,7 +114,7 @@ def random_design(
     for start in range(0, n_items, step):
         key = rng.random((min(step, n_items - start), n_annotators))
         chosen.append(np.argpartition(key, labels_per_item - 1, axis=1)[:, :labels_per_item])
-    names = range(classes) if isinstance(classes, int | np.integer) else classes
+    names: Any = range(classes) if is_whole(classes) else classes
     item = np.repeat(np.arange(n_items), labels_per_item)
     known: Options = {"items": range(n_items), "annotators": range(n_annotators), "classes": names}
     return Annotations.design(item, np.concatenate(chosen).reshape(-1), **{**known, **options})

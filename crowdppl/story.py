@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from crowdppl.card import Card
+from crowdppl.counts import is_whole
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
@@ -103,9 +104,9 @@ def plates_of(story: object) -> int:
         MethodError: when ``plates`` is not a whole number of at least 1.
     """
     depth = getattr(story, "plates", 1)
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+    if not is_whole(depth) or depth < 1:
         raise MethodError(f"plates of {_label(story)} is {depth!r}; it must be a whole number, 1 or more")
-    return depth
+    return int(depth)
 
 
 def settings_of(story: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import hypot
 from typing import TYPE_CHECKING, Any
 
-from crowdppl import registry
+from crowdppl import demands, registry
 from crowdppl.annotations import Annotations
 from crowdppl.canvas import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.story import Story, card_of
@@ -45,7 +45,7 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
         ['ability', 'truth', 'label']
     """
     ready = registry.resolve(story)
-    graph = graph_of(ready, a_few_labels() if data is None else data)
+    graph = graph_of(ready, a_few_labels() if data is None else demands.require_annotations(data))
     layout, card = arrange(graph), card_of(ready)
     shapes = {} if card is None else card.sites
     left, top, right, bottom = extent(layout)

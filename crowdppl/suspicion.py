@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from crowdppl import collusion
+from crowdppl import collusion, demands
 from crowdppl.ballots import Ballots, later
-from crowdppl.errors import DataError, MethodError
+from crowdppl.counts import number_within, share_between
+from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -63,8 +64,8 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
         hammer-3      150         0.78    False    False
         spammer-1     150         0.00     True    False
     """
-    if not 0 < level < 1 or not bits >= 0:
-        raise MethodError(f"bits={bits}, level={level}: bits are at least 0, and the level lies between 0 and 1")
+    posterior, level = demands.require_posterior(posterior), share_between("level", level, "0.05 is usual")
+    bits = number_within("bits", bits, "a number, at least 0", lambda x: x >= 0)
     data, n = posterior.data, posterior.data.n_annotators
     excess = collusion.excess_of(posterior)
     p = collusion.p_values(excess)
@@ -127,7 +128,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
         hammer-3      150      0.60    False
         spammer-1     150      0.14     True
     """
-    ballots = Ballots.of(data)
+    ballots = Ballots.of(demands.require_annotations(data))
     covariance, shared, own = _covariances(ballots)
     seen = shared.any(1)
     if seen.sum() < 3:

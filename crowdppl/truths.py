@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,10 +50,11 @@ def table_of(posterior: Posterior | pd.DataFrame) -> pd.DataFrame:
         DataError: for what is neither a posterior nor a DataFrame, and for an item or a class that is there twice.
     """
     if not isinstance(posterior, pd.DataFrame):
-        if not hasattr(posterior, "probabilities"):
+        if not isinstance(posterior, import_module("crowdppl.posterior").Posterior):
             kind = type(posterior).__name__
             raise DataError(f"a {kind} has no ids; give a posterior, or a DataFrame of items x classes")
-        return posterior.probabilities()
+        table: pd.DataFrame = posterior.probabilities()
+        return table
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):
         if not ids.is_unique:
             twice = plain(ids[ids.duplicated()][0])

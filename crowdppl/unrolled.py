@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 SMOOTHING = 0.01
 """Votes that each class of an item has before anybody labels it."""
@@ -151,7 +151,7 @@ def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrol
         prior: c, (K, K) or (A, K, K).
         em: ``em_steps`` with its settings.
     """
-    block = data.as_block()
+    block = block_of(data)
     given = block.answer < block.n_classes
     labels = (codes[given] for codes in (block.item, block.annotator, block.answer))
     return em(embeddings, *labels, prior.expand(block.n_annotators, -1, -1), known=block.potential)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.blocks import Block
-from crowdppl.plates import Data
+from crowdppl.plates import Data, block_of
 
 
 def log_urn(data: Data, spread: float) -> Tensor:
@@ -28,7 +28,7 @@ def log_urn(data: Data, spread: float) -> Tensor:
         >>> crowdppl.log_urn(data, 1.0).exp()  # labels that are alike are more probable
         tensor([0.3333, 0.3333, 0.1667])
     """
-    block = data.as_block()
+    block = block_of(data)
     k, given = block.n_classes, block.answer < block.n_classes
     cell = (block.item * k + block.answer)[given]
     n = torch.bincount(cell, minlength=block.n_items * k).reshape(-1, k)
@@ -61,7 +61,7 @@ def with_urn(
         >>> crowdppl.with_urn(data, rate, table, 1.0)[0].shape  # of each item: another state, or the urn
         torch.Size([45, 2])
     """
-    block = data.as_block()
+    block = block_of(data)
     if block.observed:
         urn = log_urn(block, spread)
         return log_rate + torch.stack([torch.zeros_like(urn), urn], -1), table

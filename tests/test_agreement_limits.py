@@ -76,7 +76,7 @@ def test_refused() -> None:
             ask(lonely)
         with pytest.raises(DataError, match="design"):
             ask(Annotations.design([1, 1], ["a", "b"], classes=[0, 1]))
-        with pytest.raises(MethodError, match="weights='cubic' is none of 'identity', 'linear', 'quadratic'"):
+        with pytest.raises(MethodError, match="weights='cubic' is none of 'identity', 'linear' and 'quadratic'"):
             ask(data, weights="cubic")
     for level in (0, 1, 95):
         with pytest.raises(MethodError, match="level"):

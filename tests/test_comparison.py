@@ -86,7 +86,7 @@ def test_weights_of_a_known_mixture_come_back_and_hopeless_predictions_get_none(
 
 def test_what_is_refused() -> None:
     data = crowd()
-    for models, text in (("one_coin", "one name"), ([], "no method"), (["one_coin", "one_coin"], "itself")):
+    for models, text in (("one_coin", "no list of names"), ([], "no method"), (["one_coin", "one_coin"], "itself")):
         with pytest.raises(MethodError, match=text):
             compare(models, data)  # type: ignore[arg-type]
     with pytest.raises(MethodError, match="not compared"):

@@ -236,9 +236,12 @@ def test_costs_that_mean_nothing_are_refused(cost: Any, match: str) -> None:
 
 
 def test_prices_that_mean_nothing_are_refused() -> None:
-    for price in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(MethodError, match="ask_again="):
+    wrong: list[Any] = [-0.1, float("nan"), float("inf"), "0.1", True, np.True_, [0.1], pd.Series([0.1])]
+    for price in wrong:
+        with pytest.raises(MethodError, match="ask_again=.* must be what one more label costs"):
             decide(held(), ask_again=price)
+    for price in (np.float32(0.25), np.float16(0.25), np.longdouble(0.25)):
+        pd.testing.assert_frame_equal(decide(held(), ask_again=price), decide(held(), ask_again=0.25))
     with pytest.raises(DataError, match="another name"):
         decide(held(), table(**{ASK: [1.0, 1, 1]}), ask_again=0.1)
     assert ASK in decide(held(), table(**{ASK: [0.0, 0, 0]}))["decision"].tolist()

@@ -146,6 +146,14 @@ def test_new_items_are_refused_for_what_they_are(data: Annotations, posterior: P
     pd.testing.assert_frame_equal(posterior.classify(flags), posterior.classify(flags.astype(float)))
 
 
+def test_of_no_items_there_is_nothing_to_say(data: Annotations, posterior: Posterior) -> None:
+    table = table_of(data)
+    for nobody in (table.iloc[:0], table.to_numpy()[:0], torch.from_numpy(table.to_numpy()[:0])):
+        shares = posterior.classify(nobody)
+        assert shares.shape == (0, data.n_classes)
+        assert shares.columns.equals(data.classes)
+
+
 def test_what_a_mask_hides_is_no_feature() -> None:
     x = np.ma.masked_array(np.arange(8.0).reshape(4, 2), mask=[[0, 0], [0, 1], [0, 0], [0, 0]])
     with pytest.raises(DataError, match="feature of item 1"):

@@ -158,7 +158,7 @@ def test_the_picture_shows_shares_beyond_uniform_and_says_what_leaves_the_band()
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"simulations": 19}, "simulations=19, ranks=9: give 20"),
+        ({"simulations": 19}, "simulations=19 must be at least 20; 200"),
         ({"ranks": 0}, "ranks=0"),
         ({"inference": "em"}, "em finds a point for 'ability'"),
         ({"inference": "gibbs", "chains": 2, "draws": 4, "warmup": 1}, "ranks=9, but gibbs makes 8 draws"),

@@ -142,3 +142,21 @@ def test_a_story_needs_a_truth_and_labels() -> None:
         simulate(Silent(), design)
     with pytest.raises(MethodError, match="no site 'truth' to be the truth; it has kind"):
         simulate(Truthless(), design)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, "3", None, True])
+@pytest.mark.parametrize("place", ["n_items", "n_annotators", "labels_per_item"])
+def test_sizes_of_a_design_that_are_none_are_refused_by_name(place: str, wrong: Any) -> None:
+    sizes: dict[str, Any] = {"n_items": 4, "n_annotators": 3, "labels_per_item": 2, place: wrong}
+    with pytest.raises(MethodError, match=f"{place}={wrong!r} must be "):
+        random_design(**sizes, classes=2)
+
+
+def test_a_design_asks_for_no_more_annotators_than_there_are() -> None:
+    with pytest.raises(DataError, match=r"labels_per_item=4 of n_annotators=3: .*; ask for fewer"):
+        random_design(4, 3, 4, classes=2)
+
+
+def test_labels_are_drawn_on_a_design() -> None:
+    with pytest.raises(DataError, match="design is a DataFrame; make annotations of it first"):
+        simulate(crowdppl.method("one_coin"), random_design(3, 2, 1, 2).frame())  # type: ignore[arg-type]

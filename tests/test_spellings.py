@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,7 +14,6 @@ from crowdppl.annotations import Annotations
 from crowdppl.codebook import Codebook
 from crowdppl.errors import SpellingWarning
 from crowdppl.reading import read_annotations
-from crowdppl.spellings import spelling_warnings
 
 PEOPLE, LABELS = ["ann", "bob", "cy", "dan"], ["x", "y", "x", "y"]
 
@@ -114,21 +111,3 @@ def test_what_is_given_as_it_is_meant_is_passed_over() -> None:
     assert len(said([" x", "x"], ["a", "a"], ["p", "q"], like=old)) == 1
     features = pd.DataFrame({"f": [1.0, 2.0, 3.0]}, index=["x", "y", "x "])
     assert "'x' and 'x '" in said(["x", "y"], ["a", "b"], ["p", "q"], features=features)[0]
-
-
-@pytest.mark.parametrize("form", ["item-{:07d}", "{:07d}", "{}"])
-def test_two_hundred_thousand_items_cost_little(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    n = 200_000
-    seconds: list[float] = []
-
-    def timed(*given: Any) -> Any:
-        began = time.perf_counter()
-        found = spelling_warnings(*given)
-        seconds.append(time.perf_counter() - began)
-        return found
-
-    monkeypatch.setattr("crowdppl.building.spelling_warnings", timed)
-    item, rows = list(map(form.format, range(n))), np.arange(n)
-    for _ in range(3):
-        assert said(item, rows % 10, rows % 3) == []
-    assert min(seconds) < 0.1

@@ -53,7 +53,7 @@ def test_tables_and_truths_that_mean_nothing_are_refused(table: Any, gold: Any, 
 
 @pytest.mark.parametrize(
     ("given", "match"),
-    [({"bootstrap": 2.5}, "bootstrap=2.5 must be a whole"), ({"seed": -1}, "seed=-1 must be at")],
+    [({"bootstrap": 2.5}, "bootstrap=2.5 must be a whole"), ({"seed": -1}, "seed=-1 must be a whole")],
 )
 def test_resamples_and_seeds_are_whole_numbers(given: dict[str, Any], match: str) -> None:
     with pytest.raises(MethodError, match=match):

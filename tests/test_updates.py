@@ -35,6 +35,20 @@ def halves(data: Annotations) -> tuple[np.ndarray, Posterior]:
     return first, crowdppl.fit("bayes_dgc", keep(data, first), inference="vb", seed=0, settings=QUICK)
 
 
+def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
+    posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+    table = pd.DataFrame({"item": [46, 46], "annotator": ["1", "nobody"], "label": [1, 2]})
+    given: list[Any] = [table, Annotations.from_frame(table)]
+    for new in given:
+        for asked in (posterior.predict, posterior.update):
+            with pytest.raises(DataError, match=r"'nobody'.* (known ones|known).*; .*fit anew with it") as raised:
+                asked(new)
+            assert "grow=" not in str(raised.value)
+    with pytest.raises(DataError, match="append it with grow=True"):
+        Annotations.from_frame(table, like=posterior.data)
+    assert Annotations.from_frame(table, like=posterior.data, grow=True).n_annotators == 6
+
+
 @pytest.mark.filterwarnings("always::crowdppl.RepeatsWarning")
 def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
-from crowdppl.errors import DataError, DoubtWarning, MethodError
+from crowdppl import demands
+from crowdppl.counts import switch
+from crowdppl.errors import DoubtWarning, MethodError
 
 if TYPE_CHECKING:
     import torch
@@ -74,10 +74,9 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
-    if not isinstance(calibrate, bool | np.bool_):
-        raise MethodError(f"calibrate={calibrate!r} must be True or False; known truths go to gold=")
+    calibrate = switch("calibrate", calibrate, "known truths go to gold=")
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
-    if method == "auto":
+    if isinstance(method, str) and method == "auto":
         return _doubted(_automatic(data, inference, settings is None and start is None, options))
     if not calibrate:
         return _doubted(fit_alone(method, data, inference, settings, options, start))
@@ -119,24 +118,19 @@ def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
     from crowdppl import registry
     from crowdppl.settings import named_settings
 
-    if settings and not isinstance(method, str):
-        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
     given = None if settings is None else named_settings(settings)
+    if given and not isinstance(method, str):
+        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
     return registry.resolve(method) if given is None else registry.method(str(method), **given)
 
 
 def _annotations(data: Any) -> Annotations:
     """The data, when they are annotations with labels."""
-    from crowdppl.annotations import Annotations
     from crowdppl.checking import require_labels
 
-    if not isinstance(data, Annotations):
-        raise DataError(
-            f"data is a {type(data).__name__}; make annotations of it first: crowdppl.read_annotations(path), or "
-            "crowdppl.Annotations.from_frame(frame)"
-        )
-    require_labels(data.blocks)
-    return data
+    found = demands.require_annotations(data)
+    require_labels(found.blocks)
+    return found
 
 
 def _doubted(posterior: Posterior) -> Posterior:

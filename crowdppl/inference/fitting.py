@@ -63,7 +63,7 @@ def run(
         NumericalError: when a number is not finite.
     """
     began = time.perf_counter()
-    if inference not in (*ENGINES, "auto"):
+    if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     check_history(story, data)
     prepare = getattr(story, "prepare", None)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import torch
 
+from crowdppl.counts import SEED, SEEDS
 from crowdppl.devices import device_named
 from crowdppl.errors import MethodError
 from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
@@ -17,7 +18,7 @@ from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
 Callback = Callable[[int, float], object]
-Seed = Annotated[int, Range("a whole number from 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
+Seed = Annotated[int, Range(SEED, lambda x: 0 <= x < SEEDS, whole=True)]
 
 
 class FitOptions(TypedDict, total=False):
@@ -152,7 +153,8 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
-    if "chains" not in given and inference in ("gibbs", "auto") and size > 0:
+    several = isinstance(inference, str) and inference in ("gibbs", "auto")
+    if "chains" not in given and several and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
     build: Callable[..., Options] = Options
     return build(**given)

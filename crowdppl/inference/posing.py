@@ -59,6 +59,8 @@ def pose(
         return spectral_truth(blocks)
 
     problem = Problem(story, blocks, options, whole, moments)
+    if start is not None and not isinstance(start, Mapping):
+        raise MethodError(f"start is a {type(start).__name__}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem
 
 

@@ -1,0 +1,280 @@
+"""Public functions and methods of a posterior that are handed the wrong thing say so, by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.errors import CrowdpplError, DataError
+from crowdppl.posterior import Posterior
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+FRAME = pd.DataFrame({"item": [1, 1, 2], "annotator": list("aba"), "label": [0, 1, 0]})
+WRONG: dict[str, Any] = {
+    "frame": FRAME,
+    "None": None,
+    "text": "abc",
+    "dict": {"a": 1},
+    "number": 3,
+    "kind": object(),
+}
+
+# What stories and engines call: beside the data they take tensors and networks, of which torch itself speaks.
+WORDS = {
+    *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
+    *("coin_table", "confusion_prior", "crowd_confusion", "departed", "each_label", "em_on", "em_steps"),
+    *("experts_for", "group_numbers", "leaning_rows", "log_bands", "log_clouds", "log_urn", "log_volume"),
+    *("logsumexp", "look", "mean_field", "penalty", "prevalence", "ready", "ready_view", "through_atoms"),
+    *("trained_embedding", "truth", "truth_and_labels", "weighed_labels", "with_abstentions", "with_urn"),
+}
+
+
+@cache
+def crowd() -> crowdppl.SimulatedCrowd:
+    return crowdppl.simulate_annotators([0, 1, 2] * 10, {"hammer": 3, "spammer": 1}, seed=0)
+
+
+@cache
+def posterior(inference: str = "vb") -> Posterior:
+    short: Any = {"chains": 2, "draws": 20, "warmup": 20} if inference == "gibbs" else {}
+    return crowdppl.fit("one_coin", crowd().data, inference=inference, seed=0, **short)
+
+
+def doors() -> dict[str, dict[str, Any]]:
+    """Every function that users call, with arguments that it needs or that make it short."""
+    data, fitted, gold = crowd().data, posterior(), crowd().truth
+    folds = {"data": data, "folds": 2, "inference": "em"}
+    return {
+        "agreement_pairs": {"data": data},
+        "agreement_table": {"data": data, "bootstrap": 5},
+        "anaesthetists": {},
+        "annotator_kind": {"name": "hammer"},
+        "annotator_kind_table": {},
+        "annotator_map": {"posterior": fitted},
+        "classifier_score": {"model": "one_coin", **folds},
+        "compare": {"models": ["one_coin"], **folds},
+        "covariance_spammers": {"data": data},
+        "digits": {"annotators": {"hammer": 1}, "labels_per_item": 1},
+        "draw_kinds": {"shares": {"hammer": 1.0}, "n_annotators": 2},
+        "evaluate": {"posterior": fitted, "gold": gold, "bootstrap": 5},
+        "fill": {"posterior": fitted, "draws": 2},
+        "find_groups": {"data": data},
+        "fit": {"method": "one_coin", "data": data, "inference": "em"},
+        "heldout_score": {"model": "one_coin", **folds},
+        "house_training": {"data": data},
+        "load": {"path": "nowhere"},
+        "meta_trained": {"body": None, "widths": [2], "episodes": None, "em": None, "rows": None},
+        "method": {"name": "one_coin"},
+        "outlier_scores": {"posterior": fitted},
+        "plot_annotator_map": {"posterior": fitted},
+        "plot_reliability": {"posterior": fitted, "gold": gold},
+        "plot_risk_coverage": {"posterior": fitted, "gold": gold},
+        "plot_story": {"story": "one_coin"},
+        "predictive_check": {"posterior": fitted, "draws": 20},
+        "random_design": {"n_items": 4, "n_annotators": 3, "labels_per_item": 2, "classes": 2},
+        "rank_check": {"story": "one_coin", "design": data, "simulations": 1},
+        "read_annotations": {"path": "nowhere.csv"},
+        "read_gold": {"path": "nowhere.csv"},
+        "register": {"name": "mine", "cls": None},
+        "simulate": {"story": crowdppl.method("one_coin"), "design": data},
+        "simulate_annotators": {"truth": [0, 1, 1], "kinds": ["hammer"]},
+        "suspicious_annotators": {"posterior": fitted},
+        "zoo": {"engines": False},
+    }
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(crowdppl, name) for name in crowdppl.__all__}
+    return {name: f for name, f in found.items() if inspect.isfunction(f)}
+
+
+def named(function: Callable[..., Any]) -> list[str]:
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [name for name, p in inspect.signature(function).parameters.items() if p.kind not in several]
+
+
+def call(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    alone = [n for n, p in inspect.signature(function).parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    try:
+        return function(*(given[n] for n in alone), **{n: x for n, x in given.items() if n not in alone})
+    finally:
+        plt.close("all")
+
+
+def bare(function: Callable[..., Any], given: Mapping[str, Any], wrong: Mapping[str, Any]) -> Iterator[str]:
+    """What was raised that is no error of crowdppl's, for each argument and each wrong value."""
+    for argument in named(function):
+        for what, value in wrong.items():
+            try:
+                call(function, {**given, argument: value})
+            except CrowdpplError as error:
+                assert str(error)
+            except Exception as error:
+                yield f"{argument}={what}: {type(error).__name__}: {error}"
+
+
+def test_every_public_function_is_tried() -> None:
+    assert not set(doors()) & WORDS
+    assert set(doors()) | WORDS == set(functions())
+
+
+@pytest.mark.parametrize("name", sorted(set(functions()) - WORDS - {"digits", "zoo"}))
+def test_wrong_kinds_are_refused_by_name(name: str) -> None:
+    assert not list(bare(functions()[name], doors()[name], WRONG))
+
+
+def test_so_they_are_where_a_call_takes_seconds() -> None:
+    for wrong in ({"labels_per_item": "a"}, {"density": FRAME}, {"test": "a"}, {"test": None}, {"seed": None}):
+        with pytest.raises(CrowdpplError):
+            crowdppl.digits(**wrong)
+    for odd in ({"columns": FRAME}, {"columns": "a"}, {"columns": {"a": 1}}, {"engines": "no"}):
+        with pytest.raises(CrowdpplError):
+            crowdppl.zoo(**odd)
+
+
+@pytest.mark.parametrize("name", sorted(functions()))
+def test_annotations_and_posteriors_are_asked_for_in_one_sentence(name: str) -> None:
+    function = functions()[name]
+    parameters = inspect.signature(function).parameters
+    asked = {"data": "annotations", "design": "annotations", "posterior": "a posterior"}
+    optional = {None} if name in ("fill", "plot_story", "heldout_score") else set()
+    for argument in asked.keys() & parameters.keys():
+        needed = {n: None for n, p in parameters.items() if p.default is p.empty and n in named(function)}
+        given: dict[str, Any] = {**needed, **doors().get(name, {})}
+        if name == "experts_for":
+            given |= {"widths": [2], "tower": [2], "training": {}}
+        for value in WRONG.values():
+            table = isinstance(value, pd.DataFrame) and "DataFrame" in str(parameters[argument].annotation)
+            if table or (value is None and None in optional):
+                continue
+            with pytest.raises(DataError) as raised:
+                call(function, {**given, argument: value})
+            said = str(raised.value)
+            if argument != "posterior":
+                assert said.startswith(f"{argument} is a {type(value).__name__}; make annotations of it first: ")
+            else:
+                assert f"a {type(value).__name__}" in said and "; give " in said
+
+
+def test_a_posterior_is_no_annotations_nor_the_other_way_round() -> None:
+    data: Any = crowd().data
+    with pytest.raises(DataError, match="data is a Posterior; make annotations"):
+        crowdppl.agreement_table(posterior())  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"posterior is a Annotations; give what a fit returned"):
+        crowdppl.suspicious_annotators(data)
+
+
+def test_results_ask_for_what_they_are_compared_with() -> None:
+    found = crowdppl.compare(["one_coin"], crowd().data, folds=2, inference="em")
+    for members in (None, "abc", 3, FRAME, {"one_coin": crowd().data}, {"one_coin": None}, {}):
+        with pytest.raises(CrowdpplError):
+            found.probabilities(members)  # type: ignore[arg-type]
+    items = pd.DataFrame({"labels": [3], "log_p": [-1.0]})
+    score = crowdppl.ClassifierScore("raykar", "em", items, items, 1.0)
+    for other in (None, items, crowd().data):
+        with pytest.raises(DataError, match="other is a .*; give what classifier_score returned"):
+            score.ahead_of(other)  # type: ignore[arg-type]
+
+
+SHARE, COUNT, SEED, SWITCH = "share", "count", "seed", "switch"
+NUMERIC = {
+    ("annotators", "level"): SHARE,
+    ("confusion", "draws"): SWITCH,
+    ("confusion_intervals", "level"): SHARE,
+    ("prevalence", "level"): SHARE,
+    ("probabilities", "sd"): SWITCH,
+    ("truth", "level"): SHARE,
+    ("label_sets", "coverage"): SHARE,
+    ("label_sets", "seed"): SEED,
+    ("worth_asking", "n"): COUNT,
+    ("worth_asking", "per_item"): COUNT,
+    ("worth_asking", "exclude_answered"): SWITCH,
+    ("worth_asking", "seed"): SEED,
+    ("draw_labels", "n"): COUNT,
+    ("draw_labels", "seed"): SEED,
+    ("to_arviz", "draws"): COUNT,
+    ("to_arviz", "seed"): SEED,
+    ("update", "seed"): SEED,
+    ("plot_confusion", "level"): SHARE,
+    ("plot_annotators", "level"): SHARE,
+    ("plot_ranks", "bins"): COUNT,
+    ("plot_agreement_network", "level"): SHARE,
+    ("plot_agreement_network", "seed"): SEED,
+    ("plot_reliability", "bins"): COUNT,
+}
+GOOD: dict[str, list[Any]] = {
+    SHARE: [0.5, np.float16(0.5), np.float32(0.5), np.float64(0.5), np.longdouble(0.5)],
+    COUNT: [3, np.int8(3), np.uint16(3), np.int32(3), np.int64(3)],
+    SEED: [0, 3, np.int8(3), np.uint64(3)],
+    SWITCH: [True, False, np.True_],
+}
+BAD: dict[str, list[Any]] = {
+    SHARE: ["0.5", True, float("nan"), float("inf"), -0.5, 0, 1, 2**2000, np.float32(1), [0.5], {}, FRAME],
+    COUNT: ["3", True, float("nan"), float("inf"), -1, 0, 2.5, 3.0, np.float32(3), [3], None, FRAME],
+    SEED: ["3", True, float("nan"), -1, 2**63, 2.0, np.float32(3), [3], None, FRAME],
+    SWITCH: ["yes", 1, 0, 100, 1.0, None, [True], FRAME],
+}
+
+
+def ask(method: str, argument: str, value: Any) -> Any:
+    """A method of a posterior, with one argument and those that it cannot do without."""
+    new = pd.DataFrame({"item": [100], "annotator": [crowd().data.annotators[0]], "label": [1]})
+    needed: dict[str, dict[str, Any]] = {
+        "worth_asking": {"n": 2, "exclude_answered": False},
+        "update": {"new_labels": new},
+        "predict": {"new_data": new},
+        "without": {"annotators": [crowd().data.annotators[0]]},
+        "plot_reliability": {"gold": crowd().truth},
+        "plot_risk_coverage": {"gold": crowd().truth},
+        "to_arviz": {"draws": 5},
+    }
+    fitted = posterior("gibbs" if method == "plot_ranks" else "vb")
+    try:
+        return getattr(fitted, method)(**{**needed.get(method, {}), argument: value})
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize(("method", "argument"), sorted(NUMERIC))
+def test_numbers_are_taken_or_refused_by_name(method: str, argument: str) -> None:
+    kind = NUMERIC[method, argument]
+    for value in GOOD[kind]:
+        ask(method, argument, value)
+    for value in BAD[kind]:
+        with pytest.raises(CrowdpplError, match=rf"{argument}="):
+            ask(method, argument, value)
+
+
+@pytest.mark.parametrize(
+    "method", sorted(n for n, f in vars(Posterior).items() if inspect.isfunction(f) and n[0] != "_")
+)
+def test_methods_of_a_posterior_refuse_wrong_kinds_by_name(method: str) -> None:
+    found = []
+    for argument in named(getattr(Posterior, method))[1:]:
+        if method == "save":
+            continue
+        for what, value in {**WRONG, "list": [1, 2], "half": np.float16(0.5), "nan": float("nan")}.items():
+            try:
+                ask(method, argument, value)
+            except CrowdpplError as error:
+                assert str(error)
+            except Exception as error:
+                found.append(f"{argument}={what}: {type(error).__name__}: {error}")
+    assert not found
+
+
+def test_a_posterior_is_saved_where_text_or_a_path_says() -> None:
+    with pytest.raises(crowdppl.errors.ResultError, match="path is a DataFrame; give where"):
+        posterior().save(FRAME)  # type: ignore[arg-type]
