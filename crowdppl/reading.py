@@ -62,7 +62,8 @@ def read_annotations(
         3  008       bob   yes
     """
     given = {"item": item, "annotator": annotator, "label": label}
-    name, format = require_path(path).name, require_text("format", format)
+    name = require_path(path).name
+    format, delimiter = require_text("format", format), require_text("delimiter", delimiter)
     if switch("wide", wide):
         table = read_table(path, format, delimiter, partial(_all, name))
         return Annotations.of_rows(rows_of_wide(table.frame, given, table.place, table.text), options)
@@ -100,7 +101,8 @@ def read_gold(
         {'007': 'yes', '008': 'no'}
     """
     given = {"item": item, "class": label}
-    name, format = require_path(path).name, require_text("format", format)
+    name = require_path(path).name
+    format, delimiter = require_text("format", format), require_text("delimiter", delimiter)
     table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
     roles = recognise(list(table.frame.columns), given, name)
     if table.frame.empty:
