@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.inference.draws import draws_of
+from crowdppl.inference.draws import draws_of, mean_of
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.report import (
@@ -46,9 +46,11 @@ def from_climb(
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
-    if engine == "em":
-        table, share = tables_at(problem, values, chains)
-        mean_table, mean_share = table.cpu().numpy(), share.cpu().numpy()
+    linear = not problem.of_kind("free")  # labels are then linear in sites that are independent of each other
+    if engine == "em" or (linear and not problem.spread):
+        names = [n for n, site in problem.sites.items() if not site.local]
+        at = (values, chains) if engine == "em" else (mean_of(problem, sites, names), None)
+        mean_table, mean_share = (x.cpu().numpy() for x in tables_at(problem, *at))
     else:
         draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)

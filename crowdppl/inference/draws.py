@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -71,16 +71,18 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
     return value.clamp(min=1e-35).log() if conjugate else value
 
 
-def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: list[str]) -> dict[str, Tensor]:
-    """The value at which a pass over labels is made: expected log theta, expected one-hot, means or points."""
+def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
+    """The mean of each site, or its point; as log theta where it is conjugate."""
     out = {}
     for name in names:
-        stored, device = sites[name], problem.options.device
-        if stored.family == "dirichlet":
-            x = DIRICHLET.mean(torch.from_numpy(stored.arrays["concentration"]).to(device))
-        else:
-            x = torch.from_numpy(np.asarray(stored.mean, np.float64)).to(device)
-            if problem.sites[name].kind == "conjugate":
-                x = x.clamp(min=1e-35).log()
-        out[name] = x
+        x = torch.from_numpy(np.asarray(sites[name].mean, np.float64)).to(problem.options.device)
+        out[name] = x.clamp(min=1e-35).log() if problem.sites[name].kind == "conjugate" else x
+    return out
+
+
+def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
+    """The value at which a pass over labels is made: expected log theta, expected one-hot, means or points."""
+    out = mean_of(problem, sites, names)
+    for name in [n for n in out if sites[n].family == "dirichlet"]:
+        out[name] = DIRICHLET.mean(torch.from_numpy(sites[name].arrays["concentration"]).to(out[name].device))
     return out

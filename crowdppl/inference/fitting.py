@@ -52,7 +52,7 @@ def run(
         start: values of sites (or truth shares) to start from.
         evidence: (N, K) log-potentials of the truth by position, from elsewhere than the labels and gold.
         earlier: a fit of the same annotators and classes, which em and vb continue.
-        spread: whether vb is to say how probabilities vary over draws, too.
+        spread: whether vb is to say how probabilities and tables vary over draws, too.
         fits: how many of the kind there will be, for "auto" to choose an engine that does them all soon enough.
 
     Returns:

@@ -60,7 +60,8 @@ class Problem:
         whole: one block of all items, for stories that keep something of each item.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
-        spread: whether the truth's spread over draws of the parameters is wanted; vb finds it in many passes.
+        spread: whether the spread of truth and tables over draws of the parameters is wanted; vb finds it in many
+            passes.
     """
 
     story: Story
