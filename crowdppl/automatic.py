@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdppl.annotations import Annotations
 from crowdppl.calibration import AVERAGE, calibrated
+from crowdppl.correction import too_sparse
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference import fit_alone
 from crowdppl.inference.loop import uninterrupted
@@ -127,7 +128,7 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Posterior]:
 
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Posterior]]:
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
-    names = MEMBERS + (ORDINAL if data.kind == "ordinal" else ())
+    names = MEMBERS[:1] if too_sparse(data) else MEMBERS + (ORDINAL if data.kind == "ordinal" else ())
     plain = data if data.gold_codes is None else data.with_gold(None)
     for name in names:
         yield name, _named(name, partial(fit_alone, name, plain, "vb", None, given))

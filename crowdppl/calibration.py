@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdppl.annotations import Annotations
 from crowdppl.comparison import LEAST_WEIGHT, stacking_weights
-from crowdppl.correction import RATES, Correction, annotators_an_item, cut, discount, labels_an_item
+from crowdppl.correction import RATES, Correction, annotators_an_item, cut, discount, labels_an_item, too_sparse
 from crowdppl.decoding import row_codes
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.leaving_out import left_out
@@ -24,8 +24,6 @@ from crowdppl.story import Story
 
 FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
-THIN = 2.0
-"""Annotators an item below which labels left out have nothing to say."""
 AVERAGE = "average"
 """Name of the score of all members together."""
 DRAWS = 20
@@ -96,11 +94,11 @@ def weigh(
         KeyboardInterrupt: when Ctrl-C stops one of the fits.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
-    annotators = annotators_an_item(data)
-    if annotators < THIN:
+    if too_sparse(data):
         note = (
-            f"{annotators:.2f} annotators an item, repeats and abstentions aside, are too few for labels left out "
-            f"to say how far labels of an item depend on each other, so that {first} stands as it is"
+            f"{annotators_an_item(data):.2f} annotators an item, repeats and abstentions aside, are too few for "
+            "labels left out to say how far labels of an item depend on each other, so that "
+            f"{first} stands as it is"
         )
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(note,))
     logs, owner = _scored(members, data, stories)

@@ -20,6 +20,8 @@ LEAST = 1e-300
 """A probability below is taken for this: evidence of more than 690 nats counts as 690."""
 SEEN = 1e-6
 """A probability that is worth a note where it should be smaller."""
+SPARSE = 2.0
+"""Annotators an item below which labels left out have nothing to say."""
 
 
 @dataclass(frozen=True)
@@ -102,3 +104,8 @@ def annotators_an_item(data: Annotations) -> float:
     named = answer < data.n_classes
     pairs = np.unique(item[named].astype(np.int64) * data.n_annotators + annotator[named])
     return len(pairs) / max(1, len(np.unique(pairs // data.n_annotators)))
+
+
+def too_sparse(data: Annotations) -> bool:
+    """Whether items have too few annotators for labels left out to say how far labels depend on each other."""
+    return annotators_an_item(data) < SPARSE

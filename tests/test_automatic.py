@@ -100,8 +100,14 @@ def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posteri
     np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
 
 
-def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
+def test_with_one_label_an_item_it_says_that_labels_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[str] = []
+    alone = automatic.fit_alone
+    monkeypatch.setattr(
+        automatic, "fit_alone", lambda name, *rest: (fitted.append(str(name)), alone(name, *rest))[1]
+    )
     found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
+    assert fitted == [automatic.MEMBERS[0]]  # the others would have no part
     assert found.correction is not None and found.correction.weights == {automatic.MEMBERS[0]: 1.0}
     assert "too few" in found.correction.notes[0] and "note: 1.00 annotators an item" in found.summary()
 
