@@ -20,8 +20,10 @@ def annotator_table(data: Annotations, result: FitResult, level: float) -> pd.Da
     """Labels given and accuracy of each annotator; see ``Posterior.annotators``."""
     columns: dict[str, Any] = {"labels": labels_given(data)}
     columns |= intervals.accuracy(result, level).columns("accuracy")
+    if data.n_answers > data.n_classes:
+        columns |= intervals.abstention(result, level).columns("abstention")
     if data.n_classes == 2:
-        table = intervals.confusion(result, level)
+        table = intervals.among_classes(result, level)
         columns |= table.at(slice(None), 1, 1).columns("sensitivity")
         columns |= table.at(slice(None), 0, 0).columns("specificity")
     return pd.DataFrame(columns, index=data.annotators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,18 +88,52 @@ def prevalence(result: FitResult, level: float) -> Estimate:
     return from_dirichlet(exact, level) if exact is not None else from_draws(result.prevalence_draws, level)
 
 
-def accuracy(result: FitResult, level: float) -> Estimate:
-    """Each annotator's probability of naming the truth of a new item, (A,).
-
-    That is sum over classes k of prevalence[k] * confusion[annotator, k, k]; an abstention is not right.
-    """
+def among_classes(result: FitResult, level: float) -> Estimate:
+    """p(class named | annotator, truth, a class is named) with its interval, (A, K, K)."""
     check_level(level)
-    n_classes = result.table.shape[1]
-    every = np.arange(n_classes)
+    if result.table_draws is None:
+        return from_point(_named(result.table))
+    draws = _named(result.table_draws)
+    mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
+    exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(draws, level)
+
+
+def accuracy(result: FitResult, level: float) -> Estimate:
+    """Each annotator's probability of naming the truth of a new item, if they name a class, (A,).
+
+    That is the sum over classes k of prevalence[k] * p(k | annotator, truth k, a class is named): who abstains is
+    neither right nor wrong. NaN for one of whom the fit says that they never name any.
+    """
+    return _over_truths(result, _right, level)
+
+
+def abstention(result: FitResult, level: float) -> Estimate:
+    """Each annotator's probability of abstaining from a new item, (A,)."""
+    return _over_truths(result, lambda table: table[..., table.shape[-2] :].sum(-1), level)
+
+
+def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
+    """What a table (..., A, K, L) says of annotators and truths, (..., A, K), in the mean over new items, (A,)."""
+    check_level(level)
     if result.table_draws is None or result.prevalence_draws is None:
-        return from_point(result.table[:, every, every] @ result.prevalence)
-    right = result.table_draws[:, :, every, every]
-    return from_draws(np.einsum("dak,dk->da", right, result.prevalence_draws), level)
+        return from_point(of(result.table) @ result.prevalence)
+    return from_draws(np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws), level)
+
+
+def _named(table: np.ndarray) -> np.ndarray:
+    """(..., K, L) over answers as (..., K, K) over the classes among them; NaN where none has a probability."""
+    n_classes = table.shape[-2]
+    if table.shape[-1] == n_classes:
+        return table
+    classes = table[..., :n_classes]
+    total = classes.sum(-1, keepdims=True)
+    return np.asarray(np.divide(classes, total, out=np.full_like(classes, np.nan), where=total > 0))
+
+
+def _right(table: np.ndarray) -> np.ndarray:
+    out: np.ndarray = _named(table).diagonal(axis1=-2, axis2=-1)
+    return out
 
 
 def check_level(level: float) -> None:

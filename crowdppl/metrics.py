@@ -221,6 +221,7 @@ def _on_gold(posterior: Posterior, row: np.ndarray, truth: np.ndarray, level: fl
     known[row] = truth
     item, cell = row_codes(data.blocks, data.order)
     annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    named = answer < data.n_classes
     estimate = intervals.accuracy(posterior.result, level)
-    table = scores.annotators_on_gold(annotator, answer, known[item], estimate, level)
+    table = scores.annotators_on_gold(annotator[named], answer[named], known[item[named]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)

@@ -99,10 +99,11 @@ class Posterior:
             level: probability of the intervals.
 
         Returns:
-            DataFrame by annotator: labels given, those before an update included; accuracy, the probability of
-            naming the truth of a new item, with accuracy_sd, accuracy_low and accuracy_high; with two classes also
-            sensitivity (the second class is the positive one) and specificity with theirs. NaN where the engine
-            gives points.
+            DataFrame by annotator: labels given, abstentions and those before an update included; accuracy, the
+            probability of naming the truth of a new item, if any class is named, with accuracy_sd, accuracy_low and
+            accuracy_high; where abstentions are named, the probability of an abstention with its own; with two
+            classes also sensitivity (the second class is the positive one) and specificity with theirs, among
+            classes named, too. NaN where the engine gives points.
 
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)

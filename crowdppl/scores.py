@@ -215,14 +215,15 @@ def annotators_on_gold(
     more than its level, for the posterior has seen the labels that gold judges.
 
     Args:
-        annotator, answer, truth: codes of each label, its annotator, and its item's truth or -1, (S,).
+        annotator, answer, truth: codes of each label that names a class, its annotator, and its item's truth or
+            -1, (S,).
         estimate: accuracies (A,) with an interval of the level.
         level: of the interval.
 
     Returns:
-        DataFrame by annotator code, of those with at least 5 labels on gold: labels; on_gold, how many of them
-        on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as estimated; gold_accuracy,
-        the share of on_gold that is right (an abstention is not); low and high, widened; held, 1 where they
+        DataFrame by annotator code, of those with at least 5 labels on gold: labels (abstentions are none here);
+        on_gold, how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as
+        estimated; gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they
         hold gold_accuracy, else 0, and NaN without an interval.
     """
     size, known = len(estimate.mean), truth >= 0

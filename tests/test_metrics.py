@@ -274,12 +274,13 @@ def coins(accuracy: np.ndarray, answers: int = 3) -> np.ndarray:
 
 
 def test_annotators_are_compared_with_gold() -> None:
-    data, gold = crowd([18, 16, 10, 12], abstained=1)
+    data, gold = crowd([17, 16, 10, 12], abstained=1)
     draws = np.array([0.9, 0.7, 0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
     found = evaluate(posterior(data, coins(draws), True), gold, level=0.9)
     table = found.annotators
     assert table is not None
-    assert table["gold_accuracy"].tolist() == [0.9, 0.8, 0.5, 0.6]
+    assert table["on_gold"].tolist() == [19, 19, 19, 19]
+    assert table["gold_accuracy"].tolist() == pytest.approx([17 / 19, 16 / 19, 10 / 19, 12 / 19])
     assert table["accuracy"].tolist() == pytest.approx([0.9, 0.7, 0.5, 0.5])
     assert table["low"].tolist() == pytest.approx([0.855, 0.655, 0.455, 0.455])
     assert table["held"].tolist() == [1, 0, 1, 0]

@@ -203,7 +203,10 @@ def test_abstentions_are_labels_of_the_confusion_and_no_votes() -> None:
     assert list(held.confusion()["truth"].values) == ["no", "yes"]
     assert held.labels()["votes"].tolist() == [3, 2, 2]
     assert held.annotators()["labels"].tolist() == [3, 3, 2]
-    assert held.annotators()["accuracy"].to_numpy() == pytest.approx(np.full(3, 0.25 * 0.6 + 0.75 * 0.5))
+    seen = held.annotators().iloc[0]
+    assert seen["accuracy"] == pytest.approx(0.25 * 0.6 / 0.8 + 0.75 * 0.5 / 0.8)
+    assert seen["abstention"] == pytest.approx(0.2)
+    assert (seen["sensitivity"], seen["specificity"]) == pytest.approx((0.5 / 0.8, 0.6 / 0.8))
 
 
 def test_summary_and_diagnostics() -> None:

@@ -270,3 +270,30 @@ def test_updating_in_two_halves_is_nearly_one_fit(fits: dict[str, Posterior]) ->
     assert (held.annotators()["accuracy"] - expected["accuracy"]).abs().max() < 0.05
     whole = fits["vb"].result.sites["confusion"].arrays["concentration"].sum()
     assert held.result.sites["confusion"].arrays["concentration"].sum() == pytest.approx(whole, rel=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
+    """Of two annotators as good, one declines six items of ten: labels left out would say the same of both."""
+    rng = np.random.default_rng(0)
+    truth, rows = rng.integers(2, size=400), []
+    for i, k in enumerate(truth):
+        for a in range(6):
+            said = "no yes".split()[k if rng.random() < 0.85 else 1 - k]
+            rows.append((f"i{i}", f"a{a}", "?" if a == 0 and rng.random() < 0.6 else said))
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    options: dict[str, Any] = {"inference": engine, "seed": 0, **SHORT.get(engine, {})}
+    found = fit("bayesian_dawid_skene" if engine != "em" else "dawid_skene", asked(frame, ["?"]), **options)
+    plain = fit(found.method, asked(frame[frame["label"] != "?"]), **options).annotators()
+    table = found.annotators()
+    columns = ["accuracy", "sensitivity", "specificity"]
+    np.testing.assert_allclose(table[columns], plain[columns], atol=0.01)
+    assert table["accuracy"].iloc[0] > 0.78
+    assert table["abstention"].tolist() == pytest.approx([0.6, 0, 0, 0, 0, 0], abs=0.06)
+    if engine != "em":
+        ends = ["accuracy_low", "accuracy_high", "sensitivity_low", "sensitivity_high"]
+        np.testing.assert_allclose(table[ends], plain[ends], atol=0.02)
+
+
+def asked(frame: pd.DataFrame, abstentions: Any = ()) -> Annotations:
+    return Annotations.from_frame(frame, abstentions=abstentions)
