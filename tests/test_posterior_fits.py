@@ -279,7 +279,7 @@ def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
     truth, rows = rng.integers(2, size=400), []
     for i, k in enumerate(truth):
         for a in range(6):
-            said = "no yes".split()[k if rng.random() < 0.85 else 1 - k]
+            said = ("no", "yes")[k if rng.random() < 0.85 else 1 - k]
             rows.append((f"i{i}", f"a{a}", "?" if a == 0 and rng.random() < 0.6 else said))
     frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
     options: dict[str, Any] = {"inference": engine, "seed": 0, **SHORT.get(engine, {})}
