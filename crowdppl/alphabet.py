@@ -75,7 +75,7 @@ def check_informative(informative: Any, abstentions: list[Any]) -> None:
     Raises:
         DataError: naming the option.
     """
-    if not isinstance(informative, bool):
+    if not isinstance(informative, bool | np.bool_):
         raise DataError(f"informative_abstentions={informative!r} is neither True nor False")
     if informative and not abstentions:
         raise DataError(
@@ -161,7 +161,7 @@ def read_alphabet(
     if answers.isna().any() or not answers.is_unique:
         bad = answers[answers.isna() | answers.duplicated()][0]
         raise DataError(f"{plain(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
-    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind, informative)
+    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
 
 
 def _found(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:
