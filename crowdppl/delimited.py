@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -45,11 +47,12 @@ class Layout:
                 line = reader.line_num + 1
 
     def widths(self, path: Path) -> list[int]:
-        """How many fields the first records have; none where they cannot be read so."""
-        try:
-            return [len(record) for _, record in islice(self.records(path, strict=False), SAMPLE)]
-        except csv.Error:
-            return []
+        """How many fields the first records have, up to one that is too large for this reader."""
+        found = []
+        with suppress(csv.Error):
+            for _, record in islice(self.records(path, strict=False), SAMPLE):
+                found.append(len(record))
+        return found
 
 
 def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsText) -> Table:
@@ -85,8 +88,8 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
     except (pyarrow.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
         raise DataError(_what_is_wrong(path, layout) or f"{path.name} cannot be read: {error}") from error
     # A quote that is never closed takes all further rows into one field, and arrow does not mind.
-    if table.num_rows and set("\r\n") & set(str(table.columns[-1][-1])) and (wrong := _what_is_wrong(path, layout)):
-        raise DataError(wrong)
+    if table.num_rows and set("\r\n") & set(str(table.columns[-1][-1])) and _never_closed(path, layout):
+        raise DataError(_what_is_wrong(path, layout))
     return Table(frame_of(table, text), lambda row: f"line {_line_of(path, layout, row)} of {path.name}", True)
 
 
@@ -126,6 +129,15 @@ def _one_column(name: str, delimiter: str, where: str) -> str:
 
 def _line_of(path: Path, layout: Layout, row: int) -> int:
     return next(islice(layout.records(path), row + 1, None))[0]
+
+
+def _never_closed(path: Path, layout: Layout) -> bool:
+    """Whether a file that arrow could read ends within quotes; whatever else this reader minds is no matter."""
+    try:
+        deque(layout.records(path), 0)
+    except csv.Error as error:
+        return str(error) == "unexpected end of data"
+    return False
 
 
 def _what_is_wrong(path: Path, layout: Layout) -> str:

@@ -58,6 +58,13 @@ def test_abstentions_tell_something_only_where_there_are_some(options: Any, matc
         Annotations.from_arrays(["a", "b"], ["x", "y"], ["0", "1"], **options)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_truth_value_of_numpy_is_taken_as_pythons(told: bool) -> None:
+    options: Any = {"abstentions": ["?"], "informative_abstentions": np.bool_(told)}
+    found = Annotations.from_arrays(["a", "b", "b"], ["x", "y", "x"], ["0", "1", "?"], **options)
+    assert found.alphabet.informative is told and found.blocks[0].informative is told
+
+
 def test_an_abstention_is_spelled_as_the_labels_are() -> None:
     found, _ = alphabet(["1", "0", "-1"], abstentions=[-1], text=True)
     assert list(found.book.ids) == ["0", "1", "-1"]

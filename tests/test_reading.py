@@ -154,6 +154,21 @@ def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text
         read_annotations(written(tmp_path / name, text))
 
 
+@pytest.mark.parametrize(
+    ("header", "first"),
+    [
+        ("text", "a,w,0," + "long" * 40_000),
+        ("text", '"a"bc,w,0,short'),
+        ("text;more", "a,w,0," + "long;" * 40_000),
+    ],
+    ids=["a long text", "a quote within a field", "a long text under a name with a semicolon"],
+)
+def test_what_only_pythons_reader_minds_is_read(header: str, first: str, tmp_path: Path) -> None:
+    text = f'item,worker,label,{header}\n{first}\nb,w,1,"two\nlines"\n'
+    found = read_annotations(written(tmp_path / "a.csv", text))
+    assert len(found.frame()) == 2 and found.frame()[header].iloc[1] == "two\nlines"
+
+
 def test_truncated_archives_and_parquet(frame: pd.DataFrame, tmp_path: Path) -> None:
     big = pd.concat([frame.assign(item=frame.item + str(k)) for k in range(2000)])
     big.to_parquet(tmp_path / "a.parquet")

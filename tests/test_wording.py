@@ -64,6 +64,8 @@ def test_every_keyword_that_a_message_names_is_known() -> None:
         ("an annotator's row; say item=; annotators' gold=", "an annotator's row; say --item; annotators' --gold"),
         ("label=1.csv is not there", "label=1.csv is not there"),
         ("data/kind=x/a.csv is not there", "data/kind=x/a.csv is not there"),
+        ("seed=3/answers.csv is not there", "seed=3/answers.csv is not there"),
+        ("classes=['no', 'yes'] are two", "classes=['no', 'yes'] are two"),
         ("crowdppl.load(path, features=dataset)", "crowdppl.load(path, features=dataset)"),
         ("prior='published' is one", "prior='published' is one"),
     ],

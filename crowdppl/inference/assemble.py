@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.inference.draws import draws_of, mean_of
+from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.report import (
     MOST_DRAWS,
     Dims,
     Draws,
+    are_linear,
     table_draws,
     tables_at,
     thinned,
@@ -46,10 +47,9 @@ def from_climb(
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
-    linear = not problem.of_kind("free")  # labels are then linear in sites that are independent of each other
-    if engine == "em" or (linear and not problem.spread):
-        names = [n for n, site in problem.sites.items() if not site.local]
-        at = (values, chains) if engine == "em" else (mean_of(problem, sites, names), None)
+    mean = None if engine == "em" or problem.spread else _mean_enough(problem, sites)
+    if engine == "em" or mean is not None:
+        at = (values, chains) if mean is None else (mean, None)
         mean_table, mean_share = (x.cpu().numpy() for x in tables_at(problem, *at))
     else:
         draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
@@ -69,6 +69,16 @@ def from_climb(
         diagnostics,
         entropies,
     )
+
+
+def _mean_enough(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:
+    """The mean of sites, where the mean table is the table there; sites are independent of each other."""
+    if problem.of_kind("free"):
+        return None
+    mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
+    if not mean:
+        return mean
+    return mean if are_linear(problem, crossed(problem, mean, problem.options.generator(8))) else None
 
 
 def from_draws(

@@ -86,3 +86,30 @@ def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable
     for name in [n for n in out if sites[n].family == "dirichlet"]:
         out[name] = DIRICHLET.mean(torch.from_numpy(sites[name].arrays["concentration"]).to(out[name].device))
     return out
+
+
+def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generator) -> dict[str, Tensor]:
+    """Three values on a line for each site of shares, one site after another: two ends and the middle.
+
+    Args:
+        problem: the story and its sites.
+        mean: values as from ``mean_of``; sites of other kinds stay there.
+        stream: random stream.
+
+    Returns:
+        (3 S, [1, ...] batch, event) for S sites of shares; those that do not move stand at random shares.
+    """
+    moved = [n for n in mean if problem.sites[n].kind in ("conjugate", "onehot")]
+    out = {}
+    for name, x in mean.items():
+        site = problem.sites[name]
+        lines = x.expand(3 * len(moved), *x.shape)
+        if name in moved:
+            ends = 0.1 + torch.rand((2, *x.shape), generator=stream, dtype=x.dtype, device=x.device)
+            ends = ends / ends.sum(-1, keepdim=True)
+            lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
+            lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
+            lines = lines.log() if site.kind == "conjugate" else lines
+        pad = (1,) * (problem.plates - len(site.batch_shape))
+        out[name] = lines.reshape(lines.shape[:1] + pad + x.shape)
+    return out

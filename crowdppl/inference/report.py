@@ -22,6 +22,8 @@ MOST_DRAWS = 200
 """Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
 WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
+LINEAR = 1e-5
+"""Difference of float32 probabilities that is rounding."""
 
 Draws = Mapping[str, Tensor]
 
@@ -150,6 +152,23 @@ def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]
         tables.append(table.float().cpu().numpy())
         prevalence.append(share.cpu().numpy())
     return np.concatenate(tables), np.concatenate(prevalence)
+
+
+def are_linear(problem: Problem, crossed: Draws) -> bool:
+    """Whether truth and answer together are linear in each site of shares; the mean table is then that at the mean.
+
+    They are not where a one-hot site chooses among rows of others, a row is used twice, or labels are tempered.
+
+    Args:
+        problem: the story and data.
+        crossed: as from ``crowdppl.inference.draws.crossed``.
+    """
+    if not len(next(iter(crossed.values()))):
+        return True
+    tables, prevalence = table_draws(problem, crossed)
+    joint = tables * prevalence[:, None, :, None]
+    one, other, middle = joint[::3], joint[1::3], joint[2::3]
+    return bool(np.allclose(middle, (one + other) / 2, rtol=0, atol=LINEAR))
 
 
 def _density(problem: Problem, chains: int | None) -> Density:
