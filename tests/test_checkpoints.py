@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from torch import nn
 import crowdppl
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
+from crowdppl.inference.checkpoints import _key
+from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
 from tests.crowd import crowd
 from tests.test_networks import clouds
 
@@ -117,6 +121,21 @@ def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -
         crowdppl.fit("bayes_dgc", data, settings=settings, guide="point", **more)
     with pytest.raises(ResultError, match="other data"):
         crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
+
+
+def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_informative_ones() -> None:
+    """A digest without a word of either is theirs: it is that of data whose further answer is no abstention."""
+    table = [("a", "x", "0"), ("a", "y", "?"), ("b", "x", "1"), ("b", "y", "0")]
+    frame = pd.DataFrame(table, columns=["item", "annotator", "label"])
+    options = Options(seed=0)
+    keys = []
+    for told in (True, False):
+        data = Annotations.from_frame(frame, abstentions=["?"], informative_abstentions=told)
+        problem = pose(crowdppl.method("one_coin"), data, options)
+        blocks = [replace(block, n_answers=block.n_classes, informative=False) for block in problem.blocks]
+        keys += [_key(problem, options, "vb"), _key(replace(problem, blocks=blocks), options, "vb")]
+    informative, before, ignorable, _ = keys
+    assert informative == before != ignorable
 
 
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:

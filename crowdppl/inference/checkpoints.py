@@ -96,7 +96,9 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
     settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
     about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
-    about += ["informative"] * problem.blocks[0].informative
+    # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
+    first = problem.blocks[0]
+    about += ["ignorable"] * (first.n_answers > first.n_classes and not first.informative)
     digest = hashlib.sha256(json.dumps(about).encode())
     for name, x in problem.given.items():
         _add(digest, name, x)
