@@ -61,6 +61,7 @@ class Excess:
 def excess_of(posterior: Posterior, alone: bool = False) -> Excess:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
+    It is among labels that name a class: what is too hard for one is so for others, who abstain without copying.
     Whether two labels of an item agree is predicted from the *other* labels of the item, by the fitted confusions
     and prevalence, so that a pair cannot hide by having convinced the model of a truth. A story that lets labels of
     an item have more in common than its truth, as those of a group have, is asked itself what it expects of the
@@ -73,7 +74,7 @@ def excess_of(posterior: Posterior, alone: bool = False) -> Excess:
     Raises:
         DataError: when no item has two labels.
     """
-    design = Design.of(posterior.data)
+    design = Design.of(posterior.data, named=True)
     met, times = _met(design)
     found = _agreements(design, independent(posterior, design), met, times)
     if alone or not shares_more(posterior.story):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdppl import collusion
-from crowdppl.decoding import row_sizes
+from crowdppl.correction import labels_an_item
 from crowdppl.doubt import Doubt, named
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
     Args:
         thorough: whether to look at data with more than ``QUICK`` pairs of labels.
     """
-    sizes = np.concatenate([row_sizes(block) for block in posterior.data.blocks])
+    sizes = labels_an_item(posterior.data).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     if not pairs or (pairs > QUICK and not thorough):
         return

@@ -41,21 +41,27 @@ class Design:
     n_answers: int
 
     @classmethod
-    def of(cls, data: Annotations) -> Design:
+    def of(cls, data: Annotations, named: bool = False) -> Design:
         """The design of annotations, and their answers.
+
+        Args:
+            named: whether to leave out labels that name no class.
 
         Raises:
             DataError: when no item has two labels.
         """
         labels = np.concatenate([row_sizes(block) for block in data.blocks])
+        cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
+        item = np.repeat(np.arange(len(labels)), labels)
+        annotator, answer = np.divmod(cells, data.n_answers)
+        if named and data.n_answers > data.n_classes:
+            item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
+            labels = np.bincount(item, minlength=len(labels))
         if labels.max(initial=0) < 2:
             raise DataError(
                 f"none of {len(labels)} items has two labels, so that nothing tells how labels vary on an item; "
                 "have some items labelled twice"
             )
-        cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
-        annotator, answer = np.divmod(cells, data.n_answers)
-        item = np.repeat(np.arange(len(labels)), labels)
         return cls(item, annotator, answer, labels, data.n_annotators, data.n_answers)
 
     @property

@@ -1,4 +1,4 @@
-"""How probable a fit finds it that two annotators give an item the same answer, from its other labels."""
+"""How probable a fit finds it that two annotators call an item by the same class, from its other labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.discrepancies import Design
+from crowdppl.intervals import among_named
 from crowdppl.refitting import REFITS
 from crowdppl.story import card_of
 
@@ -37,9 +38,9 @@ def shares_more(story: object) -> bool:
 
 
 def independent(posterior: Posterior, design: Design) -> Agreement:
-    """Labels are independent given the truth, with the fitted confusions and prevalence."""
+    """Labels that name a class are independent given the truth, with the fitted confusions and prevalence."""
     result, data = posterior.result, posterior.data
-    table = (1 - EVEN) * result.table + EVEN / data.n_answers
+    table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
     said = np.log(table[design.annotator, :, design.answer])  # (S, K)
     start = np.log(np.maximum(result.prevalence, 1e-12))
     joint = np.stack([np.bincount(design.item, x, len(design.labels)) for x in said.T], 1) + start
@@ -65,21 +66,23 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
         What raises MethodError when the story cannot be asked about items alone, because its plate is another.
     """
     engines: Any = import_module(REFITS)  # by name, so that results import no engine
-    n_answers, kept = posterior.data.n_answers, (1 - EVEN) ** 2
+    n_classes, kept = posterior.data.n_classes, (1 - EVEN) ** 2
+    naming = posterior.result.table[..., :n_classes].sum(-1) @ posterior.result.prevalence  # whatever the truth
 
     def agreement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         item = posterior.data.order[design.item[a]]
-        rows = engines.Rows(np.repeat(item, 1 + n_answers), *_beside_the_rest(design, a, b))
-        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), 1 + n_answers)
+        rows = engines.Rows(np.repeat(item, 1 + n_classes), *_beside_the_rest(design, a, b, n_classes))
+        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), 1 + n_classes)
         p = np.exp(logs[..., 1:] - logs[..., :1]).sum(-1).mean(0)
-        return np.asarray(kept * p + (1 - kept) / n_answers)
+        p = p / (naming[design.annotator[a]] * naming[design.annotator[b]])
+        return np.asarray(kept * p + (1 - kept) / n_classes)
 
-    return _in_parts(agreement, max(1, NUMBERS // ((1 + n_answers) * posterior.data.n_classes)))
+    return _in_parts(agreement, max(1, NUMBERS // ((1 + n_classes) * n_classes)))
 
 
-def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bags for each pair: the item's other labels, then these with each answer given by both; rows and cells."""
-    width, n = 1 + design.n_answers, len(a)
+def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bags for each pair: the item's other labels, then these with each class named by both; rows and cells."""
+    width, n = 1 + n_classes, len(a)
     starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
     pair = np.repeat(np.arange(n), sizes)
     label = np.arange(len(pair)) + np.repeat(starts[design.item[a]] - np.cumsum(sizes) + sizes, sizes)
@@ -90,7 +93,7 @@ def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray) -> tuple[np.n
     cells = [np.repeat(cell[label], width)]
     for rows in (a, b):
         row.append((np.arange(n)[:, None] * width + np.arange(1, width)).ravel())
-        cells.append((design.annotator[rows][:, None] * design.n_answers + np.arange(design.n_answers)).ravel())
+        cells.append((design.annotator[rows][:, None] * design.n_answers + np.arange(n_classes)).ravel())
     return np.concatenate(row), np.concatenate(cells)
 
 

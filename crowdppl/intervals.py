@@ -92,8 +92,8 @@ def among_classes(result: FitResult, level: float) -> Estimate:
     """p(class named | annotator, truth, a class is named) with its interval, (A, K, K)."""
     check_level(level)
     if result.table_draws is None:
-        return from_point(_named(result.table))
-    draws = _named(result.table_draws)
+        return from_point(among_named(result.table))
+    draws = among_named(result.table_draws)
     mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
     exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
     return from_dirichlet(exact, level) if exact is not None else from_draws(draws, level)
@@ -121,7 +121,7 @@ def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], leve
     return from_draws(np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws), level)
 
 
-def _named(table: np.ndarray) -> np.ndarray:
+def among_named(table: np.ndarray) -> np.ndarray:
     """(..., K, L) over answers as (..., K, K) over the classes among them; NaN where none has a probability."""
     n_classes = table.shape[-2]
     if table.shape[-1] == n_classes:
@@ -132,7 +132,7 @@ def _named(table: np.ndarray) -> np.ndarray:
 
 
 def _right(table: np.ndarray) -> np.ndarray:
-    out: np.ndarray = _named(table).diagonal(axis1=-2, axis2=-1)
+    out: np.ndarray = among_named(table).diagonal(axis1=-2, axis2=-1)
     return out
 
 

@@ -111,15 +111,38 @@ def test_which_stories_are_asked() -> None:
     assert shares_more(object())
 
 
-def test_a_story_of_independent_labels_expects_what_its_tables_say() -> None:
-    posterior = fit("one_coin", crowd(n_items=25).with_gold({3: 1, 7: 0}), inference="em", seed=0)
-    design = Design.of(posterior.data)
+@pytest.mark.parametrize("declined", [0.0, 0.3])
+def test_a_story_of_independent_labels_expects_what_its_tables_say(declined: float) -> None:
+    posterior = fit("one_coin", declining(crowd(n_items=25), declined), inference="em", seed=0)
+    design = Design.of(posterior.data, named=True)
+    assert (design.answer < 3).all() and (len(design.answer) < posterior.data.n_labels) == (declined > 0)
     ((one, other, _),) = design.meetings()
     # by points, and with even shares mixed into each row or into both at once
     np.testing.assert_allclose(
         by_the_story(posterior, design)(one, other), independent(posterior, design)(one, other), atol=2 * EVEN
     )
     assert by_the_story(posterior, design)(one[:0], other[:0]).shape == (0,)
+
+
+def declining(data: Annotations, share: float) -> Annotations:
+    """The same labels and two known truths; some annotators decline, at random."""
+    rows = data.frame().astype({"label": object})
+    rows.loc[np.random.default_rng(0).random(len(rows)) < share, "label"] = "?"
+    named = {"items": data.items, "annotators": data.annotators, "classes": data.classes}
+    return Annotations.from_frame(rows, abstentions=["?"], gold={3: 1, 7: 0}, **named)
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_what_is_too_hard_for_all_is_no_collusion(engine: str) -> None:
+    """Four of twelve decline every fifth item: had each equal answer counted, they would seem to collude."""
+    rng = np.random.default_rng(1)
+    truth, labels = rng.integers(2, size=300), []
+    for i, k in enumerate(truth):
+        for a in range(4) if i % 5 == 0 else rng.choice(12, 6, replace=False):
+            label = k if rng.random() < 0.8 else 1 - k
+            labels.append((i, int(a), -1 if i % 5 == 0 and rng.random() < 0.95 else int(label)))
+    found = fit("bayesian_dawid_skene", annotations(labels, 2, abstentions=[-1]), inference=engine, seed=0)
+    assert kinds(found) == []
 
 
 def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
