@@ -36,6 +36,7 @@ class Block:
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
         observed: False for a design: who labels what, the labels still to be drawn.
+        tempered: whether labels count by the power that a story gives them; not where its tables are read off.
         entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
     """
@@ -54,6 +55,7 @@ class Block:
     abstainers: Tensor | None = None
     informative: bool = False
     observed: bool = True
+    tempered: bool = True
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
     _views: dict[tuple[int, ...], Bags] = field(default_factory=dict, repr=False, compare=False)

@@ -56,7 +56,7 @@ def annotate(
         tensor([1, 1], dtype=torch.int32)
     """
     block = block_of(data)
-    labels = Labels(block, log_p, state, within=within, groups=groups, power=power)
+    labels = Labels(block, log_p, state, within=within, groups=groups, power=power if block.tempered else 1.0)
     out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.observed else None)
     return out
 

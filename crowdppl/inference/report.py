@@ -130,6 +130,7 @@ def _probe_block(block: Block) -> Block:
         abstainers=None,
         offset=0,
         scale=1.0,
+        tempered=False,
         dtype=torch.float64,
         _views={},
     )
@@ -157,7 +158,7 @@ def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]
 def are_linear(problem: Problem, crossed: Draws) -> bool:
     """Whether truth and answer together are linear in each site of shares; the mean table is then that at the mean.
 
-    They are not where a one-hot site chooses among rows of others, a row is used twice, or labels are tempered.
+    They are not where a one-hot site chooses among rows of others, or a row is used twice.
 
     Args:
         problem: the story and data.
