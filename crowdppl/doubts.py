@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ from crowdppl.counts import switch
 from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
-from crowdppl.errors import DataError
+from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.leave_one_out import standard_error
 from crowdppl.sight import networks_of
 from crowdppl.suspicion import information
@@ -24,9 +26,14 @@ from crowdppl.thinness import thin
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
+    from crowdppl.story import Story
 
 SURE = 0.9
 """Probability above which a truth that rests on abstentions alone is doubted."""
+DRAWN = 0.05
+"""How far the prior of the prevalence may draw the share of a class."""
+WEIGHT = 0.05
+"""Of the items: the weight of that prior from which on it is looked at."""
 BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
@@ -50,6 +57,9 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
       by more than 2 standard errors.
     - spammers: information below .05 bits, under the fitted prevalence and under an even one, and with labels
       enough to be below .15 bits by 2 standard errors (of the root of the information, as for a likelihood ratio).
+    - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. The
+      house prior weighs 100 a class, which helps where annotators are hard to know, and draws unbalanced classes of
+      few items together. Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
     - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
       of the class: what makes items hard for all is then taken for their class.
@@ -71,7 +81,9 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()
     crowd = import_module("crowdppl.population").doubts_of(posterior)
-    by_item = chain(_permuted(posterior), _abstained(posterior), dependent(posterior, thorough))
+    by_item = chain(
+        _prevalence(posterior), _permuted(posterior), _abstained(posterior), dependent(posterior, thorough)
+    )
     return (*by_annotator, *by_item, *crowd, *votes)
 
 
@@ -106,6 +118,39 @@ def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
             f"less than {BITS} bits about the truth: {named(posterior, bad)}. The fit makes little of them; "
             "posterior.without([...]) fits without them",
         )
+
+
+def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
+    story, data = posterior.story, posterior.data
+    mass = getattr(story, "prevalence_mass", 0) if getattr(story, "prevalence", "") == "learned" else 0
+    if mass <= 1 or data.n_classes * mass < WEIGHT * data.n_items or networks_of(story) or posterior.memory:
+        return
+    raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw
+    votes = data.votes()
+    top = votes == votes.max(1, keepdims=True)
+    voted = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0)
+    share = raw.mean(0)
+    if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
+        return
+    lighter: Any = replace(story, prevalence_mass=1.0)  # type: ignore[type-var]
+    free = _refitted(lighter, posterior).result.probabilities.mean(0)
+    worst = int(np.abs(free - share).argmax())
+    if abs(free[worst] - share[worst]) > DRAWN:
+        yield Doubt(
+            "prevalence",
+            f"{share[worst]:.0%} of the items are {plain(data.classes[worst])!r} by the fit, and {free[worst]:.0%} "
+            f"where the prior of the prevalence weighs one item a class, not {mass:g}: it draws the classes' "
+            "shares together, against the labels. Take the setting prevalence_mass=1, or give known truths (gold=)",
+        )
+
+
+def _refitted(story: Story, posterior: Posterior) -> Posterior:
+    """Another story's fit to the same labels, by vb; it is not shown, so that nothing is warned of."""
+    alone: Any = import_module("crowdppl.inference").fit_alone  # by name, because it knows posteriors
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found: Posterior = alone(story, posterior.data, "vb", None, {"seed": posterior.options.get("seed", 0)})
+    return found
 
 
 def _permuted(posterior: Posterior) -> Iterator[Doubt]:

@@ -60,6 +60,35 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
     assert np.mean(np.array(told) > 0.1) < 0.1
 
 
+def shared(prevalence: list[float], seed: int) -> crowdppl.Annotations:
+    """200 items of classes with these shares, three labels each by ten annotators right by .55 to .95."""
+    rng = np.random.default_rng(seed)
+    k, labels = len(prevalence), []
+    skill = rng.uniform(0.55, 0.95, 10)
+    for i, truth in enumerate(rng.choice(k, 200, p=prevalence)):
+        for a in rng.choice(10, 3, replace=False):
+            wrong = rng.choice([other for other in range(k) if other != truth])
+            labels.append((i, int(a), int(truth if rng.random() < skill[a] else wrong)))
+    return annotations(labels, k)
+
+
+@pytest.mark.parametrize("prevalence", [[0.9, 0.1], [0.7, 0.15, 0.1, 0.05]])
+@pytest.mark.parametrize("method", ["bayesian_dawid_skene", "hierarchical_dawid_skene"])
+def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(method: str, prevalence: list[float]) -> None:
+    data = shared(prevalence, 0)
+    (doubt,) = (d for d in doubts(fit(method, data, inference="vb")) if d.kind == "prevalence")
+    now, free = map(int, re.findall(r"(\d+)%", doubt.text))
+    assert abs(now - free) > 5 and "prevalence_mass=1" in doubt.text
+    assert "prevalence" not in kinds(fit(method, data, inference="vb", settings={"prevalence_mass": 1.0}))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
+    for prevalence in ([0.5, 0.5], [0.25] * 4):
+        assert "prevalence" not in kinds(fit("bayesian_dawid_skene", shared(prevalence, seed), inference="vb"))
+    assert "prevalence" not in kinds(fit("one_coin", shared([0.9, 0.1], seed), inference="vb"))
+
+
 def declined_where_hard(seed: int, tells: bool) -> tuple[crowdppl.Annotations, np.ndarray]:
     """Five annotators, 300 items: a third are hard, where people guess, or mostly decline."""
     rng = np.random.default_rng(seed)
