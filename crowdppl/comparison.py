@@ -135,7 +135,8 @@ def compare(
     named, data = _named(models), require_annotations(data)
     _check(named, inference, settings)
     scores = {
-        name: heldout_score(
+        name: _score(
+            name,
             model,
             data,
             folds=folds,
@@ -147,6 +148,14 @@ def compare(
         for name, model in named.items()
     }
     return Comparison(scores, _table(scores, whole_items), whole_items)
+
+
+def _score(name: str, model: Any, data: Annotations, **how: Any) -> HeldoutScore:
+    """The score of one of several methods; what it refuses bears its name."""
+    try:
+        return heldout_score(model, data, **how)
+    except MethodError as error:
+        raise MethodError(f"{name}: {error}") from error
 
 
 def _named(models: Models) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
     posterior, seed = demands.require_posterior(posterior), seed_number(seed)
     draws = whole_number("draws", draws, FEWEST_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
-    engine = cast(Refit, import_module(ENGINES)) if posterior.refit is None else posterior.refit
+    engine = cast(Refit, import_module(ENGINES)) if posterior._refit is None else posterior._refit
     replicated = engine.draw_labels(posterior, draws, seed, "posterior")
     answers = np.concatenate([design.answer[None], replicated])
     spread = np.stack([design.spread(row) for row in answers])

@@ -53,7 +53,7 @@ class Posterior:
         result: what the engine found, as arrays in codebook order.
         options: what the engine was told.
         correction: what was done to the probabilities; None where they are the method's own.
-        refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
+        _refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
         memory: after ``update``, what labels of earlier fits taught; else None.
 
     Examples:
@@ -70,7 +70,7 @@ class Posterior:
     data: Annotations
     result: FitResult
     options: dict[str, Any] = field(default_factory=dict)
-    refit: refitting.Refit | None = None
+    _refit: refitting.Refit | None = None
     correction: Correction | None = None
     memory: Memory | None = None
 

@@ -242,4 +242,4 @@ def _still_told(old: Annotations, new: Annotations) -> Annotations:
 
 
 def _engines(posterior: Posterior) -> Refit:
-    return posterior.refit if posterior.refit is not None else cast(Refit, import_module(ENGINES))
+    return posterior._refit if posterior._refit is not None else cast(Refit, import_module(ENGINES))

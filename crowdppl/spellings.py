@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from difflib import get_close_matches
 
-from crowdppl.codebook import Codebook, is_text
+import numpy as np
+
+from crowdppl.alphabet import Alphabet
+from crowdppl.codebook import Codebook, is_text, plain
 from crowdppl.coding import Coded
 from crowdppl.errors import SpellingWarning
 from crowdppl.options import Options
 
 NUMBER = re.compile(r"\+?(-?)0*([0-9]+?)(?:\.([0-9]*?)0*)?")
 """Sign, whole part and decimals of a number, without the zeros that change nothing."""
+CLOSE = 0.8
+"""Similarity of two spellings, from 0 to 1, from which on one may be meant for the other."""
 ZEROS = (re.compile(r"\n(?:\+|-?0[0-9])"), re.compile(r"\.0*\n"))
 """Marks of whole numbers that could be written shorter, in lines of ids."""
 
@@ -33,7 +39,27 @@ def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
     }
     books = {"items": coded.items, "annotators": coded.annotators, "labels": coded.alphabet.book}
     found = [_warning(kind, book) for kind, book in books.items() if looked_at[kind]]
+    if looked_at["labels"] and coded.answer is not None and len(coded.alphabet.book) > coded.alphabet.n_classes:
+        found.append(_misspelt(coded.alphabet, np.bincount(coded.answer, minlength=len(coded.alphabet.book))))
     return [warning for warning in found if warning is not None]
+
+
+def _misspelt(alphabet: Alphabet, given: np.ndarray) -> SpellingWarning | None:
+    """Of an abstention that nobody gave, where a label is nearly spelled so and counts as a class.
+
+    Args:
+        alphabet: classes and abstentions.
+        given: how often each was given.
+    """
+    names = [str(plain(name)) for name in alphabet.book.ids]
+    classes = [names[code] for code in np.flatnonzero(given[: alphabet.n_classes])]
+    for name in [name for name, n in zip(names, given, strict=True) if not n and name not in classes]:
+        for near in get_close_matches(name, classes, 1, CLOSE):
+            return SpellingWarning(
+                f"nobody abstained by {name!r}, and {near!r} counts as a class; name it in abstentions= as it is "
+                "spelled in the labels, or list the classes in classes= if it is one"
+            )
+    return None
 
 
 def _warning(kind: str, book: Codebook) -> SpellingWarning | None:

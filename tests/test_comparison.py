@@ -84,6 +84,11 @@ def test_weights_of_a_known_mixture_come_back_and_hopeless_predictions_get_none(
     np.testing.assert_allclose(stacking_weights(logs), [0.7, 0.3, 0.0], atol=0.02)
 
 
+def test_what_a_method_refuses_bears_its_name() -> None:
+    with pytest.raises(MethodError, match="bayesian_dawid_skene: em refuses"):
+        compare(["one_coin", "bayesian_dawid_skene"], crowd(20, 5, 3, 4), inference="em")
+
+
 def test_what_is_refused() -> None:
     data = crowd()
     for models, text in (("one_coin", "no list of names"), ([], "no method"), (["one_coin", "one_coin"], "itself")):

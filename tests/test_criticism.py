@@ -67,7 +67,7 @@ class Given:
 def given(data: Annotations, answers: np.ndarray) -> Check:
     posterior = fit("one_coin", data, inference="em", seed=0)
     engine: Any = Given(answers)
-    return predictive_check(replace(posterior, refit=engine), draws=len(answers))
+    return predictive_check(replace(posterior, _refit=engine), draws=len(answers))
 
 
 def test_statistics_by_hand() -> None:

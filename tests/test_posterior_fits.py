@@ -44,7 +44,7 @@ class Pretend:
 
 def test_new_data_get_the_codes_of_the_old() -> None:
     engines = Pretend()
-    held = Posterior(Handmade(), "handmade", "vb", data(), result(), refit=engines)
+    held = Posterior(Handmade(), "handmade", "vb", data(), result(), _refit=engines)
     table = held.predict(pd.DataFrame({"item": ["n1", "n2"], "worker": ["c", "c"], "answer": ["yes", "yes"]}))
     assert list(table.index) == ["n1", "n2"]
     assert list(table.columns) == ["no", "yes"]
@@ -62,7 +62,7 @@ def test_new_data_get_the_codes_of_the_old() -> None:
 
 
 def test_drawn_labels_stand_as_the_rows_of_the_data() -> None:
-    held = Posterior(Handmade(), "handmade", "vb", data(), result(), refit=Pretend())
+    held = Posterior(Handmade(), "handmade", "vb", data(), result(), _refit=Pretend())
     drawn = held.draw_labels(n=2)
     assert drawn["draw"].tolist() == [0] * 8 + [1] * 8
     for number in (0, 1):

@@ -111,3 +111,12 @@ def test_what_is_given_as_it_is_meant_is_passed_over() -> None:
     assert len(said([" x", "x"], ["a", "a"], ["p", "q"], like=old)) == 1
     features = pd.DataFrame({"f": [1.0, 2.0, 3.0]}, index=["x", "y", "x "])
     assert "'x' and 'x '" in said(["x", "y"], ["a", "b"], ["p", "q"], features=features)[0]
+
+
+def test_an_abstention_that_is_misspelt_is_warned_of() -> None:
+    labels = ["yes", "no", "don't know", "yes"]
+    (found,) = said(LABELS, PEOPLE, labels, abstentions=["dont know"])
+    assert re.search("nobody abstained by 'dont know', and \"don't know\" counts as a class; name it", found)
+    assert said(LABELS, PEOPLE, labels, abstentions=["don't know"]) == []
+    assert said(LABELS, PEOPLE, labels, abstentions=["skipped"]) == []
+    assert said(LABELS, PEOPLE, labels, abstentions=["dont know"], classes=["yes", "no", "don't know"]) == []
