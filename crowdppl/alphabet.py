@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,12 @@ def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
         pair = [plain(ids[int(order[same[0] + step])]) for step in (0, 1)]
         raise DataError(f"{pair[0]!r} and {pair[1]!r} spell the same grade; spell it one way, or list classes=")
     return ids[order]
+
+
+def ranked(ids: pd.Index[Any]) -> bool:
+    """Whether classes are numbers that rise, so that their order is that of grades."""
+    grades = [_number(value) for value in ids]
+    return all(low < high for low, high in pairwise(grades))
 
 
 def _number(value: Any) -> float:

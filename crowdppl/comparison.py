@@ -134,28 +134,16 @@ def compare(
     """
     named, data = _named(models), require_annotations(data)
     _check(named, inference, settings)
-    scores = {
-        name: _score(
-            name,
-            model,
-            data,
-            folds=folds,
-            inference=inference if isinstance(inference, str) else inference.get(name, "auto"),
-            settings=(settings or {}).get(name),
-            whole_items=whole_items,
-            **options,
-        )
-        for name, model in named.items()
-    }
+    engines = dict.fromkeys(named, inference) if isinstance(inference, str) else inference
+    how: Any = {"folds": folds, "whole_items": whole_items, **options}
+    scores = {}
+    for name, model in named.items():
+        try:
+            engine, given = engines.get(name, "auto"), (settings or {}).get(name)
+            scores[name] = heldout_score(model, data, inference=engine, settings=given, **how)
+        except MethodError as error:
+            raise MethodError(f"{name}: {error}") from error
     return Comparison(scores, _table(scores, whole_items), whole_items)
-
-
-def _score(name: str, model: Any, data: Annotations, **how: Any) -> HeldoutScore:
-    """The score of one of several methods; what it refuses bears its name."""
-    try:
-        return heldout_score(model, data, **how)
-    except MethodError as error:
-        raise MethodError(f"{name}: {error}") from error
 
 
 def _named(models: Models) -> dict[str, Any]:

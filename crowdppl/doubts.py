@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl.alphabet import ranked
 from crowdppl.checking import cell_counts
 from crowdppl.codebook import plain
 from crowdppl.counts import switch
@@ -21,6 +22,7 @@ from crowdppl.doubt import Doubt, listed, named
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.leave_one_out import standard_error
 from crowdppl.sight import networks_of
+from crowdppl.story import card_of
 from crowdppl.suspicion import information
 from crowdppl.thinness import thin
 
@@ -60,6 +62,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. The
       house prior weighs 100 a class, which helps where annotators are hard to know, and draws unbalanced classes of
       few items together. Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
+    - order: a method for grades has nominal classes, which are no rising numbers: it takes them as they are sorted.
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
     - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
       of the class: what makes items hard for all is then taken for their class.
@@ -82,7 +85,11 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     votes = _votes(posterior.uncorrected()) if thorough else ()
     crowd = import_module("crowdppl.population").doubts_of(posterior)
     by_item = chain(
-        _prevalence(posterior), _permuted(posterior), _abstained(posterior), dependent(posterior, thorough)
+        _order(posterior),
+        _prevalence(posterior),
+        _permuted(posterior),
+        _abstained(posterior),
+        dependent(posterior, thorough),
     )
     return (*by_annotator, *by_item, *crowd, *votes)
 
@@ -118,6 +125,18 @@ def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
             f"less than {BITS} bits about the truth: {named(posterior, bad)}. The fit makes little of them; "
             "posterior.without([...]) fits without them",
         )
+
+
+def _order(posterior: Posterior) -> Iterator[Doubt]:
+    card, data = card_of(posterior.story), posterior.data
+    if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
+        return
+    names = [repr(plain(name)) for name in data.classes]
+    yield Doubt(
+        "order",
+        f"{posterior.method} is for grades, and takes the classes in the order {listed(names)}, which nobody said: "
+        "give kind='ordinal', and list them from lowest to highest in classes=",
+    )
 
 
 def _prevalence(posterior: Posterior) -> Iterator[Doubt]:

@@ -89,6 +89,19 @@ def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
     assert "prevalence" not in kinds(fit("one_coin", shared([0.9, 0.1], seed), inference="vb"))
 
 
+def test_grades_without_an_order_are_doubted() -> None:
+    grades = ["low", "mid", "high"]
+    rows = [(i, a, grades[(i + (a == i % 3)) % 3]) for i in range(40) for a in range(4)]
+    items, annotators, labels = map(list, zip(*rows, strict=True))
+    words = crowdppl.Annotations.from_arrays(items, annotators, labels)
+    (doubt,) = (d for d in doubts(fit("ordinal", words, inference="em")) if d.kind == "order")
+    assert "in the order 'high', 'low', 'mid', which nobody said" in doubt.text
+    graded = crowdppl.Annotations.from_arrays(items, annotators, labels, kind="ordinal", classes=grades)
+    numbers = crowdppl.Annotations.from_arrays(items, annotators, [grades.index(label) for label in labels])
+    for method, data in (("ordinal", graded), ("ordinal", numbers), ("one_coin", words)):
+        assert "order" not in kinds(fit(method, data, inference="em"))
+
+
 def declined_where_hard(seed: int, tells: bool) -> tuple[crowdppl.Annotations, np.ndarray]:
     """Five annotators, 300 items: a third are hard, where people guess, or mostly decline."""
     rng = np.random.default_rng(seed)
