@@ -36,7 +36,8 @@ class BayesianDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
+        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions, many draw
+            unbalanced classes of few items together.
         mass: pseudo-counts a row.
         diagonal: share of the mass on the right answer, by default half way between certainty and chance.
     """

@@ -30,7 +30,8 @@ class HierarchicalDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
+        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions, many draw
+            unbalanced classes of few items together.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
         typical: median of the concentration, in pseudo-counts a row.
         spread: standard deviation of its logarithm.
