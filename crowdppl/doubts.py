@@ -19,11 +19,11 @@ from crowdppl.counts import switch
 from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
-from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.leave_one_out import standard_error
 from crowdppl.sight import networks_of
 from crowdppl.story import card_of
-from crowdppl.suspicion import information
+from crowdppl.suspicion import information, telling
 from crowdppl.thinness import thin
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         ()
     """
     thorough = switch("thorough", thorough)
-    given = cell_counts(posterior.data.blocks).sum(1)
+    given = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes].sum(1)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()
     crowd = import_module("crowdppl.population").doubts_of(posterior)
@@ -114,7 +114,8 @@ def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
 def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     even = np.full(data.n_classes, 1 / data.n_classes)
-    told = np.maximum(*(information(result.table, share) for share in (result.prevalence, even)))
+    table = telling(posterior, result.table)
+    told = np.maximum(*(information(table, share) for share in (result.prevalence, even)))
     error = 1 / np.sqrt(2 * math.log(2) * np.maximum(given, 1))
     bad = np.flatnonzero((told < BITS) & (np.sqrt(told) + 2 * error < math.sqrt(3 * BITS)))
     if len(bad):
@@ -152,7 +153,10 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
     if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
         return
     lighter: Any = replace(story, prevalence_mass=1.0)  # type: ignore[type-var]
-    free = _refitted(lighter, posterior).result.probabilities.mean(0)
+    try:
+        free = _refitted(lighter, posterior).result.probabilities.mean(0)
+    except MethodError:  # vb does not treat it; a doubt too few is better than a fit that fails for one
+        return
     worst = int(np.abs(free - share).argmax())
     if abs(free[worst] - share[worst]) > DRAWN:
         yield Doubt(

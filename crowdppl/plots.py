@@ -11,10 +11,9 @@ from crowdppl.abilities import labels_given
 from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.results import FitResult
 from crowdppl.intervals import Estimate
 from crowdppl.panels import draw_matrix, grid, name_outer_only
-from crowdppl.suspicion import information
+from crowdppl.suspicion import information, telling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +93,7 @@ def plot_annotators(
     demands.one_of("show", show, ("information", "accuracy"))
     intervals.check_level(level)
     result, names = posterior.result, posterior.data.annotators
-    told = _information(result, level)
+    told = _information(posterior, level)
     order = np.argsort(told.mean, kind="stable")
     shown = (told if show == "information" else intervals.accuracy(result, level)).at(order)
     few, drawn = len(order) <= MOST_ROWS, bool(np.isfinite(shown.low).any())
@@ -185,12 +184,13 @@ def _intervals(posterior: Posterior, level: float) -> Estimate:
     return intervals.confusion(posterior.result, level)
 
 
-def _information(result: FitResult, level: float) -> Estimate:
+def _information(posterior: Posterior, level: float) -> Estimate:
     """Mutual information of truth and label in bits, (A,), averaged over draws where there are draws."""
+    result = posterior.result
     tables, shares = result.table_draws, result.prevalence_draws
     if tables is None or shares is None:
-        return intervals.from_point(information(result.table, result.prevalence))
-    draws = [information(table, share) for table, share in zip(tables, shares, strict=True)]
+        return intervals.from_point(information(telling(posterior, result.table), result.prevalence))
+    draws = [information(table, share) for table, share in zip(telling(posterior, tables), shares, strict=True)]
     return intervals.from_draws(np.stack(draws), level)
 
 

@@ -11,6 +11,7 @@ from crowdppl import collusion, demands
 from crowdppl.ballots import Ballots, later
 from crowdppl.counts import number_within, share_between
 from crowdppl.errors import DataError
+from crowdppl.intervals import among_named
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -73,7 +74,7 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
     for block in data.blocks:
         labels += np.bincount(block.annotator.cpu().numpy(), minlength=n)
     partners = _partners(data, excess, p)
-    told = information(posterior.result.table, posterior.result.prevalence)
+    told = information(telling(posterior, posterior.result.table), posterior.result.prevalence)
     group = collusion.groups(excess, p <= level, n)
     columns = {
         "labels": labels,
@@ -87,6 +88,14 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
     table = pd.DataFrame(columns, index=data.annotators)
     table.loc[group < 0, "group"] = pd.NA
     return table
+
+
+def telling(posterior: Posterior, tables: np.ndarray) -> np.ndarray:
+    """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
+
+    Who names a class in one of ten cases says as much by it as others do.
+    """
+    return tables if posterior.data.alphabet.informative else among_named(tables)
 
 
 def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:

@@ -131,6 +131,24 @@ def test_truths_from_abstentions_alone_are_doubted_where_these_may_tell(method: 
     assert scores[0] < 0.6 < scores[1]
 
 
+@pytest.mark.parametrize("engine", ["em", "vb"])
+def test_who_seldom_names_a_class_is_no_spammer(engine: str) -> None:
+    """One of eight declines nine items of ten, and is right as often as the others."""
+    rng = np.random.default_rng(2)
+    truth, labels = rng.integers(2, size=1500), []
+    for i, k in enumerate(truth):
+        for a in range(8):
+            label = k if rng.random() < 0.8 else 1 - k
+            labels.append((i, a, -1 if a == 0 and rng.random() < 0.9 else int(label)))
+    method = "dawid_skene" if engine == "em" else "bayesian_dawid_skene"
+    found = fit(method, annotations(labels, 2, abstentions=[-1]), inference=engine)
+    assert "spammers" not in kinds(found)
+    told = crowdppl.suspicious_annotators(found)
+    assert not told["spammer"].any()
+    assert told["information"].iloc[0] > 0.1  # of all that is asked: .02
+    assert found.result.table[0, :, 2].min() > 0.85
+
+
 def test_known_truths_are_not_doubted_for_abstentions() -> None:
     data, truth = declined_where_hard(0, tells=True)
     alone = np.flatnonzero(data.votes().sum(1) == 0)
