@@ -14,6 +14,7 @@ from crowdppl.comparison_plot import plot_comparison
 from crowdppl.demands import require_annotations, require_posterior
 from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import HeldoutScore, heldout_score, unprepared
+from crowdppl.inference.options import options_from
 from crowdppl.leave_one_out import standard_error
 from crowdppl.settings import named_settings
 
@@ -134,6 +135,7 @@ def compare(
     """
     named, data = _named(models), require_annotations(data)
     _check(named, inference, settings)
+    options_from(options)
     engines = dict.fromkeys(named, inference) if isinstance(inference, str) else inference
     how: Any = {"folds": folds, "whole_items": whole_items, **options}
     scores = {}
