@@ -28,13 +28,13 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     """Lets annotators decline: extends log-probabilities over classes to all answers.
 
     An abstention is an answer that is no class. Each annotator who ever abstained has a probability of each
-    abstention (site ``abstention``, flat Dirichlet over giving a class and each way of declining); what is left
-    goes to the classes as ``log_p`` says. By default it is the same whatever the truth, so that declining tells
-    nothing of it (it is ignorable in the sense of Rubin, 1976, doi:10.1093/biomet/63.3.581), and the truth is that
-    of the labels alone. Annotations that say ``informative_abstentions`` have a probability for each state; what
-    makes many decline an item, such as its difficulty, is then taken for a class. An annotator who never
-    abstained was never offered it, so that naming an unused "don't know" changes nothing. Call it outside all
-    plates.
+    abstention; what is left goes to the classes as ``log_p`` says. They are the site ``abstention``, of flat
+    Dirichlets over giving a class and each way of declining: (A, 1, W), or (A, T, W) where abstentions are
+    informative ("A D W" on a card). By default they are the same whatever the truth, and declining tells nothing (is
+    ignorable in the sense of Rubin, 1976, doi:10.1093/biomet/63.3.581), and the truth is that of the labels alone.
+    Annotations that say ``informative_abstentions`` have a probability for each state; what makes many decline an
+    item, such as its difficulty, is then taken for a class. An annotator who never abstained was never offered it,
+    so that naming an unused "don't know" changes nothing. Call it outside all plates.
 
     Args:
         data: the story's argument.

@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdppl import collusion
 from crowdppl.correction import labels_an_item
+from crowdppl.decoding import row_sizes
 from crowdppl.doubt import Doubt, named
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
     Args:
         thorough: whether to look at data with more than ``QUICK`` pairs of labels.
     """
-    sizes = labels_an_item(posterior.data).astype(np.int64)
+    data = posterior.data
+    if data.n_answers > data.n_classes:
+        sizes = labels_an_item(data).astype(np.int64)
+    else:  # the same, without a table of all items and classes
+        sizes = np.concatenate([row_sizes(block) for block in data.blocks])
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     if not pairs or (pairs > QUICK and not thorough):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from crowdppl.counts import switch
 from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.leave_one_out import standard_error
 from crowdppl.sight import networks_of
 from crowdppl.story import card_of
@@ -141,8 +141,9 @@ def _order(posterior: Posterior) -> Iterator[Doubt]:
 
 
 def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
-    story, data = posterior.story, posterior.data
-    mass = getattr(story, "prevalence_mass", 0) if getattr(story, "prevalence", "") == "learned" else 0
+    story: Any = posterior.story
+    data, learned = posterior.data, is_dataclass(story) and getattr(story, "prevalence", "") == "learned"
+    mass = getattr(story, "prevalence_mass", 0) if learned else 0
     if mass <= 1 or data.n_classes * mass < WEIGHT * data.n_items or networks_of(story) or posterior.memory:
         return
     raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw
@@ -152,10 +153,9 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
     share = raw.mean(0)
     if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
         return
-    lighter: Any = replace(story, prevalence_mass=1.0)  # type: ignore[type-var]
     try:
-        free = _refitted(lighter, posterior).result.probabilities.mean(0)
-    except MethodError:  # vb does not treat it; a doubt too few is better than a fit that fails for one
+        free = _refitted(replace(story, prevalence_mass=1.0), posterior).result.probabilities.mean(0)
+    except CrowdpplError:  # vb may not treat it; a doubt too few is better than a fit that fails for one
         return
     worst = int(np.abs(free - share).argmax())
     if abs(free[worst] - share[worst]) > DRAWN:

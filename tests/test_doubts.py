@@ -89,6 +89,19 @@ def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
     assert "prevalence" not in kinds(fit("one_coin", shared([0.9, 0.1], seed), inference="vb"))
 
 
+def test_a_story_that_cannot_be_told_another_prior_is_not_asked() -> None:
+    """A class of one's own may have the settings' names, and yet be no dataclass."""
+
+    class Own:
+        prevalence, prevalence_mass = "learned", 100.0
+
+        def __init__(self) -> None:
+            inner = crowdppl.method("bayesian_dawid_skene")
+            self.model, self.guide = inner.model, inner.guide
+
+    assert "prevalence" not in kinds(fit(Own(), shared([0.9, 0.1], 0), inference="vb"))
+
+
 def test_grades_without_an_order_are_doubted() -> None:
     grades = ["low", "mid", "high"]
     rows = [(i, a, grades[(i + (a == i % 3)) % 3]) for i in range(40) for a in range(4)]
