@@ -30,7 +30,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     An abstention is an answer that is no class. Each annotator who ever abstained has a probability of each
     abstention; what is left goes to the classes as ``log_p`` says. They are the site ``abstention``, of flat
     Dirichlets over giving a class and each way of declining: (A, 1, W), or (A, T, W) where abstentions are
-    informative ("A D W" on a card). By default they are the same whatever the truth, and declining tells nothing (is
+    informative ("A D W" on a card). By default they do not depend on the truth, and declining tells nothing (is
     ignorable in the sense of Rubin, 1976, doi:10.1093/biomet/63.3.581), and the truth is that of the labels alone.
     Annotations that say ``informative_abstentions`` have a probability for each state; what makes many decline an
     item, such as its difficulty, is then taken for a class. An annotator who never abstained was never offered it,
