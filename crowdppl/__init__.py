@@ -73,7 +73,7 @@ _PUBLIC = {
     "outliers": ("outlier_scores",),
     "population": ("centre_of",),
     "posterior": ("Posterior", "load"),
-    "priors": ("coin_prior", "confusion_prior", "leaning_rows"),
+    "priors": ("coin_prior", "confusion_prior", "house_prevalence", "leaning_rows"),
     "ranks": ("RankCheck",),
     "reading": ("read_annotations", "read_gold"),
     "recipes": ("house_training",),
@@ -175,6 +175,7 @@ if TYPE_CHECKING:
     from crowdppl.posterior import load as load
     from crowdppl.priors import coin_prior as coin_prior
     from crowdppl.priors import confusion_prior as confusion_prior
+    from crowdppl.priors import house_prevalence as house_prevalence
     from crowdppl.priors import leaning_rows as leaning_rows
     from crowdppl.ranks import RankCheck as RankCheck
     from crowdppl.reading import read_annotations as read_annotations

@@ -21,6 +21,7 @@ from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.leave_one_out import standard_error
+from crowdppl.priors import house_prevalence
 from crowdppl.sight import networks_of
 from crowdppl.story import card_of
 from crowdppl.suspicion import information, telling
@@ -59,9 +60,9 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
       by more than 2 standard errors.
     - spammers: information below .05 bits, under the fitted prevalence and under an even one, and with labels
       enough to be below .15 bits by 2 standard errors (of the root of the information, as for a likelihood ratio).
-    - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. The
-      house prior weighs 100 a class, which helps where annotators are hard to know, and draws unbalanced classes of
-      few items together. Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
+    - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. A
+      heavy prior helps where annotators are hard to know, and draws unbalanced classes of few items together.
+      Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
     - order: a method for grades has nominal classes, which are no rising numbers: it takes them as they are sorted.
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
     - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
@@ -144,6 +145,7 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
     story: Any = posterior.story
     data, learned = posterior.data, is_dataclass(story) and getattr(story, "prevalence", "") == "learned"
     mass = getattr(story, "prevalence_mass", 0) if learned else 0
+    mass = house_prevalence(data.n_classes) if mass is None else mass
     if mass <= 1 or data.n_classes * mass < WEIGHT * data.n_items or networks_of(story) or posterior.memory:
         return
     raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw

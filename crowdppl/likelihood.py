@@ -15,6 +15,7 @@ from crowdppl.distributions import Categorical
 from crowdppl.errors import MethodError
 from crowdppl.labels import Labels, Table
 from crowdppl.plates import Data, block_of
+from crowdppl.priors import house_prevalence
 
 
 def annotate(
@@ -141,13 +142,15 @@ def penalty(data: Data, name: str, amount: Tensor) -> None:
         pyro.factor(name, -block.scale * block.n_labels * amount)
 
 
-def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", concentration: float = 1.0) -> Tensor:
+def prevalence(
+    data: Data, kind: Literal["learned", "uniform"] = "learned", concentration: float | None = 1.0
+) -> Tensor:
     """How common each class is: log-probabilities (..., K), learned under a Dirichlet or fixed to be equal.
 
     Args:
         data: the story's argument.
         kind: "learned" samples the site ``prevalence``; "uniform" fixes 1 / K.
-        concentration: of the symmetric Dirichlet; 1 is flat.
+        concentration: of the symmetric Dirichlet; 1 is flat, None that of ``house_prevalence``.
 
     Raises:
         MethodError: for another kind.
@@ -161,7 +164,8 @@ def prevalence(data: Data, kind: Literal["learned", "uniform"] = "learned", conc
         return torch.full((n_classes,), -math.log(n_classes))
     if kind != "learned":
         raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
-    share: Tensor = pyro.sample("prevalence", dist.Dirichlet(torch.full((n_classes,), concentration)))
+    mass = house_prevalence(n_classes) if concentration is None else concentration
+    share: Tensor = pyro.sample("prevalence", dist.Dirichlet(torch.full((n_classes,), mass)))
     return share.log()
 
 

@@ -1,6 +1,6 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       ~ Dirichlet(100), or = 1 / K                (K)
+    prevalence       ~ Dirichlet(2 K (K - 1)), or = 1 / K        (K)
     confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
     truth[i]         ~ Categorical(prevalence)                   (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
@@ -36,14 +36,14 @@ class BayesianDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions, many draw
-            unbalanced classes of few items together.
+        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1); few let learned shares drift with the
+            confusions, many draw unbalanced classes of few items together.
         mass: pseudo-counts a row.
         diagonal: share of the mass on the right answer, by default half way between certainty and chance.
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: Positive = 100.0
+    prevalence_mass: Positive | None = None
     mass: Positive = 4.0
     diagonal: Share | None = None
 

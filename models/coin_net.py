@@ -81,7 +81,7 @@ class CoinNet:
     def model(self, data: Block) -> None:
         """Draws confusions, truths, outliers or departures, and labels."""
         k, free, network = data.n_classes, self.form == "penalised", self.network
-        log_p = crowdppl.prevalence(data, "learned", 100.0) if network is None else crowdppl.classify(data, network)
+        log_p = crowdppl.prevalence(data, "learned", None) if network is None else crowdppl.classify(data, network)
         with plates.annotators(data):
             rows = torch.ones(k, k) if free else crowdppl.confusion_prior(data, self.mass, self.diagonal)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))

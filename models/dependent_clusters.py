@@ -1,6 +1,6 @@
 """Dependent clusters: annotators of a group see an item through the same eyes.
 
-    prevalence         ~ Dirichlet(100), or = 1 / K                         (K)
+    prevalence         ~ Dirichlet(2 K (K - 1)), or = 1 / K                 (K)
     link[g, k]         ~ Dirichlet(link_mass * row(k))                      (G, 1, K, K)
     confusion[a, k]    ~ Dirichlet(mass * row(k))                           (A, K, K)
     truth[i]           ~ Categorical(prevalence)                            (N)
@@ -41,14 +41,14 @@ class DependentClusters:
     Args:
         groups: by annotator id (whoever is missing is alone), or in the order of annotator codes; None finds them.
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class; few let learned shares drift with the confusions.
+        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1); few let shares drift with confusions.
         mass, diagonal: pseudo-counts of a confusion row (None: flat), and their share on the right answer.
         link_mass, link_diagonal: the same for links.
     """
 
     groups: Mapping[Any, Any] | Sequence[int] | None = None
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: Positive = 100.0
+    prevalence_mass: Positive | None = None
     mass: Positive | None = 1.8
     diagonal: Share = 0.61
     link_mass: Positive | None = 1.8

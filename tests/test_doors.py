@@ -35,7 +35,16 @@ WRONG: dict[str, Any] = {
 WORDS = {
     *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
     *("coin_table", "confusion_prior", "crowd_confusion", "departed", "each_label", "em_on", "em_steps"),
-    *("experts_for", "group_numbers", "leaning_rows", "log_bands", "log_clouds", "log_urn", "log_volume"),
+    *(
+        "experts_for",
+        "group_numbers",
+        "house_prevalence",
+        "leaning_rows",
+        "log_bands",
+        "log_clouds",
+        "log_urn",
+        "log_volume",
+    ),
     *("logsumexp", "look", "mean_field", "penalty", "prevalence", "ready", "ready_view", "through_atoms"),
     *("trained_embedding", "truth", "truth_and_labels", "weighed_labels", "with_abstentions", "with_urn"),
 }
