@@ -80,6 +80,7 @@ _PUBLIC = {
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
     "risk_plot": ("plot_risk_coverage",),
+    "rivalry": ("rivals",),
     "sbc": ("rank_check",),
     "sight": ("classify", "look"),
     "simulated_crowd": ("SimulatedCrowd", "simulate_annotators"),
@@ -186,6 +187,7 @@ if TYPE_CHECKING:
     from crowdppl.registry import zoo as zoo
     from crowdppl.reliability import plot_reliability as plot_reliability
     from crowdppl.risk_plot import plot_risk_coverage as plot_risk_coverage
+    from crowdppl.rivalry import rivals as rivals
     from crowdppl.sbc import rank_check as rank_check
     from crowdppl.sight import classify as classify
     from crowdppl.sight import look as look

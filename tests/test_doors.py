@@ -61,6 +61,11 @@ def posterior(inference: str = "vb") -> Posterior:
     return crowdppl.fit("one_coin", crowd().data, inference=inference, seed=0, **short)
 
 
+@cache
+def scores() -> Mapping[str, crowdppl.HeldoutScore]:
+    return crowdppl.compare(["one_coin", "majority_vote"], crowd().data, folds=2, inference="em", seed=0).scores
+
+
 def doors() -> dict[str, dict[str, Any]]:
     """Every function that users call, with arguments that it needs or that make it short."""
     data, fitted, gold = crowd().data, posterior(), crowd().truth
@@ -97,6 +102,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "read_annotations": {"path": "nowhere.csv"},
         "read_gold": {"path": "nowhere.csv"},
         "register": {"name": "mine", "cls": None},
+        "rivals": {"scores": scores(), "default": "one_coin"},
         "simulate": {"story": crowdppl.method("one_coin"), "design": data},
         "simulate_annotators": {"truth": [0, 1, 1], "kinds": ["hammer"]},
         "suspicious_annotators": {"posterior": fitted},

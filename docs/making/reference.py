@@ -16,6 +16,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "comparison",
         "heldout",
         "classifier_scores",
+        "rivalry",
         "leave_one_out",
         "criticism",
         "doubt",

@@ -1,0 +1,97 @@
+"""Rivals of a default: Holm's rule by hand, false calls in simulation, and scores that cannot be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+import crowdppl
+from crowdppl.errors import DataError, MethodError
+from crowdppl.rivalry import rivals
+
+
+def score(log_p: np.ndarray) -> crowdppl.ClassifierScore:
+    """Of as many items, three labels each."""
+    items = pd.DataFrame({"labels": 3, "log_p": log_p})
+    return crowdppl.ClassifierScore("raykar", "em", items, pd.DataFrame(), 1.0)
+
+
+def test_holm_by_hand() -> None:
+    base = np.zeros(4)
+    scores = {
+        "house": score(base),
+        "far": score(np.array([1.0, 1.2, 0.8, 1.0])),
+        "near": score(np.array([1.0, -0.5, 0.8, 0.1])),
+        "same": score(base),
+        "worse": score(np.array([-1.0, -1.2, -0.8, -1.0])),
+    }
+    found = rivals(scores, "house")
+    assert list(found.index) == ["far", "near", "same", "worse"]
+    single = {}
+    for name in ("far", "near"):
+        gap = scores[name].items["log_p"].to_numpy()
+        single[name] = t.sf(gap.mean() / (gap.std(ddof=1) / 2), 3)
+        assert found.loc[name, "se"] == pytest.approx(gap.std(ddof=1) / 2)
+    assert found.loc["far", "p"] == pytest.approx(4 * single["far"])
+    assert found.loc["near", "p"] == pytest.approx(3 * single["near"])
+    assert found.loc[["same", "worse"], "p"].tolist() == [1, 1]
+    assert found["beyond_chance"].tolist() == [True, False, False, False]
+
+
+def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_so() -> None:
+    rng, called, naive, repeats = np.random.default_rng(0), 0, 0, 400
+    for _ in range(repeats):
+        common = rng.normal(size=150)
+        scores = {str(m): score(common + rng.normal(size=150)) for m in range(20)}
+        found = rivals(scores, "0")
+        called += bool(found["beyond_chance"].any())
+        naive += bool((found["ahead"] > 1.645 * found["se"]).any())
+    assert called / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
+    assert naive / repeats > 0.3
+
+
+def test_a_rival_that_is_better_is_found() -> None:
+    rng = np.random.default_rng(1)
+    scores = {str(m): score(rng.normal(size=300) + 0.5 * (m == 7)) for m in range(20)}
+    assert rivals(scores, "0").query("beyond_chance").index.tolist() == ["7"]
+
+
+def test_labels_of_an_item_are_one_observation() -> None:
+    """Whoever writes every label three times over knows no more."""
+    data = crowdppl.anaesthetists()
+    found = crowdppl.compare(["one_coin", "glad"], data, folds=3, inference="em", seed=0)
+    table = rivals(found.scores, "one_coin")
+    assert table.loc["glad", "ahead"] == pytest.approx(
+        found.scores["glad"].per_label - found.scores["one_coin"].per_label
+    )
+    thrice = {}
+    for name, one in found.scores.items():
+        labels = pd.concat([one.labels] * 3, ignore_index=True)
+        thrice[name] = crowdppl.HeldoutScore(one.method, "em", labels, one.items, 0, 1.0)
+    pd.testing.assert_frame_equal(rivals(thrice, "one_coin"), table)
+    whole = crowdppl.compare(["one_coin", "glad"], data, folds=3, inference="em", seed=0, whole_items=True)
+    ahead = whole.table.loc["glad", "log_p"] - whole.table.loc["one_coin", "log_p"]
+    assert rivals(whole.scores, "one_coin").loc["glad", "ahead"] == pytest.approx(ahead)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    one, fewer = score(np.zeros(5)), score(np.zeros(4))
+    bad: Any
+    for bad in (None, [one], pd.DataFrame(), "abc"):
+        with pytest.raises(DataError, match="scores is a .*give a mapping from names to scores"):
+            rivals(bad, "a")
+    with pytest.raises(MethodError, match=r"the default 'c' was not scored \(a, b\)"):
+        rivals({"a": one, "b": one}, "c")
+    with pytest.raises(MethodError, match="nothing but the default 'a' was scored"):
+        rivals({"a": one}, "a")
+    with pytest.raises(DataError, match="'b' and 'a' were scored on other labels left out"):
+        rivals({"a": one, "b": fewer}, "a")
+    with pytest.raises(DataError, match="the score of 'b' is a float; give what heldout_score"):
+        rivals({"a": one, "b": 1.0}, "a")  # type: ignore[dict-item]
+    for level in (0, 1, "x", True):
+        with pytest.raises(MethodError, match="level"):
+            rivals({"a": one, "b": one}, "a", level=level)  # type: ignore[arg-type]
