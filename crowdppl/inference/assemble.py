@@ -189,7 +189,9 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
             continue
         thinned, rhat = array[:, :: max(1, array.shape[1] // 100)], np.full(array.shape[-1], np.nan)
         if len(array) > 1:  # one chain has none, and ArviZ would say so of each site
-            with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still, each elsewhere: infinite
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # chains that stand still, each elsewhere: infinite
                 rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
         worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
         told = rhat[~np.isnan(rhat)]
