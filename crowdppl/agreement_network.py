@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NAMED, BRIEF, LONGEST = 30, 8, 16
 """Annotators up to which all are named, or else those with a link; letters of names for all; letters of a name."""
+AROUND = 20
+"""Annotators up to which longer names find room around a ring, where nobody has a link."""
 RING, GAP, DEPTH, EACH = 1.25, 0.1, 0.5, 120
 """Of the rings of annotators without a link: radius of the first, most between two and in all, nodes on one."""
 MANY = 300
@@ -108,9 +110,10 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
 
 
 def _named(names: Iterable[Any], inside: np.ndarray) -> dict[int, str]:
-    """What is written beside nodes: all names if they are few and brief, or else those with a link, if few."""
+    """What is written beside nodes: all names if they are few and have room, or else those with a link, if few."""
     texts = {n: short(name, LONGEST) for n, name in enumerate(names)}
-    if len(texts) <= NAMED and max(map(len, texts.values())) <= BRIEF:
+    brief = max(map(len, texts.values())) <= BRIEF
+    if len(texts) <= (NAMED if brief else 0 if inside.any() else AROUND):
         return texts
     return {n: texts[n] for n in np.flatnonzero(inside).tolist()} if inside.sum() <= NAMED else {}
 

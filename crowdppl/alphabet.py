@@ -133,7 +133,8 @@ def read_alphabet(
 
     Args:
         labels: what was given; None for a design.
-        classes: the classes in their order; by default those given, sorted. A class that nobody gave stays.
+        classes: the classes in their order; by default the categories of labels that pandas holds as such (in
+            their order if they have one), else those given, sorted. A class that nobody gave stays.
         abstentions: answers that are no class.
         kind: "nominal" or "ordinal".
         informative: whether an abstention may tell of the class.
@@ -166,10 +167,12 @@ def read_alphabet(
 
 
 def _found(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:
-    given = as_index(labels.values[~_among(labels.values, away)].tolist()) if away else labels.values
-    if kind == "ordinal":
-        return given if labels.ranked else _graded(given)
-    return given[sorting(given, "label")] if len(given) else given
+    given = labels.values if labels.listed is None else labels.listed
+    if away:
+        given = as_index(given[~_among(given, away)].tolist())
+    if labels.ranked or not len(given):
+        return given
+    return _graded(given) if kind == "ordinal" else given[sorting(given, "label")]
 
 
 def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:

@@ -63,11 +63,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
     }
     packed = pack(contents, "posterior", arrays)
-    folder = require_path(path, ResultError)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
+    folder = made_folder(path)
     # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
     save_file(arrays, folder / f"{ARRAYS}.part")
     about = {
@@ -80,6 +76,20 @@ def save(posterior: Posterior, path: str | Path) -> None:
     (folder / f"{TEXT}.part").write_text(text, encoding="ascii")
     for name in (ARRAYS, TEXT):
         (folder / f"{name}.part").replace(folder / name)
+
+
+def made_folder(path: str | Path) -> Path:
+    """A folder, made where it does not exist.
+
+    Raises:
+        ResultError: when the path is that of a file, or no path.
+    """
+    folder = require_path(path, ResultError)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
+    return folder
 
 
 def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> dict[str, Any]:

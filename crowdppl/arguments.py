@@ -5,17 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.wording import OF_GOLD, on_command_line
-
-if TYPE_CHECKING:
-    from crowdppl.annotations import Annotations
 
 Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
@@ -33,6 +29,14 @@ COMPARED = ["majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene"]
 Folds = Annotated[int, Option(help="Parts into which the labels are dealt.")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, svi or auto.", metavar="ENGINE")]
+SettingsOfMethods = Annotated[
+    list[str] | None,
+    Option(
+        "--setting",
+        help="Setting of all methods, or of one as METHOD.KEY=VALUE; may be repeated.",
+        metavar="KEY=VALUE",
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     Option(
@@ -57,6 +61,12 @@ Delimiter = Annotated[
         metavar="CHARACTER",
         parser=lambda text: {"tab": "\t", "\\t": "\t"}.get(text, text),
     ),
+]
+Encoding = Annotated[
+    str | None, Option(help="How a file that is not UTF-8 is written: cp1252, latin-1, utf-16 ...", metavar="NAME")
+]
+Wide = Annotated[
+    bool, Option("--wide", help="A row is an item and a column an annotator; an empty cell is no label.")
 ]
 Item = Annotated[str | None, Option(help="Column of items, if it is not recognised.", metavar="COLUMN")]
 Annotator = Annotated[str | None, Option(help="Column of annotators, if it is not recognised.", metavar="COLUMN")]
@@ -89,36 +99,17 @@ GoldLabel = Annotated[
     str | None,
     Option(help="Column of classes in the file of known truths, if it is not recognised.", metavar="COLUMN"),
 ]
+GoldEncoding = Annotated[
+    str | None, Option(help="How the file of known truths is written, if it is not UTF-8.", metavar="NAME")
+]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace what an earlier run has written there.")]
 Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
 Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
 
 SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
 """What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
-AS_THEY_ARE = ("item", "annotator", "label", "format", "delimiter", "kind", "repeats", "informative_abstentions")
-"""Options that ``read_annotations`` takes as they are."""
 ON_TERMINAL = sys.stderr.isatty()
-
-
-def read_answers(said: Mapping[str, Any]) -> Annotations:
-    """The annotations that a command is given.
-
-    Args:
-        said: its parameters: the file, how it is to be read, and (where the command has them) known truths.
-
-    Raises:
-        DataError: as ``read_annotations`` and ``read_gold`` do.
-    """
-    from crowdppl.reading import read_annotations, read_gold  # imports torch
-
-    how: Any = {name: said[name] for name in AS_THEY_ARE}
-    how |= {"classes": names(said["classes"]), "abstentions": said["abstain"] or ()}
-    if said.get("gold") is not None:
-        try:
-            how["gold"] = read_gold(said["gold"], said["gold_item"], said["gold_label"])
-        except DataError as error:  # --item and --label are about the answers
-            raise DataError(on_command_line(str(error), OF_GOLD)) from error
-    return read_annotations(said["answers"], **how)
 
 
 def names(text: str | None) -> list[str] | None:
@@ -153,6 +144,22 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
             found[key] = json.loads(value)
         except ValueError:
             found[key] = value
+    return found
+
+
+def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings of several methods: ``key=value`` is for all of them, ``method.key=value`` for one, and goes before.
+
+    Raises:
+        MethodError: as ``pairs`` does, and for a method that is none of them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in sorted(pairs(texts, "--setting").items(), key=lambda pair: "." in pair[0]):
+        name, dot, own = key.rpartition(".")
+        if dot and name not in methods:
+            raise MethodError(f"--setting {key} names {name!r}, which is not compared ({', '.join(methods)})")
+        for one in [name] if dot else methods:
+            found.setdefault(one, {})[own] = value
     return found
 
 

@@ -96,6 +96,11 @@ class Block:
         return self.bags.cells.long() % self.n_answers
 
     @cached_property
+    def named(self) -> Tensor:
+        """Which labels name a class and are no abstention, bool (S,)."""
+        return self.answer < self.n_classes
+
+    @cached_property
     def by_annotator(self) -> Bags:
         """Rows are labels, cells are annotators."""
         return Bags.of_rows(self.annotator, self.n_annotators)
@@ -120,7 +125,7 @@ class Block:
     @cached_property
     def by_class(self) -> Bags:
         """Rows are (item, class), cells are labels; abstentions belong to no row."""
-        given = torch.nonzero(self.answer < self.n_classes).squeeze(-1)
+        given = torch.nonzero(self.named).squeeze(-1)
         row = (self.item * self.n_classes + self.answer)[given]
         pairs = (row.cpu().numpy(), given.cpu().numpy(), self.n_items * self.n_classes, self.n_labels)
         return Bags.of_pairs(*pairs).to(self.device)
@@ -138,7 +143,7 @@ class Block:
         """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
         if self.n_answers == self.n_classes:
             return x
-        return torch.where((self.answer < self.n_classes).unsqueeze(-1), x, torch.zeros_like(x))
+        return torch.where(self.named.unsqueeze(-1), x, torch.zeros_like(x))
 
     def answered(self, cells: Tensor) -> Block:
         """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels."""

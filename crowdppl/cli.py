@@ -1,7 +1,7 @@
 """The command ``crowdppl``: fit, evaluate, list the zoo, and a demonstration.
 
-Commands import what they need, so that --help is there at once. Those that read answers hand their parameters on
-as a whole: ``arguments.read_answers`` knows what each means.
+Commands import what they need, so that --help is there at once. Those that read answers have the same options
+for it (``answer_file.reading``), and hand them on as a whole: ``answer_file.read_answers`` knows what each means.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from crowdppl import __version__, arguments, registry
+from crowdppl import __version__, answer_file, arguments, registry
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.inference import check_automatic, fit
-from crowdppl.story import card_of
+from crowdppl.story import card_of, in_a_line
 from crowdppl.wording import on_command_line, summary_on_command_line
 
 app = typer.Typer(
@@ -58,72 +58,54 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 @app.command("fit")
+@answer_file.reading
 def fit_answers(
-    context: typer.Context,
     answers: arguments.Answers,
     out: arguments.Out,
     model: arguments.Model = "bayesian_dawid_skene",
     inference: arguments.Inference = "auto",
     setting: arguments.Settings = None,
     option: arguments.Options = None,
-    format: arguments.Format = None,
-    delimiter: arguments.Delimiter = None,
-    item: arguments.Item = None,
-    annotator: arguments.Annotator = None,
-    label: arguments.Label = None,
-    classes: arguments.Classes = None,
-    abstain: arguments.Abstain = None,
-    informative_abstentions: arguments.Informative = False,
-    kind: arguments.Kind = "nominal",
-    repeats: arguments.Repeats = "keep",
-    gold: arguments.Gold = None,
-    gold_item: arguments.GoldItem = None,
-    gold_label: arguments.GoldLabel = None,
     calibrate: arguments.Calibrate = False,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
+    overwrite: arguments.Overwrite = False,
+    **how: Any,
 ) -> None:
     """Fit a method to a file of answers.
 
     Writes labels.csv, annotators.csv, the posterior and run.json to a folder, which crowdppl.load(FOLDER) reads in
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
-    from crowdppl.outputs import FILES, write_result
+    from crowdppl.outputs import FILES, require_room, write_result
 
     settings = arguments.pairs(setting, "--setting")
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     _check(model, inference, settings, options)  # what is wrong is said before a long file is read
-    out.mkdir(parents=True, exist_ok=True)
+    require_room(out, overwrite, (answers, how["gold"]))
     began = time.perf_counter()
-    data = arguments.read_answers(context.params)
+    data = answer_file.read_answers(answers, how)
     read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
-    write_result(posterior, out, {"answers": str(answers), "gold": gold and str(gold)}, seconds)
+    write_result(posterior, out, {"answers": str(answers), "gold": how["gold"] and str(how["gold"])}, seconds)
     print(summary_on_command_line(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 
 @app.command("compare")
+@answer_file.reading
 def compare_methods(
-    context: typer.Context,
     answers: arguments.Answers,
     model: arguments.Models = arguments.COMPARED,
     inference: arguments.Inference = "auto",
     folds: arguments.Folds = 5,
+    setting: arguments.SettingsOfMethods = None,
     option: arguments.Options = None,
-    format: arguments.Format = None,
-    delimiter: arguments.Delimiter = None,
-    item: arguments.Item = None,
-    annotator: arguments.Annotator = None,
-    label: arguments.Label = None,
-    classes: arguments.Classes = None,
-    abstain: arguments.Abstain = None,
-    informative_abstentions: arguments.Informative = False,
-    kind: arguments.Kind = "nominal",
-    repeats: arguments.Repeats = "keep",
     seed: arguments.Seed = 0,
     out: arguments.Table = None,
+    overwrite: arguments.Overwrite = False,
+    **how: Any,
 ) -> None:
     """Compare methods by how well they predict labels that they were not shown; no truth is needed.
 
@@ -132,11 +114,16 @@ def compare_methods(
     """
     from crowdppl.comparison import compare
     from crowdppl.heldout import unprepared
+    from crowdppl.outputs import require_new
 
     options: Any = arguments.engine_options(option) | {"seed": seed}
+    settings = arguments.settings_by_method(setting, model)
     for name in model:  # before a large file is read
-        unprepared(name, None)
-    found = compare(model, arguments.read_answers(context.params), folds=folds, inference=inference, **options)
+        unprepared(name, settings.get(name))
+    if out is not None:
+        require_new(out, overwrite)
+    data = answer_file.read_answers(answers, how)
+    found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
         found.table.to_csv(out)
@@ -145,11 +132,11 @@ def compare_methods(
 @app.command()
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
     """List the methods, or say all about one."""
-    table = registry.zoo(engines=name is not None)
+    table = registry.zoo({"about": in_a_line}, engines=name is not None)
     if name is None:
         width = max(map(len, table.index), default=0)
-        for method, title in table["title"].items():
-            print(f"{method:{width}}  {title}")
+        for method, about in table["about"].items():
+            print(f"{method:{width}}  {about}")
         print("\ncrowdppl zoo NAME says more about one.")
         return
     registry.method(name)
@@ -165,13 +152,14 @@ def evaluate(
     label: arguments.Label = None,
     format: arguments.Format = None,
     delimiter: arguments.Delimiter = None,
+    encoding: arguments.Encoding = None,
 ) -> None:
     """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators."""
     from crowdppl import metrics
     from crowdppl.posterior import load
     from crowdppl.reading import read_gold
 
-    gold = read_gold(truth, item, label, format=format, delimiter=delimiter)
+    gold = read_gold(truth, item, label, format=format, delimiter=delimiter, encoding=encoding)
     found = metrics.evaluate(load(result), gold)
     for key, value in dict(found).items():
         print(f"{key:18} {value:.4f}" if isinstance(value, float) else f"{key:18} {value}")
@@ -181,11 +169,12 @@ def evaluate(
 def demo(
     out: arguments.Out = Path("crowdppl-demo"),
     seed: arguments.Seed = 0,
+    overwrite: arguments.Overwrite = False,
 ) -> None:
     """Fit Bayesian Dawid-Skene by Gibbs to the anaesthetists of Dawid & Skene (1979)."""
     from crowdppl.demo import run_demo
 
-    run_demo(out, seed)
+    run_demo(out, seed, overwrite=overwrite)
 
 
 @app.command("datasets")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl.alphabet import Alphabet, encode_labels, listed, read_alphabet
 from crowdppl.blocks import Block, build_blocks
-from crowdppl.codebook import Codebook, plain
+from crowdppl.codebook import Codebook, as_index, plain
 from crowdppl.encoding import Encoding, Place, encode, refuse_markers
 from crowdppl.errors import DataError
 from crowdppl.options import Options
@@ -96,8 +96,10 @@ def _ids(
     """
     given = encode(column, name, rows.place)
     if rows.text:
-        remedy = "give it an id or leave the row out; if it really is an id, read a table in Python (from_frame)"
-        refuse_markers(given, name, rows.place, (), remedy)
+        there = [list(ids) if isinstance(ids, Iterator) else ids for ids in there]  # read twice
+        meant = {value for ids in there if ids is not None for value in as_index(ids) if isinstance(value, str)}
+        remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
+        refuse_markers(given, name, rows.place, meant, remedy)
     book = next((ids for ids in there if isinstance(ids, Codebook)), None)
     if book is not None and grow:
         book = book.extended(given.values)

@@ -65,9 +65,12 @@ def recognise(
                 f"{origin}: the {role} could be any of the columns {names}; say {SAID.get(role, role)}="
             )
         if not near:
+            lost = [one for one in ("annotator", "label") if one in given and one not in found]
+            alike = len(lost) == 2 and not any(looks_like(columns, one) for one in lost)
+            wide = ", or wide=True if each annotator has a column" if alike else ""
             raise DataError(
                 f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {SAID.get(role, role)}="
+                f"its columns are {listed}; say {SAID.get(role, role)}={wide}"
             )
         found[role] = near[0]
     return {role: found[role] for role in given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 
 ASK = "ask again"
 """Name of the decision to get one more label before anything else."""
+Cost = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | np.ndarray
 ROUNDING = 1e-12
 """A label has to save more than this part of what deciding at once costs: rounding saves nothing."""
 
 
-def decide(
-    posterior: Posterior, cost: pd.DataFrame | np.ndarray | None = None, *, ask_again: float | None = None
-) -> pd.DataFrame:
+def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
     """The decision about each item that costs least in expectation, given how probable each class is.
 
     The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]; the Bayes decision
@@ -48,9 +48,10 @@ def decide(
 
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
-            decision, which need not be classes ("send to an expert"); or an array (K, K) in the order of the
-            classes. By default 0 for the truth and 1 for any other class, so that the expected cost is the
-            probability of an error. Negative costs are gains.
+            decision, which need not be classes ("send to an expert"); the same as a mapping
+            ``{truth: {decision: cost}}``; or an array (K, K) in the order of the classes. By default 0 for the
+            truth and 1 for any other class, so that the expected cost is the probability of an error. Negative
+            costs are gains.
         ask_again: price of one more label; None leaves the option out.
 
     Returns:
@@ -119,11 +120,17 @@ def _cost_of_asking(
     return floor + after, after < now * (1 - ROUNDING)
 
 
-def _costs(cost: pd.DataFrame | np.ndarray | None, data: Annotations) -> tuple[np.ndarray, pd.Index[Any]]:
+def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[Any]]:
     """Costs (K, decisions) in the order of the classes, and the names of the decisions."""
     classes, k = data.classes, data.n_classes
     if cost is None:
         return 1.0 - np.eye(k), classes
+    if isinstance(cost, Mapping):
+        if not all(isinstance(row, Mapping) for row in cost.values()):
+            raise DataError(
+                "cost= is no mapping {truth: {decision: cost}}; give one, or a DataFrame with such rows"
+            )
+        cost = pd.DataFrame([dict(row) for row in cost.values()], index=pd.Index(list(cost), tupleize_cols=False))
     if not isinstance(cost, pd.DataFrame):
         values = np.asarray(cost)
         if values.shape != (k, k):

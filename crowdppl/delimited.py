@@ -7,18 +7,18 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from crowdppl.errors import DataError
-from crowdppl.table import AsText, Table, frame_of, not_utf8, open_text
+from crowdppl.table import UTF8, AsText, Table, frame_of, open_text, undecodable
 
 DELIMITERS = (",", ";", "\t", "|")
 """What separates fields in files that spreadsheets and databases write."""
 SAMPLE = 20
 """Records in which a delimiter has to find as many fields as in the header."""
-SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*')
+SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 """What Excel writes, and reads, before the header: the delimiter."""
 
 
@@ -29,14 +29,16 @@ class Layout:
     Attributes:
         delimiter: what separates fields.
         skipped: lines before the header, which say nothing but the delimiter.
+        encoding: how the text is written.
     """
 
     delimiter: str
     skipped: int = 0
+    encoding: str = UTF8
 
     def records(self, path: Path, strict: bool = True) -> Iterator[tuple[int, list[str]]]:
         """Each record that is not empty, the header first, with the line on which it begins."""
-        with open_text(path) as file:
+        with open_text(path, self.encoding) as file:
             for _ in range(self.skipped):
                 file.readline()
             reader = csv.reader(file, delimiter=self.delimiter, strict=strict)
@@ -55,7 +57,7 @@ class Layout:
         return found
 
 
-def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsText) -> Table:
+def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsText, encoding: str = UTF8) -> Table:
     """Reads a file of delimited text.
 
     Args:
@@ -63,6 +65,7 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
         usual: the delimiter that its name promises.
         delimiter: the one that it has; by default ``layout_of`` finds it.
         as_text: columns that hold ids or labels.
+        encoding: how the text is written.
 
     Raises:
         DataError: when the file cannot be read, with the line.
@@ -70,9 +73,9 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
     import pyarrow
     from pyarrow import csv as arrow_csv
 
-    layout = Layout(delimiter or usual)
+    layout = Layout(delimiter or usual, encoding=encoding)
     try:
-        layout = layout_of(path, usual, delimiter)
+        layout = layout_of(path, layout, delimiter)
         line, header = next(layout.records(path), (0, []))
         if not header:
             raise EOFError
@@ -81,7 +84,9 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
         text = as_text(header)
         table = arrow_csv.read_csv(
             path,
-            read_options=arrow_csv.ReadOptions(skip_rows=layout.skipped),
+            read_options=arrow_csv.ReadOptions(
+                skip_rows=layout.skipped, encoding="utf8" if encoding == UTF8 else encoding
+            ),
             parse_options=arrow_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(text, pyarrow.string())),
         )
@@ -93,7 +98,7 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
     return Table(frame_of(table, text), lambda row: f"line {_line_of(path, layout, row)} of {path.name}", True)
 
 
-def layout_of(path: Path, usual: str, delimiter: str | None = None) -> Layout:
+def layout_of(path: Path, usual: Layout, delimiter: str | None = None) -> Layout:
     """How a file is to be read: as told, as Excel's line ``sep=;`` says, or as its first records show.
 
     Another delimiter than the usual one is taken only where the usual one leaves the header in one piece or gives
@@ -103,7 +108,7 @@ def layout_of(path: Path, usual: str, delimiter: str | None = None) -> Layout:
         DataError: when several delimiters are as likely.
     """
     said, skipped = delimiter, 0
-    with open_text(path) as file:
+    with open_text(path, usual.encoding) as file:
         for line in file:
             hint = SEP_LINE.fullmatch(line)
             if not hint and line.strip('\r\n "' + "".join(DELIMITERS)):
@@ -111,13 +116,14 @@ def layout_of(path: Path, usual: str, delimiter: str | None = None) -> Layout:
             said = said or (hint and hint[1])
             skipped += 1
     if said:
-        return Layout(said, skipped)
-    ways = [Layout(one, skipped) for one in dict.fromkeys((usual, *DELIMITERS))]
+        return replace(usual, delimiter=said, skipped=skipped)
+    common = usual.delimiter
+    ways = [replace(usual, delimiter=one, skipped=skipped) for one in dict.fromkeys((common, *DELIMITERS))]
     seen = {way.delimiter: widths for way in ways if (widths := way.widths(path))[:1] > [1]}
     likely = [one for one, widths in seen.items() if len(set(widths)) == 1] or list(seen)
-    if usual not in likely and len(likely) > 1:
+    if common not in likely and len(likely) > 1:
         raise DataError(f"{path.name} may be separated by any of {', '.join(map(repr, likely))}; say delimiter=")
-    return Layout(usual if usual in likely or not likely else likely[0], skipped)
+    return replace(ways[0], delimiter=common if common in likely or not likely else likely[0])
 
 
 def _one_column(name: str, delimiter: str, where: str) -> str:
@@ -156,5 +162,5 @@ def _what_is_wrong(path: Path, layout: Layout) -> str:
             f"{path.name} cannot be read beyond line {line}: {error}; it is truncated, or a quote is never closed"
         )
     except UnicodeDecodeError:
-        return not_utf8(path)
+        return undecodable(path, layout.encoding)
     return "" if width else f"{path.name} is empty; its first line must name the columns"

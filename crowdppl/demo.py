@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -10,21 +11,28 @@ import pandas as pd
 
 from crowdppl.datasets import anaesthetists
 from crowdppl.inference import fit
-from crowdppl.outputs import FILES, label_table, write_pictures, write_result
+from crowdppl.outputs import FILES, RUN, label_table, require_room, write_pictures, write_result
 from crowdppl.posterior import Posterior
 
 DRAWS = 2000
 """Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
 
+ANSWERS = "built in: Dawid & Skene (1979), Table 1"
+"""What run.json says of the data."""
 
-def run_demo(folder: Path, seed: int = 0) -> Posterior:
+
+def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posterior:
     """Fits, prints label probabilities, annotators and diagnostics, and writes tables and pictures.
 
     Args:
         folder: where to; made if need be.
         seed: of the sampler.
+        overwrite: whether a result that is there may be replaced; that of an earlier demonstration always is.
+
+    Raises:
+        ResultError: when another result is there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    require_room(folder, overwrite or _is_demo(folder))
     data = anaesthetists()
     began = time.perf_counter()
     posterior = fit(
@@ -37,7 +45,7 @@ def run_demo(folder: Path, seed: int = 0) -> Posterior:
         warmup=DRAWS // 4,
     )
     timings = {"fit": time.perf_counter() - began}
-    write_result(posterior, folder, {"answers": "built in: Dawid & Skene (1979), Table 1"}, timings)
+    write_result(posterior, folder, {"answers": ANSWERS}, timings)
     pictures = write_pictures(posterior, folder / "pictures")
     print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
     print(_titled("Probability of each class for each patient", label_table(posterior).drop(columns="tied")))
@@ -47,6 +55,15 @@ def run_demo(folder: Path, seed: int = 0) -> Posterior:
     print(f"\n{FILES} are in {folder}, {len(pictures)} pictures in {folder / 'pictures'}")
     print(f'Read the posterior in Python with crowdppl.load("{folder}")')
     return posterior
+
+
+def _is_demo(folder: Path) -> bool:
+    """Whether a folder holds what a demonstration wrote."""
+    try:
+        record = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and record.get("answers") == ANSWERS
 
 
 def _titled(title: str, table: pd.DataFrame) -> str:

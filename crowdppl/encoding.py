@@ -34,11 +34,13 @@ class Encoding:
     Attributes:
         values: distinct values; sorted only where that came for free.
         codes: position of each row's value among them.
+        listed: of a column of pandas' categories these, whether or not a row holds them; None of any other column.
         ranked: the column says itself in which order its values are to be read.
     """
 
     values: pd.Index[Any]
     codes: np.ndarray
+    listed: pd.Index[Any] | None = None
     ranked: bool = False
 
     def first_row(self, value: int) -> int:
@@ -175,7 +177,9 @@ def _of_categories(values: pd.Categorical, name: str, place: Place, one_type: bo
     used = np.bincount(codes, minlength=len(values.categories)) > 0
     kept = values.categories[used]
     rank = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    encoding = Encoding(kept, codes if used.all() else rank[codes], bool(values.ordered))
+    blank = np.array([isinstance(x, str) and not x.strip() for x in values.categories], bool)
+    listed = values.categories[used | ~blank]  # a blank that no row holds stood for nothing
+    encoding = Encoding(kept, codes if used.all() else rank[codes], listed, bool(values.ordered))
     if one_type and kept.dtype == object:
         _of_one_type(kept.to_numpy(), name, lambda position: place(encoding.first_row(position)))
     return encoding
@@ -234,4 +238,6 @@ def _missing(name: str, where: str, value: Any, others: int = 0) -> str:
     advice = "give it a value or leave the row out"
     if name == "label":
         advice += '; for "don\'t know", write a value and name it in abstentions='
+    if value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        advice += '. pandas takes a text such as "NA" for missing, unless told keep_default_na=False'
     return f"the {name} at {where} is missing or infinite ({plain(value)!r}){more}; {advice}"

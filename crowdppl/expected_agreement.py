@@ -38,20 +38,29 @@ def shares_more(story: object) -> bool:
 
 
 def independent(posterior: Posterior, design: Design) -> Agreement:
-    """Labels that name a class are independent given the truth, with the fitted confusions and prevalence."""
+    """Labels that name a class are independent given the truth, with the fitted confusions and prevalence.
+
+    Where abstentions are informative, the item's others are seen, too, and so is that the two labels are none.
+    """
     result, data = posterior.result, posterior.data
     table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
-    said = np.log(table[design.annotator, :, design.answer])  # (S, K)
+    whole, answers, naming = design, table, np.ones(table.shape[:2])
+    if data.alphabet.informative:
+        whole, naming = Design.of(data), result.table[..., : data.n_classes].sum(-1)
+        answers = np.concatenate([table * naming[..., None], result.table[..., data.n_classes :]], -1)
+    logs = np.log(np.maximum(answers, 1e-300))
+    told = logs[whole.annotator, :, whole.answer]  # (S, K)
     start = np.log(np.maximum(result.prevalence, 1e-12))
-    joint = np.stack([np.bincount(design.item, x, len(design.labels)) for x in said.T], 1) + start
+    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told.T], 1) + start
     if data.gold_codes is not None:
         gold = data.gold_codes[data.order]
         joint[(gold >= 0)[:, None] & (np.arange(data.n_classes) != gold[:, None])] = -np.inf
+    said = logs[design.annotator, :, design.answer]
 
     def agreement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        rest = joint[design.item[a]] - said[a] - said[b]
-        rest = np.exp(rest - rest.max(1, keepdims=True))
-        both = np.einsum("pkl,pkl->pk", table[design.annotator[a]], table[design.annotator[b]])
+        rest, one, other = joint[design.item[a]] - said[a] - said[b], design.annotator[a], design.annotator[b]
+        rest = np.exp(rest - rest.max(1, keepdims=True)) * naming[one] * naming[other]
+        both = np.einsum("pkl,pkl->pk", table[one], table[other])
         return np.asarray((rest * both).sum(1) / rest.sum(1))
 
     return _in_parts(agreement, max(1, NUMBERS // table[0].size))
@@ -61,28 +70,53 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
     """The story itself says how probable two labels are beside the item's others, averaged over draws.
 
     A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
+    That both labels name a class is one less the probability that one or both abstain.
 
     Returns:
         What raises MethodError when the story cannot be asked about items alone, because its plate is another.
     """
     engines: Any = import_module(REFITS)  # by name, so that results import no engine
-    n_classes, kept = posterior.data.n_classes, (1 - EVEN) ** 2
-    naming = posterior.result.table[..., :n_classes].sum(-1) @ posterior.result.prevalence  # whatever the truth
+    data, kept = posterior.data, (1 - EVEN) ** 2
+    whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
+    if data.alphabet.informative:
+        whole = Design.of(data)
+        at = np.flatnonzero(whole.answer < n_classes)
+    pairs, sign = _pairs_of_answers(n_classes, data.n_answers)
+    may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
 
     def agreement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        item = posterior.data.order[design.item[a]]
-        rows = engines.Rows(np.repeat(item, 1 + n_classes), *_beside_the_rest(design, a, b, n_classes))
-        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), 1 + n_classes)
-        p = np.exp(logs[..., 1:] - logs[..., :1]).sum(-1).mean(0)
-        p = p / (naming[design.annotator[a]] * naming[design.annotator[b]])
-        return np.asarray(kept * p + (1 - kept) / n_classes)
+        item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
+        possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
+        answers = np.where(possible, pairs, -1)
+        rows = engines.Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
+        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
+        p = np.exp(logs - logs[..., :1])
+        agreed, named = p[..., 1 : 1 + n_classes].sum(-1), (p * (sign * possible.all(-1))).sum(-1)
+        return np.asarray(kept * (agreed / named).mean(0) + (1 - kept) / n_classes)
 
-    return _in_parts(agreement, max(1, NUMBERS // ((1 + n_classes) * n_classes)))
+    return _in_parts(agreement, max(1, NUMBERS // (len(pairs) * n_classes)))
 
 
-def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bags for each pair: the item's other labels, then these with each class named by both; rows and cells."""
-    width, n = 1 + n_classes, len(a)
+def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Answers of two labels whose probabilities are asked for, int64 (pairs, 2); -1 is any.
+
+    First any both, then the same class, for each class, then what has an abstention.
+
+    Returns:
+        With them the sign of each in the sum that is the probability that both name a class, (pairs,).
+    """
+    same = [(k, k, 0) for k in range(n_classes)]
+    away = range(n_classes, n_answers)
+    one = [pair for w in away for pair in ((w, -1, -1), (-1, w, -1))]
+    table = np.array([(-1, -1, 1), *same, *one, *((v, w, 1) for v in away for w in away)])
+    return table[:, :2], table[:, 2]
+
+
+def _beside_the_rest(
+    design: Design, a: np.ndarray, b: np.ndarray, answers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bags for P pairs of labels: the item's others, then each of the answers (P, width, 2); rows and cells."""
+    n, width, _ = answers.shape
     starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
     pair = np.repeat(np.arange(n), sizes)
     label = np.arange(len(pair)) + np.repeat(starts[design.item[a]] - np.cumsum(sizes) + sizes, sizes)
@@ -91,9 +125,10 @@ def _beside_the_rest(design: Design, a: np.ndarray, b: np.ndarray, n_classes: in
     cell = design.annotator * design.n_answers + design.answer
     row = [(pair[:, None] * width + np.arange(width)).ravel()]
     cells = [np.repeat(cell[label], width)]
-    for rows in (a, b):
-        row.append((np.arange(n)[:, None] * width + np.arange(1, width)).ravel())
-        cells.append((design.annotator[rows][:, None] * design.n_answers + np.arange(n_classes)).ravel())
+    for labels, said in ((a, answers[..., 0]), (b, answers[..., 1])):
+        pair, place = np.nonzero(said >= 0)
+        row.append(pair * width + place)
+        cells.append(design.annotator[labels][pair] * design.n_answers + said[pair, place])
     return np.concatenate(row), np.concatenate(cells)
 
 

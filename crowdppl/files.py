@@ -11,7 +11,7 @@ import pandas as pd
 from crowdppl.delimited import read_delimited
 from crowdppl.encoding import place_in_rows
 from crowdppl.errors import DataError
-from crowdppl.table import AsText, Table, frame_of, not_utf8, open_text
+from crowdppl.table import AsText, Table, codec, frame_of, open_text, undecodable
 
 FORMATS = {
     ".csv": "csv",
@@ -27,7 +27,9 @@ USUAL = {"csv": ",", "tsv": "\t"}
 """What separates the fields of a format, where the file does not show that something else does."""
 
 
-def read_table(path: str | Path, format: str | None, delimiter: str | None, as_text: AsText) -> Table:
+def read_table(
+    path: str | Path, format: str | None, delimiter: str | None, as_text: AsText, encoding: str | None = None
+) -> Table:
     """Reads CSV, TSV (also gzipped), parquet or JSON lines.
 
     Args:
@@ -35,11 +37,12 @@ def read_table(path: str | Path, format: str | None, delimiter: str | None, as_t
         format: "csv", "tsv", "parquet" or "jsonl"; by default what the file name ends in.
         delimiter: what separates the fields of CSV and TSV; by default what the file shows.
         as_text: columns that hold ids or labels.
+        encoding: how a file of text is written; by default UTF-8.
 
     Raises:
         DataError: when the file cannot be read, with the line.
     """
-    path = Path(path)
+    path, text = Path(path), codec(encoding)
     kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
     if kind not in FORMATS.values():
         if format:
@@ -52,10 +55,12 @@ def read_table(path: str | Path, format: str | None, delimiter: str | None, as_t
     if delimiter is not None:
         _check_delimiter(delimiter, kind, path)
     if kind == "parquet":
+        if encoding is not None:
+            raise DataError(f"encoding={encoding!r} is for files of text, and {path.name} is parquet; leave it out")
         return _parquet(path, as_text)
     if kind == "jsonl":
-        return _json_lines(path)
-    return read_delimited(path, USUAL[kind], delimiter, as_text)
+        return _json_lines(path, text)
+    return read_delimited(path, USUAL[kind], delimiter, as_text, text)
 
 
 def _check_delimiter(delimiter: str, kind: str, path: Path) -> None:
@@ -85,18 +90,18 @@ def _is_text(types: Any, kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _json_lines(path: Path) -> Table:
+def _json_lines(path: Path, encoding: str) -> Table:
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     number = 0
     try:
-        with open_text(path) as file:
+        with open_text(path, encoding) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     rows.append(_object(line))
                     lines.append(number)
-    except UnicodeDecodeError as error:
-        raise DataError(not_utf8(path)) from error
+    except UnicodeError as error:
+        raise DataError(undecodable(path, encoding)) from error
     except (ValueError, OSError, EOFError) as error:
         at = number if isinstance(error, json.JSONDecodeError) else number + 1
         raise DataError(

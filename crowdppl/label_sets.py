@@ -29,7 +29,7 @@ def label_sets(
     coverage: float = 0.9,
     *,
     gold: Any = None,
-    method: Literal["credible", "conformal"] = "credible",
+    method: Literal["credible", "conformal"] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """For each item the classes among which the truth is found as often as asked.
@@ -54,7 +54,7 @@ def label_sets(
     Args:
         coverage: how often the sets are to hold the truth.
         gold: for "conformal", known classes by item id (a Series or mapping), none of them gold in the fit.
-        method: "credible" or "conformal".
+        method: "credible" or "conformal"; by default conformal with gold, else credible.
         seed: of the draws that tell equal scores apart; they depend on names of items and classes, not on order.
 
     Returns:
@@ -74,13 +74,14 @@ def label_sets(
         38    (3, 2)     2         1.00
     """
     coverage = share_between("coverage", coverage, "0.9 means that 9 of 10 sets hold the truth")
-    demands.one_of("method", method, ("credible", "conformal"))
+    implied = "credible" if gold is None else "conformal"
+    chosen = implied if method is None else demands.one_of("method", method, ("credible", "conformal"))
     seed = seed_number(seed)
-    if (gold is None) != (method == "credible"):
-        given = "no gold" if gold is None else "gold"
-        raise MethodError(f"method={method!r} with {given}: it is 'credible' without gold, or 'conformal' with it")
+    if chosen != implied:
+        asks = "takes no gold items; leave gold= out" if gold is not None else "needs gold items; give gold="
+        raise MethodError(f"method={chosen!r} {asks}, or say method={implied!r}")
     data, p = posterior.data, posterior.result.probabilities
-    if method == "credible":
+    if chosen == "credible":
         held = _credible(p, coverage)
     else:
         truth = _truths(gold, data, coverage)

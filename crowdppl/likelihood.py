@@ -129,8 +129,9 @@ def _told(data: Data, log_p: Tensor) -> Tensor:
 def penalty(data: Data, name: str, amount: Tensor) -> None:
     """Takes something off the log-likelihood while a network learns by gradients: a log-potential of parameters.
 
-    Published losses are means over labels, so an amount counts once for each label. What is asked of a fitted story
-    holds parameters fixed, where a potential on them changes nothing; there it is left out.
+    Published losses are means over labels, so an amount counts once for each label that names a class: who declines
+    does not pay. What is asked of a fitted story holds parameters fixed, where a potential on them changes nothing;
+    there it is left out.
 
     Args:
         data: the story's argument.
@@ -139,7 +140,8 @@ def penalty(data: Data, name: str, amount: Tensor) -> None:
     """
     block = block_of(data)
     if block.learning:
-        pyro.factor(name, -block.scale * block.n_labels * amount)
+        n = block.n_labels if block.n_answers == block.n_classes else block.named.sum()
+        pyro.factor(name, -block.scale * n * amount)
 
 
 def prevalence(

@@ -38,7 +38,9 @@ class Options(TypedDict, total=False):
     """What may be said about annotations besides the labels; everything is optional.
 
     Attributes:
-        classes: all classes, in their order; one that nobody gave stays. By default those given, sorted.
+        classes: all classes, in their order; one that nobody gave stays. By default those given, sorted; of labels
+            that are a categorical of pandas, its categories, in their order if they have one
+            (``remove_unused_categories`` leaves out those of rows that were filtered away).
         abstentions: answers that are no class, such as "don't know".
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default it tells nothing (it is ignorable): each annotator declines at a rate of their own.

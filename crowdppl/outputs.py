@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
+from crowdppl.archive import ARRAYS, TEXT, made_folder
+from crowdppl.errors import ResultError
 from crowdppl.story import settings_of
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
+WRITTEN = (LABELS, ANNOTATORS, RUN, TEXT, ARRAYS)
 LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 
 
@@ -44,6 +47,44 @@ def write_result(
     seconds = {**timings, "write": time.perf_counter() - began}
     text = json.dumps(_plain(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False)
     (folder / RUN).write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
+
+
+def require_room(folder: Path, overwrite: bool, sources: Iterable[Path | None] = ()) -> None:
+    """Makes the folder of a result, unless something there would be lost; called before long work.
+
+    Args:
+        folder: where ``write_result`` is to write.
+        overwrite: whether a result that is there may be replaced.
+        sources: files that are read, and never written over.
+
+    Raises:
+        ResultError: when a result is there, a source bears the name of a part of it, or the path is that of a file.
+    """
+    made_folder(folder)
+    parts = {(folder / name).resolve() for name in WRITTEN}
+    for source in sources:
+        if source is not None and source.resolve() in parts:
+            raise ResultError(
+                f"{source} is read here, and the result would be written over it; give another folder"
+            )
+    there = [name for name in WRITTEN if (folder / name).exists()]
+    if there and not overwrite:
+        raise ResultError(
+            f"{folder} holds a result already ({', '.join(there)}); give another folder, or say overwrite=True"
+        )
+
+
+def require_new(path: Path, overwrite: bool) -> None:
+    """Refuses a file that cannot be written, or is there already; called before long work.
+
+    Raises:
+        ResultError: with what to do.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "is a folder" if path.is_dir() else "lies in a folder that is not there"
+        raise ResultError(f"{path} {wrong}; give the path of a file in a folder that there is")
+    if path.exists() and not overwrite:
+        raise ResultError(f"{path} is there already; give another file, or say overwrite=True")
 
 
 def label_table(posterior: Posterior) -> pd.DataFrame:

@@ -30,6 +30,7 @@ def read_annotations(
     *,
     format: str | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
     wide: bool = False,
     **options: Unpack[Options],
 ) -> Annotations:
@@ -44,6 +45,7 @@ def read_annotations(
         format: "csv", "tsv", "parquet" or "jsonl", where the name does not end so.
         delimiter: what separates the fields of CSV and TSV. By default the one that fits the first lines: a comma,
             semicolon, tab or bar, or what Excel's line ``sep=;`` says; blank lines before the header are skipped.
+        encoding: how a file of text is written, such as "cp1252", "latin-1" or "utf-16"; by default UTF-8.
         wide: whether columns are annotators; an empty cell, or one of blanks, is no label.
         options: see ``crowdppl.options.Options``.
 
@@ -63,12 +65,16 @@ def read_annotations(
     """
     given = {"item": item, "annotator": annotator, "label": label}
     name = require_path(path).name
-    format, delimiter = require_text("format", format), require_text("delimiter", delimiter)
+    said = _texts(format=format, delimiter=delimiter, encoding=encoding)
     if switch("wide", wide):
-        table = read_table(path, format, delimiter, partial(_all, name))
+        table = read_table(path, as_text=partial(_all, name), **said)
         return Annotations.of_rows(rows_of_wide(table.frame, given, table.place, table.text), options)
-    table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
+    table = read_table(path, as_text=lambda columns: list(recognise(columns, given, name).values()), **said)
     return Annotations.of_rows(rows_of_frame(table.frame, given, name, table.place, table.text), options)
+
+
+def _texts(**said: Any) -> dict[str, str | None]:
+    return {name: require_text(name, value) for name, value in said.items()}
 
 
 def _all(name: str, columns: Sequence[str]) -> Sequence[str]:
@@ -83,13 +89,14 @@ def read_gold(
     *,
     format: str | None = None,
     delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> pd.Series[Any]:
     """Known truths from a file, as a series by item id.
 
     Args:
         path: CSV, TSV, parquet or JSON lines with a column of items and one of classes.
         item, label: their names, where they are not recognised.
-        format, delimiter: as for ``read_annotations``.
+        format, delimiter, encoding: as for ``read_annotations``.
 
     Raises:
         DataError: when the file cannot be read or has no rows, a column is missing, or a value is.
@@ -102,14 +109,14 @@ def read_gold(
     """
     given = {"item": item, "class": label}
     name = require_path(path).name
-    format, delimiter = require_text("format", format), require_text("delimiter", delimiter)
-    table = read_table(path, format, delimiter, lambda columns: list(recognise(columns, given, name).values()))
+    said = _texts(format=format, delimiter=delimiter, encoding=encoding)
+    table = read_table(path, as_text=lambda columns: list(recognise(columns, given, name).values()), **said)
     roles = recognise(list(table.frame.columns), given, name)
     if table.frame.empty:
         raise DataError(f"{name} has no rows, so that no truth is known; give some, or leave gold out")
     for role, column in roles.items():
-        encoding = encode(table.frame[column], role, table.place)
+        found = encode(table.frame[column], role, table.place)
         if table.text:
-            refuse_markers(encoding, role, table.place, (), "leave the row out")
+            refuse_markers(found, role, table.place, (), "leave the row out")
     values = {role: pd.Index(np.asarray(table.frame[column])) for role, column in roles.items()}
     return pd.Series(values["class"], index=values["item"], name="gold")

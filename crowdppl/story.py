@@ -97,6 +97,13 @@ def card_of(story: object) -> Card | None:
     return card
 
 
+def in_a_line(story: object) -> str:
+    """What a story is: the first line of its class's docstring; the title of its card where nobody wrote one."""
+    own, card = inspect.getdoc(type(story)) or "", card_of(story)
+    written = not own.startswith(f"{type(story).__name__}(")  # as a dataclass fills it in
+    return (own.partition("\n")[0] if written else "") or (card.title if card else type(story).__name__)
+
+
 def plates_of(story: object) -> int:
     """How deep a story's plates nest: 1 unless it says otherwise.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,10 @@ from typing import Any, TextIO
 import pandas as pd
 
 from crowdppl.encoding import Place
+from crowdppl.errors import DataError
 
+UTF8 = "utf-8-sig"
+"""UTF-8, with or without a mark at the beginning."""
 AsText = Callable[[Sequence[str]], Sequence[Any]]
 """Given the names of all columns, those to be read as text, exactly as spelled."""
 
@@ -44,18 +48,39 @@ def frame_of(table: Any, texts: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def open_text(path: Path) -> TextIO:
+def codec(encoding: str | None) -> str:
+    """How a file of text is written, as Python calls it; by default ``UTF8``.
+
+    Raises:
+        DataError: for one that Python does not know.
+    """
+    try:
+        "".encode(encoding := encoding or UTF8)
+        return UTF8 if codecs.lookup(encoding).name == "utf-8" else encoding
+    except (LookupError, ValueError) as error:
+        raise DataError(
+            f"encoding={encoding!r} is none that Python knows; give one such as 'cp1252', 'latin-1' or 'utf-16'"
+        ) from error
+
+
+def open_text(path: Path, encoding: str = UTF8) -> TextIO:
     """A file of text, unpacked where it is gzipped, without the mark at its beginning; line ends as they are."""
     import pyarrow
 
-    return io.TextIOWrapper(pyarrow.input_stream(path, compression="detect"), encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(pyarrow.input_stream(path, compression="detect"), encoding=encoding, newline="")
 
 
-def not_utf8(path: Path) -> str:
-    """What to say of a file that is not UTF-8, with the first such line."""
+def undecodable(path: Path, encoding: str = UTF8) -> str:
+    """What to say of a file that is not written as it should be; of one that is not UTF-8, with the first line."""
     import pyarrow
 
+    if encoding != UTF8:
+        return f"{path.name} is not {encoding}; give another encoding=, or save the file as UTF-8 and leave it out"
     with pyarrow.input_stream(path, compression="detect") as stream:
         lines = enumerate(io.BufferedReader(stream), 1)
-        number = next((number for number, line in lines if line.decode("utf-8", "ignore").encode() != line), 1)
-    return f"line {number} of {path.name} is not UTF-8; save the file as UTF-8"
+        wrong = ((number, line) for number, line in lines if line.decode("utf-8", "ignore").encode() != line)
+        number, line = next(wrong, (1, b""))
+    likely = "utf-16" if line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
+    return (
+        f"line {number} of {path.name} is not UTF-8; say encoding= (perhaps {likely!r}), or save the file as UTF-8"
+    )

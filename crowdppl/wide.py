@@ -80,10 +80,11 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         if len(ids[-1]) != size:
             raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
     row, column = np.nonzero(_given(values, missing) & ~masked)
+    cells = _whole(values[row, column])
     return Rows(
         ids[0].take(row),
         ids[1].take(column),
-        _whole(values[row, column]),
+        _of_categories(matrix, cells, missing) if isinstance(matrix, pd.DataFrame) else cells,
         place=lambda label: f"[{row[label]}, {column[label]}]",
         items=ids[0],
         annotators=ids[1],
@@ -173,7 +174,26 @@ def _cells(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Any]:
     kind = pd.api.types.infer_dtype(cells)
     row, column = np.nonzero(filled)
     numbers = kind in ("floating", "mixed-integer-float")
-    return row, column, _whole(cells.astype(np.float64)) if numbers else cells
+    return row, column, _of_categories(frame, _whole(cells.astype(np.float64)) if numbers else cells)
+
+
+def _of_categories(table: pd.DataFrame, cells: np.ndarray, missing: Any = None) -> Any:
+    """Cells of columns that are all categoricals as one, so that a category that nobody used stays a class.
+
+    Args:
+        table: the columns; their order of categories counts where it is the same in all.
+        cells: labels, (S,).
+        missing: a category that is no label.
+    """
+    kinds: list[Any] = list(table.dtypes)
+    if not kinds or not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
+        return cells
+    names = kinds[0].categories
+    for kind in kinds[1:]:
+        names = names.union(kind.categories, sort=False)
+    names = pd.Index(_whole(names.to_numpy()))
+    same = bool(kinds[0].ordered) and all(kind == kinds[0] for kind in kinds)
+    return pd.Categorical(cells, names if missing is None else names[names != missing], ordered=same)
 
 
 def _blank(cells: np.ndarray) -> np.ndarray:

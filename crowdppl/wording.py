@@ -15,6 +15,7 @@ OPTIONS: Mapping[str, str] = {
     "classes": "--classes",
     "delimiter": "--delimiter",
     "device": "--device",
+    "encoding": "--encoding",
     "folds": "--folds",
     "format": "--format",
     "gold": "--gold",
@@ -24,10 +25,12 @@ OPTIONS: Mapping[str, str] = {
     "kind": "--kind",
     "label": "--label",
     "models": "--model",
+    "overwrite": "--overwrite",
     "repeats": "--repeats",
     "seed": "--seed",
     "settings": "--setting",
     "training": "--setting training=",
+    "wide": "--wide",
     **{name: f"--option {name}=" for name in ENGINE},
 }
 """What keywords are called on the command line."""
@@ -43,6 +46,7 @@ OF_GOLD: Mapping[str, str] = {
     "label": "--gold-label",
     "format": PYTHON,
     "delimiter": PYTHON,
+    "encoding": "--gold-encoding",
 }
 """What keywords are called where the file of known truths is read beside the answers."""
 

@@ -79,8 +79,8 @@ class InstanceTrace:
             for r in range(self.width):  # one after the other: together they take R times the memory
                 rows = rows + u[:, r, None, None] * data.of_annotator(lean[..., r, :, :], event_dim=2)
             rows = rows.log_softmax(-1)  # (S, K, K)
-            trace = rows.exp().diagonal(dim1=-2, dim2=-1).sum()
-            penalty(data, "trace", self.weight * trace / max(1, len(rows)))
+            traces = rows.exp().diagonal(dim1=-2, dim2=-1).sum(-1)
+            penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
             table = crowdppl.each_label(rows)
         answers = crowdppl.with_abstentions(data, confusion.log() if table is None else table)
         truth_and_labels(data, classify(data, self.network), answers, self.likelihood)

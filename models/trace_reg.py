@@ -78,7 +78,7 @@ class TraceReg:
             rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
-        penalty(data, "trace", self.weight * traces.sum() / max(1, len(traces)))
+        penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
         table = with_abstentions(data, confusion.log())
         truth_and_labels(data, classify(data, self.network), table, self.likelihood)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -90,6 +92,14 @@ def test_of_a_crowd_only_those_with_a_link_are_named() -> None:
     ax = plot_agreement_network(colluding(40))
     assert texts(ax) == [f"ann {n:02d}" for n in range(4)]
     assert ax.get_title().startswith("40 annotators")
+
+
+def test_without_a_link_longer_names_are_written_too() -> None:
+    for n, named in ((20, 20), (21, 0)):
+        found = colluding(n, 0)
+        book = replace(found.data.annotator_book, ids=pd.Index([f"annotator {x:02d}" for x in range(n)]))
+        ax = plot_agreement_network(replace(found, data=replace(found.data, annotator_book=book)))
+        assert texts(ax) == [f"annotator {x:02d}" for x in range(named)] + ["no pair agrees\nmore than expected"]
 
 
 def test_without_a_link_there_are_nodes_and_a_word() -> None:

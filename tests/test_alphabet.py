@@ -75,11 +75,36 @@ def test_an_abstention_is_spelled_as_the_labels_are() -> None:
     [
         (["10", "9", "1.5"], ["1.5", "9", "10"]),
         ([3, 1, 2], [1, 2, 3]),
-        (pd.Categorical(["mid", "low"], ["low", "mid", "high"], ordered=True), ["low", "mid"]),
+        (pd.Categorical(["mid", "low"], ["low", "mid", "high"], ordered=True), ["low", "mid", "high"]),
+        (pd.Categorical(["10", "9"], ["10", "1", "9"]), ["1", "9", "10"]),
     ],
 )
 def test_grades_in_order(labels: Any, order: list[Any]) -> None:
     assert list(alphabet(labels, kind="ordinal")[0].classes.ids) == order
+
+
+@pytest.mark.parametrize(
+    ("labels", "away", "answers"),
+    [
+        (pd.Categorical(["b", "a"], ["c", "b", "a"]), [], ["a", "b", "c"]),
+        (pd.Categorical(["b", "a"], ["c", "b", "a"], ordered=True), [], ["c", "b", "a"]),
+        (pd.Categorical(["b", "b"], ["b", "?", "a"]), ["?"], ["a", "b", "?"]),
+        (pd.Categorical(["b", "?"], ["b", "?", "a", " "]), ["?"], ["a", "b", "?"]),
+        (pd.Series(pd.Categorical([3, 1, 3], [1, 2, 3])), [], [1, 2, 3]),
+    ],
+)
+def test_a_category_that_nobody_used_is_a_class(labels: Any, away: list[str], answers: list[Any]) -> None:
+    found, codes = alphabet(labels, abstentions=away)
+    assert list(found.book.ids) == answers
+    assert [answers[code] for code in codes] == list(labels)
+
+
+def test_a_list_of_classes_goes_before_categories() -> None:
+    labels = pd.Categorical(["b", "a"], ["c", "b", "a"])
+    assert list(alphabet(labels, classes=["b", "a"])[0].classes.ids) == ["b", "a"]
+    first = Annotations.from_arrays(["x", "y"], ["ann", "bob"], ["a", "b"])
+    more = Annotations.from_arrays(["x", "y"], ["ann", "bob"], labels, like=first)
+    assert list(more.classes) == ["a", "b"]
 
 
 def test_grades_in_a_listed_order() -> None:

@@ -6,16 +6,20 @@ import csv
 import json
 import runpy
 import shutil
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import crowdppl
 from crowdppl.arguments import engine_options, names, pairs
 from crowdppl.cli import main
+from crowdppl.comparison import compare
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import load
+from crowdppl.reading import read_annotations
 
 ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
 ODD_ANNOTATORS = ["Zoë, PhD", "00", "0"]
@@ -136,7 +140,9 @@ def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zoo") == 0
-    assert "dawid_skene " in capsys.readouterr().out
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    assert listed["one_coin"] == "One accuracy for each annotator."
+    assert listed.keys() >= {*crowdppl.zoo(engines=False).index} and all(map(str.strip, listed.values()))
     assert run("zoo", "dawid_skene") == 0
     assert "10.2307/2346806" in capsys.readouterr().out
 
@@ -154,7 +160,10 @@ def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "'nowhere'" in refused(capsys, "fit", answers, "--item", "nowhere", *out)
     assert "two classes" in refused(capsys, "fit", few, *out)
     assert "line 3" in refused(capsys, "fit", short, *out)
-    assert "answers.csv" in refused(capsys, "fit", answers, "--out", answers)
+    for path in (answers, answers / "inside"):
+        assert "is a file or lies in one; give the path of a folder" in refused(
+            capsys, "fit", answers, "--out", path
+        )
     assert "posterior.json" in refused(capsys, "evaluate", tmp_path, answers)
     assert "there is no method 'nothing'" in refused(capsys, "zoo", "nothing")
 
@@ -164,6 +173,50 @@ def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pyte
     run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
     shutil.copy(out / "posterior.json", out / "posterior.safetensors")
     assert "damaged" in refused(capsys, "evaluate", out, answers)
+
+
+def test_a_result_is_replaced_only_when_told(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, em = tmp_path / "result", ("--inference", "em")
+    assert run("fit", answers, "--model", "majority_vote", *em, "--out", out) == 0
+    said = refused(capsys, "fit", answers, "--model", "one_coin", *em, "--out", out)
+    assert (
+        said.endswith("give another folder, or say --overwrite") and "holds a result already (labels.csv, " in said
+    )
+    assert "holds a result" in refused(capsys, "demo", "--out", out)
+    assert load(out).method == "majority_vote"
+    assert run("fit", answers, "--model", "one_coin", *em, "--out", out, "--overwrite") == 0
+    assert load(out).method == "one_coin"
+    assert refused(capsys, "compare", answers, "--out", out).endswith("in a folder that there is")
+    assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
+    assert "say --overwrite" in refused(capsys, "compare", answers, "--out", answers)
+    monkeypatch.setattr("crowdppl.demo.DRAWS", 40)
+    for _ in range(2):
+        assert run("demo", "--out", tmp_path / "demo") == 0
+    own = shutil.copy(answers, tmp_path / "labels.csv")
+    for more in ((), ("--overwrite",)):
+        assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)
+    assert Path(own).read_bytes() == answers.read_bytes()
+
+
+def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "item;Zoë;Bob\nKöln;ja;nein\nUlm;ja;ja\nBonn;;nein\n"
+    wide, gold, out = tmp_path / "wide.csv", tmp_path / "gold.csv", tmp_path / "result"
+    wide.write_bytes(text.encode("cp1252"))
+    gold.write_bytes("item;truth\nKöln;nein\n".encode("utf-16"))
+    fit = ("fit", wide, "--model", "one_coin", "--inference", "em", "--out", out)
+    assert "is not UTF-8; say --encoding (perhaps 'cp1252')" in refused(capsys, *fit)
+    fit = (*fit, "--encoding", "cp1252")
+    assert refused(capsys, *fit).endswith("say --annotator, or --wide if each annotator has a column")
+    known = (*fit, "--wide", "--gold", gold)
+    assert "say --gold-encoding (perhaps 'utf-16')" in refused(capsys, *known)
+    assert run(*known, "--gold-encoding", "utf-16") == 0
+    found = load(out).data
+    assert (list(found.items), list(found.annotators)) == (["Bonn", "Köln", "Ulm"], ["Bob", "Zoë"])
+    assert found.n_labels == 5 and found.gold is not None and found.gold.to_dict() == {"Köln": "nein"}
+    assert run("evaluate", out, gold, "--encoding", "utf-16") == 0
+    assert "'klingon' is none that Python knows" in refused(capsys, *fit[:-1], "klingon", "--overwrite")
 
 
 def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,4 +318,14 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
     assert all(name in printed for name in table.index) and "difference_se" in printed
     assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
+    gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
+    said = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold)
+    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", *said) == 0
+    told = read_annotations(answers, gold={"007": "no"})
+    settings = {"majority_vote": {"prevalence": "uniform"}, "one_coin": {"prevalence": "uniform", "right": 9}}
+    again = compare(methods[1::2], told, folds=3, inference="em", settings=settings).table
+    printed = pd.read_fwf(StringIO(capsys.readouterr().out), skiprows=[1]).set_index("Unnamed: 0")
+    np.testing.assert_allclose(printed["log_p"], again["log_p"], rtol=1e-3)
+    assert "has no setting 'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
+    assert "'glad', which is not compared" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
     assert "--folds 1" in refused(capsys, "compare", answers, *methods, "--folds", "1")

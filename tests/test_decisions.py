@@ -207,6 +207,17 @@ def test_a_single_decision_has_no_runner_up() -> None:
     assert not found["tied"].any()
 
 
+def test_a_mapping_says_the_same_as_a_table() -> None:
+    cost = table(expert=[0.3, 0.2, 0.1])
+    turned = {truth: dict(row) for truth, row in reversed(list(cost.iterrows()))}
+    pd.testing.assert_frame_equal(decide(held(), turned), decide(held(), cost))
+    for wrong in ({"cat": 1, "dog": 2, "fox": 3}, {("cat", "dog"): 1.0}, {"cat": [0, 1, 1]}):
+        with pytest.raises(DataError, match="no mapping {truth: {decision: cost}}"):
+            decide(held(), wrong)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="cost= is nan at truth 'dog', decision 'expert'"):
+        decide(held(), {**turned, "dog": {"cat": 1, "dog": 0}})
+
+
 def table(**changes: Any) -> pd.DataFrame:
     return pd.DataFrame({"cat": [0.0, 1, 1], "dog": [1.0, 0, 1]} | changes, index=NAMES)
 

@@ -124,6 +124,39 @@ def test_a_story_of_independent_labels_expects_what_its_tables_say(declined: flo
     assert by_the_story(posterior, design)(one[:0], other[:0]).shape == (0,)
 
 
+@pytest.mark.parametrize("informative", [True, False])
+def test_the_agreement_of_who_name_a_class_against_a_sum_over_answers(informative: bool) -> None:
+    """Both answers run over all pairs of classes; class 2 is declined more often, which may tell of it."""
+    rng, drawn = np.random.default_rng(4), crowd(n_items=40, n_annotators=5, labels_each=4)
+    rows = drawn.frame().astype({"label": object})
+    away = rng.random(len(rows)) < np.where(rows["label"] == 2, 0.7, 0.15)
+    rows.loc[away, "label"] = rng.choice(["?", "pass"], away.sum())
+    rows = rows[(rows["annotator"] != 0) | ~away]  # who never declined
+    known = {"abstentions": ["?", "pass"], "informative_abstentions": informative, "classes": drawn.classes}
+    data = Annotations.from_frame(rows, gold={3: 1, 7: 0}, **known)
+    posterior = fit("one_coin", data, inference="em", seed=0)
+    table, share = posterior.result.table, posterior.result.prevalence
+    mixed = (1 - EVEN) * table[..., :3] + EVEN / 3 * table[..., :3].sum(-1, keepdims=True)
+    mixed = np.concatenate([mixed, table[..., 3:]], -1)
+    whole, design = Design.of(data), Design.of(data, named=True)
+    at = np.flatnonzero(whole.answer < 3)
+    gold = data.gold_codes[data.order]  # type: ignore[index]
+    ((one, other, _),) = design.meetings()
+
+    def expected(p: np.ndarray, a: int, b: int) -> float:
+        start = share.copy() if gold[whole.item[a]] < 0 else np.eye(3)[gold[whole.item[a]]]
+        for n in set(np.flatnonzero(whole.item == whole.item[a])) - {a, b}:
+            start *= p[whole.annotator[n], :, whole.answer[n]]
+        pair = np.einsum("k,kx,ky->xy", start, *p[whole.annotator[[a, b]], :, :3])
+        return float(np.trace(pair) / pair.sum())
+
+    kept = (1 - EVEN) ** 2
+    alone, asked = (of(posterior, design)(one, other) for of in (independent, by_the_story))
+    for x, y, found, said in zip(at[one], at[other], alone, asked, strict=True):
+        assert found == pytest.approx(expected(mixed, x, y), abs=1e-9)
+        assert said == pytest.approx(kept * expected(table, x, y) + (1 - kept) / 3, abs=1e-6)
+
+
 def declining(data: Annotations, share: float) -> Annotations:
     """The same labels and two known truths; some annotators decline, at random."""
     rows = data.frame().astype({"label": object})

@@ -248,6 +248,18 @@ def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
         fit(Overflowing(), data, inference=engine, chains=1, draws=2, warmup=1)
 
 
+@pytest.mark.parametrize("engine", ["gibbs", "nuts"])
+def test_chains_that_cannot_be_compared_are_said_to_be_so(
+    engine: str, data: Annotations, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.warns(ConvergenceWarning, match=f"{engine} ran one chain, .*: fit with chains=4"):
+        found = fit("one_coin", data, inference=engine, chains=1, draws=20, warmup=5)
+    assert not found.diagnostics()["converged"] and "R-hat" not in found.summary()
+    with pytest.warns(ConvergenceWarning, match="'s chains of 3 draws are too short to be compared; raise draws"):
+        fit("one_coin", data, inference=engine, chains=2, draws=3, warmup=5)
+    assert caplog.text == ""  # ArviZ would speak of shapes
+
+
 def test_a_start_that_is_not_finite_names_its_site(data: Annotations) -> None:
     bad = torch.full((data.n_annotators,), torch.nan)
     with pytest.raises(NumericalError, match="'ability'"):

@@ -188,10 +188,17 @@ def test_what_goes_with_what() -> None:
     for coverage in (0, 1, 90):
         with pytest.raises(MethodError, match=f"coverage={coverage}"):
             label_sets(posterior, coverage)
-    with pytest.raises(MethodError, match="with no gold"):
+    with pytest.raises(
+        MethodError, match="method='conformal' needs gold items; give gold=, or say method='credible'"
+    ):
         label_sets(posterior, method="conformal")
-    with pytest.raises(MethodError, match="'credible' with gold"):
-        label_sets(posterior, gold=gold)
+    with pytest.raises(MethodError, match="'credible' takes no gold items; leave gold= out, or .*'conformal'"):
+        label_sets(posterior, gold=gold, method="credible")
+    for given in (gold, None):
+        said: Any = "credible" if given is None else "conformal"
+        pd.testing.assert_frame_equal(
+            label_sets(posterior, gold=given), label_sets(posterior, gold=given, method=said)
+        )
     with pytest.raises(MethodError, match="'sure'"):
         label_sets(posterior, method="sure")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="99"):

@@ -228,6 +228,50 @@ def test_a_file_that_can_be_read_as_it_is_called_is_read_so(tmp_path: Path) -> N
     assert rows(data) == [("1", "ann", "x", "1;2;3;4;5"), ("1", "bob", "y", "1;2;3;4;5")]
 
 
+def test_excels_line_is_read_in_any_case(tmp_path: Path) -> None:
+    for line in ("SEP=;", '"Sep=;"'):
+        data = read_annotations(written(tmp_path / "a.csv", f"{line}\nitem;worker;label\na;x,y;1\nb;x,y;2\n"))
+        assert rows(data) == [("a", "x,y", "1"), ("b", "x,y", "2")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "jsonl"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "UTF-8", "utf-8-sig"])
+def test_the_encoding_can_be_said(ending: str, encoding: str, tmp_path: Path) -> None:
+    apart = "\t" if ending == "tsv" else ","
+    lines = [("item", "worker", "label"), ("Köln", "Zoë", "ja"), ("Ulm", "Bob", "nein")]
+    text = "\n".join(map(apart.join, lines)) + "\n"
+    if ending == "jsonl":
+        text = "\n".join(json.dumps(dict(zip(lines[0], row, strict=True)), ensure_ascii=False) for row in lines[1:])
+    content = text.encode(encoding)
+    path = written(tmp_path / f"a.{ending}", gzip.compress(content) if ending.endswith("gz") else content)
+    assert rows(read_annotations(path, encoding=encoding)) == lines[1:]
+    gold = written(tmp_path / "gold.csv", "item,label\nKöln,ja\n".encode(encoding))
+    assert read_gold(gold, encoding=encoding).to_dict() == {"Köln": "ja"}
+
+
+def test_an_encoding_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "item,worker,label\nKöln,x,1\n")
+    with pytest.raises(DataError, match="a.csv is not ascii; give another encoding="):
+        read_annotations(path, encoding="ascii")
+    with pytest.raises(DataError, match="encoding='base64' is none that Python knows"):
+        read_annotations(path, encoding="base64")
+    pd.DataFrame({"item": ["a"], "worker": ["x"], "label": ["1"]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="encoding='cp1252' is for files of text, and a.parquet is parquet"):
+        read_annotations(tmp_path / "a.parquet", encoding="cp1252")
+
+
+def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "item,worker,label\na,NA,1\nb,x,2\nnull,x,1\n")
+    with pytest.raises(DataError, match=r"item at line 4 .*\('null'\).*if it really is an id, name it in items="):
+        read_annotations(path, annotators=["NA"])
+    data = read_annotations(path, annotators=["NA"], items=iter(["null"]))
+    assert rows(data) == [("a", "NA", "1"), ("b", "x", "2"), ("null", "x", "1")]
+    with pytest.raises(DataError, match=r"item at row 2 .*\(nan\).* unless told keep_default_na=False"):
+        Annotations.from_frame(pd.read_csv(path))
+    whole = pd.read_csv(path, keep_default_na=False)
+    assert list(Annotations.from_frame(whole).annotators) == ["NA", "x"]
+
+
 def test_the_delimiter_can_be_said(tmp_path: Path) -> None:
     text = "item worker label\n1 ann x\n1 bob y\n"
     for name in ("a.csv", "a.txt"):

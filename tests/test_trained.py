@@ -103,6 +103,34 @@ def test_the_trace_and_the_volumes_by_hand() -> None:
     assert float(log_volume(torch.eye(3)[[0, 0, 1]])) == pytest.approx(np.log(2e-6), abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *[("trace_reg", {"weight": 0.3}), ("instance_trace", {"weight": 0.3}), ("conal", {"weight": 0.3})],
+        *[("geo_crowdnet", {"weight": 0.2}), ("geo_crowdnet", {"weight": 0.2, "volume": "W"}), ("madl", {})],
+    ],
+)
+def test_who_declines_pays_no_penalty(name: str, settings: dict[str, Any]) -> None:
+    """Rows that name no class add their own probability, and nothing that depends on networks or annotators."""
+    plain, answers = tiny(), [*LABELS, (1, 1, 9), (3, 2, 9), (2, 1, 9)]
+    frame = pd.DataFrame(answers, columns=["item", "annotator", "label"])
+    known = {"classes": range(3), "items": range(4), "features": plain.features, "abstentions": [9]}
+    declined = Annotations.from_frame(frame, **known)
+    torch.set_default_dtype(torch.float32)  # in which second networks are made
+    story = prepared(name, plain, **settings)
+    torch.set_default_dtype(torch.float64)
+    drawn = poutine.trace(poutine.seed(story.model, 0)).get_trace(plain.as_block())
+    hidden = [n for n in drawn.stochastic_nodes if n not in ("truth", "label", "items", "labels", "annotators")]
+    rate = torch.tensor([0.9, 0.7, 0.6])
+    share = torch.stack([rate, 1 - rate], -1)[:, None, :]
+    added = sum(np.log(float(share[a, 0, int(label == 9)])) for _, a, label in answers if a in (1, 2))
+    for scale in (0.5, 1.0):
+        sites = {n: torch.as_tensor(drawn.nodes[n]["value"]).double().abs() * scale for n in hidden}
+        sites |= {n: x / x.sum(-1, keepdim=True) for n, x in sites.items() if n == "confusion"}
+        found = objective(story, declined.as_block(), {**sites, "abstention": share})
+        assert found - added == pytest.approx(objective(story, plain.as_block(), sites), rel=1e-6)
+
+
 @pytest.mark.parametrize("form", ["MW", "VW", "VB", "VW+B"])
 def test_crowd_layers_by_hand(form: str) -> None:
     data = tiny()

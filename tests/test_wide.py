@@ -54,6 +54,18 @@ def test_a_wide_table_of_words_and_of_an_item_column_by_name() -> None:
     assert rows(data) == [("i", "ann", "yes"), ("i", "bob", "no"), ("k", "ann", "no")]
 
 
+def test_categories_of_wide_tables_and_matrices_stay() -> None:
+    grades = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    words = WIDE.replace({0.0: "low", 1.0: "high"})
+    same, apart = words.astype(grades), words.astype("category")
+    assert list(Annotations.from_frame(same, wide=True, kind="ordinal").classes) == ["low", "mid", "high"]
+    assert list(Annotations.from_frame(apart, wide=True).classes) == ["high", "low"]
+    assert list(Annotations.from_matrix(same, missing=np.nan).classes) == ["low", "mid", "high"]
+    assert list(Annotations.from_matrix(same.fillna("mid"), missing="mid").classes) == ["low", "high"]
+    assert list(Annotations.from_frame(apart.iloc[1:], wide=True).classes) == ["high", "low"]
+    assert rows(Annotations.from_frame(WIDE.astype("category"), wide=True)) == ROWS
+
+
 def test_wide_tables_name_the_cell() -> None:
     with pytest.raises(DataError, match=r"label at column 'bob' of row 0 .* \(inf\)"):
         Annotations.from_frame(WIDE.replace({0.0: np.inf}), wide=True)

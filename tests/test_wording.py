@@ -128,6 +128,6 @@ def test_odd_files_are_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
     (tmp_path / "b.txt").write_text((tmp_path / "a.csv").read_text().replace(";", "\t").replace("sep=\t\n", ""))
     for separated in ("tab", r"\t", "\t"):
-        assert run("fit", tmp_path / "b.txt", "--delimiter", separated, *fit[2:]) == 0
+        assert run("fit", tmp_path / "b.txt", "--delimiter", separated, *fit[2:], "--overwrite") == 0
     truth = ("evaluate", tmp_path / "out", tmp_path / "gold.csv", "--item", "case", "--label", "right")
     assert run(*truth, "--delimiter", ";") == run(*truth) == 0

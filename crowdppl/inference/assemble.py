@@ -187,11 +187,14 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
         array = array[..., array.std((0, 1)) > 1e-12]
         if array.shape[1] < 4 or array.shape[-1] == 0:
             continue
-        thinned = array[:, :: max(1, array.shape[1] // 100)]
-        with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still, each elsewhere: infinite
-            rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
+        thinned, rhat = array[:, :: max(1, array.shape[1] // 100)], np.full(array.shape[-1], np.nan)
+        if len(array) > 1:  # one chain has none, and ArviZ would say so of each site
+            with np.errstate(
+                divide="ignore", invalid="ignore"
+            ):  # chains that stand still, each elsewhere: infinite
+                rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
         worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
-        told = rhat[~np.isnan(rhat)]  # one chain has none
+        told = rhat[~np.isnan(rhat)]
         out["rhat"][name] = float(told.max()) if len(told) else float("nan")
         out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
         out["ess_tail"][name] = float(np.nanmin(az.ess(worst, method="tail")["x"].values))

@@ -211,12 +211,19 @@ def _sampled(
     if out["interrupted"]:
         out["warnings"].append(f"{engine} was stopped after {out['draws']} draws a chain")
     elif not out["converged"]:
-        site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
-        out["warnings"].append(
-            f"{engine}'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
-            "classes that are swapped between chains"
-        )
+        out["warnings"].append(f"{engine}{_unsettled(out, worst)}")
     return from_draws(problem, order, draws, out)
+
+
+def _unsettled(out: Mapping[str, Any], worst: float) -> str:
+    """What to say of an engine whose chains are not known to agree."""
+    if out["chains"] == 1:
+        return " ran one chain, and whether it has settled shows only beside others: fit with chains=4"
+    if out["draws"] < 4:
+        return f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
+    site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
+    advice = "run longer (draws, warmup), or look for classes that are swapped between chains"
+    return f"'s chains disagree (R-hat {worst:.3f} at {site}): {advice}"
 
 
 def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
