@@ -26,9 +26,9 @@ THIN = 0.25
 """Share of all labels that may come from annotators who gave too few."""
 SPARSE = 0.1
 """Labels for each free parameter below which a method with fewer is advised first. Of 1,000 items of 50 classes, 5
-labels each by 20 annotators right by .4 to .85, bayesian_dawid_skene by vb is surer than .99 of all, with a log score
-of 1.05 to 1.60 (four crowds, two with favourite confusions), where one_coin has .10 to .30; of 200 classes 1.69, and
-one_coin .18."""
+labels each by 20 annotators right by .4 to .85, bayesian_dawid_skene by vb is surer than .99 of all, with a log
+score of 1.05 to 1.60 (four crowds, two with favourite confusions), where one_coin has .10 to .30; of 200 classes
+1.69, and one_coin .18."""
 ERRORS = 2
 """Standard errors by which annotators have to agree otherwise than drawn tables expect."""
 LITTLE = 0.2
