@@ -13,7 +13,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.comparison_plot import plot_comparison
 from crowdppl.demands import require_annotations, require_posterior
 from crowdppl.errors import DataError, MethodError
-from crowdppl.heldout import HeldoutScore, heldout_score, unprepared
+from crowdppl.heldout import HeldoutScore, score_one_of, unprepared
 from crowdppl.inference.options import options_from
 from crowdppl.leave_one_out import standard_error
 from crowdppl.settings import named_settings
@@ -116,7 +116,8 @@ def compare(
         models: names of methods, or a mapping from names of your choice to methods or stories.
         data: the annotations.
         folds, whole_items, options: as for ``heldout_score``.
-        inference: one engine for all, or one by name; those not named get "auto".
+        inference: one engine for all, or one by name; those not named get "auto", whose ten seconds all fits of
+            these share, so that it mostly takes vb. The table says which engines ran.
         settings: of methods, by name.
 
     Raises:
@@ -136,13 +137,13 @@ def compare(
     named, data = _named(models), require_annotations(data)
     _check(named, inference, settings)
     options_from(options)
-    engines = dict.fromkeys(named, inference) if isinstance(inference, str) else inference
-    how: Any = {"folds": folds, "whole_items": whole_items, **options}
-    scores = {}
+    chosen = inference if isinstance(inference, Mapping) else dict.fromkeys(named, inference)
+    engines = {name: chosen.get(name, "auto") for name in named}
+    left, scores = list(engines.values()).count("auto"), {}
     for name, model in named.items():
         try:
-            engine, given = engines.get(name, "auto"), (settings or {}).get(name)
-            scores[name] = heldout_score(model, data, inference=engine, settings=given, **how)
+            given = (settings or {}).get(name)
+            scores[name] = score_one_of(left, model, data, folds, engines[name], given, whole_items, options)
         except MethodError as error:
             raise MethodError(f"{name}: {error}") from error
     return Comparison(scores, _table(scores, whole_items), whole_items)

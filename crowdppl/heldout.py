@@ -101,7 +101,7 @@ def heldout_score(
         data: the annotations; not with a posterior.
         folds: how many; 2 or more.
         inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, of which
-            there is one more than folds, so that it mostly takes vb.
+            there is one more than folds, so that it mostly takes vb. The score's ``inference`` says what it took.
         settings, options: as for ``fit``; its seed also deals out the folds.
         whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence;
             by default at least one label of each item stays.
@@ -117,6 +117,25 @@ def heldout_score(
         >>> round(float(score.labels["log_p"].mean()), 2)
         -0.7
     """
+    return score_one_of(1, model, data, folds, inference, settings, whole_items, options)
+
+
+def score_one_of(
+    methods: int,
+    model: str | Story | Posterior,
+    data: Annotations | None,
+    folds: int,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    whole_items: bool,
+    options: FitOptions,
+) -> HeldoutScore:
+    """The score of one of several methods whose engines are left to "auto", which share its ten seconds.
+
+    Args:
+        methods: how many.
+        model, data, folds, inference, settings, whole_items, options: as for ``heldout_score``.
+    """
     folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
     whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
@@ -124,7 +143,7 @@ def heldout_score(
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
         story = unprepared(model, settings)
-        whole = _whole_fit(model, data, inference, settings, options, folds + 1)
+        whole = _whole_fit(model, data, inference, settings, options, methods * (folds + 1))
         full = whole.data
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
         rows = full.frame()

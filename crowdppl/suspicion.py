@@ -36,6 +36,14 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
       number of pairs (Holm): if annotators erred each alone, some pair would be flagged in a share ``level`` of
       data sets at most. Where all pairs agree more than expected, as when some items are hard for all, only those
       are flagged that stand out. Who copied whom cannot be told. Pairs who share fewer than 10 items are left out.
+      What silence means depends on how many items two share. Who repeats another's label in 80 % of items was
+      found, with them, in 4, 27, 91 and 100 % of crowds where the two shared 10, 26, 53 and 260 items (20
+      annotators right by .6 to .9, three classes, five labels an item, 200 to 5,000 items; vb, level .05; 22
+      crowds each, 10 of the largest); who repeats 50 %, in 0, 0, 18 and 100 %; with 40 annotators and 1,000
+      items, where they share 13, nobody was. Of 155 honest crowds none was flagged. Intervals of accuracies at
+      level .9 held the truth for 85 % of honest annotators, for 87, 86, 75 and 25 % of pairs of 80 %, and for
+      78, 55, 41 and 0 % of four of whom three repeat the first as often: who copies is taken for better, and the
+      more labels, the surer.
     - Colluding: three or more annotators linked by such pairs are a group. ``collusion`` is a score that needs no
       test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
       squared), in standard deviations of noise; 0 where nothing stands out.

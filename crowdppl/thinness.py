@@ -24,6 +24,11 @@ NARROW = 1.5
 """A posterior as narrow as by so many times the labels needed is supported, wherever it has that from."""
 THIN = 0.25
 """Share of all labels that may come from annotators who gave too few."""
+SPARSE = 0.1
+"""Labels for each free parameter below which a method with fewer is advised first. Of 1,000 items of 50 classes, 5
+labels each by 20 annotators right by .4 to .85, bayesian_dawid_skene by vb is surer than .99 of all, with a log
+score of 1.05 to 1.60 (four crowds, two with favourite confusions), where one_coin has .10 to .30; of 200 classes
+1.69, and one_coin .18."""
 ERRORS = 2
 """Standard errors by which annotators have to agree otherwise than drawn tables expect."""
 LITTLE = 0.2
@@ -54,12 +59,16 @@ def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
     sampled = any(site.family == "draws" for site in posterior.result.sites.values())
     prior = _prior(posterior) if sampled else "on the prior, or on chance where there is none"
     if prior:
-        many = f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels,"
+        many, median = (
+            f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels,",
+            np.median(given[few]),
+        )
+        sparse = not sampled and median < SPARSE * free
+        remedy = _fewer(posterior, free) if sparse else _remedy(posterior, sampled, free)
         yield Doubt(
             "thin",
-            f"{many} gave fewer than {need} labels (median {np.median(given[few]):.0f}), and {posterior.method} "
-            f"has {free} free parameters for each: its probabilities rest {prior}. {_remedy(posterior, sampled)} "
-            f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}, give annotators "
+            f"{many} gave fewer than {need} labels (median {median:.0f}), and {posterior.method} "
+            f"has {free} free parameters for each: its probabilities rest {prior}. {remedy}, give annotators "
             "who are alike one id, or collect more labels",
         )
 
@@ -81,15 +90,24 @@ def _prior(posterior: Posterior) -> str:
     )
 
 
-def _remedy(posterior: Posterior, sampled: bool) -> str:
+def _fewer(posterior: Posterior, free: int) -> str:
+    """Methods with fewer parameters, the sparsest first, with their numbers for each annotator."""
+    k = posterior.data.n_classes
+    coins = "one_coin (1 for each) or class_coin" if free > k else "majority_vote (none) or one_coin"
+    return f"Take a method with fewer, such as {coins} ({k if free > k else 1} for each)"
+
+
+def _remedy(posterior: Posterior, sampled: bool, free: int) -> str:
+    fewer = f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}"
     if sampled:
-        return "Choose another prior, take a method"
+        return f"Choose another prior, take a method {fewer}"
     average = "averages over all tables that the labels allow"
     data = posterior.data
     some = keep(data, np.arange(data.n_labels) < SOME)
     if not networks_of(posterior.story) and import_module(ENGINES).cell(posterior.story, some, "gibbs") == "exact":
-        return f'Fit it with inference="gibbs", which {average}, or take a method'
-    return f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}, or one'
+        return f'Fit it with inference="gibbs", which {average}, or take a method {fewer}'
+    gibbs = f'that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}'
+    return f"Take a method {gibbs}, or one {fewer}"
 
 
 def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:

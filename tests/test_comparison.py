@@ -12,6 +12,7 @@ import crowdppl
 from crowdppl.comparison import compare, stacking_weights
 from crowdppl.errors import MethodError
 from crowdppl.heldout import heldout_score
+from crowdppl.inference import choosing
 from crowdppl.leave_one_out import standard_error
 from tests.crowd import crowd
 
@@ -34,6 +35,19 @@ def test_the_table_says_what_the_scores_say() -> None:
     assert table.loc["one_coin", "difference_se"] == pytest.approx(
         standard_error(gap, one["item"].astype("category").cat.codes.to_numpy())
     )
+
+
+def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = crowd(n_items=20)
+    short: dict[str, Any] = {"draws": 20, "warmup": 10, "chains": 2}
+    monkeypatch.setattr(choosing, "AUTO_SECONDS", 0.3)  # three fits of 30 sweeps by the formula, six not
+    assert heldout_score("one_coin", data, folds=2, **short).inference == "gibbs"
+    names = ["one_coin", "bayesian_dawid_skene"]
+    assert set(compare(names, data, folds=2, **short).table["inference"]) == {"vb"}
+    told = compare(names, data, folds=2, inference={"bayesian_dawid_skene": "vb"}, **short).table["inference"]
+    assert told.to_dict() == {"one_coin": "gibbs", "bayesian_dawid_skene": "vb"}
+    asked = compare(names, data, folds=2, inference="gibbs", **short).table["inference"]
+    assert set(asked) == {"gibbs"}
 
 
 def test_stories_of_ones_own_take_part() -> None:
@@ -111,7 +125,7 @@ def test_what_is_refused() -> None:
 def test_it_is_refused_before_anything_is_fitted(
     last: str, settings: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdppl.comparison.heldout_score", lambda *_, **__: pytest.fail("a method was scored"))
+    monkeypatch.setattr("crowdppl.comparison.score_one_of", lambda *_, **__: pytest.fail("a method was scored"))
     with pytest.raises(MethodError, match=text):
         compare(["one_coin", last], crowd(), settings=settings)
 

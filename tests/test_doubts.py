@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,6 +186,26 @@ def test_diagonal_by_hand() -> None:
     assert kinds(handmade([41, 123], table=table)) == ["diagonal"]
 
 
+@pytest.mark.parametrize(
+    ("story", "remedy"),
+    [
+        (crowdppl.method("one_coin"), "by the setting right= (now 1, where wrong= is 1)"),
+        (crowdppl.method("hierarchical_dawid_skene"), "by the setting right= (now 2.5, where wrong= is 0.5)"),
+        (crowdppl.method("mace", knows=3.0), "by the setting knows= (now 3, where guesses= is 1)"),
+        (crowdppl.method("ebcc"), "by the settings diagonal= (now 0.75) and mass= (now 4 labels a row)"),
+        (crowdppl.method("dependent_clusters"), "diagonal= (now 0.61) and mass= (now 1.8 labels a row)"),
+        (crowdppl.method("dawid_skene"), "prior leans on the diagonal, such as bayesian_dawid_skene"),
+        (object(), "prior leans on the diagonal, such as bayesian_dawid_skene"),
+    ],
+)
+def test_the_setting_that_leans_on_the_diagonal_is_named(story: Any, remedy: str) -> None:
+    swapped = np.tile([[0.1, 0.9], [0.9, 0.1]], (2, 1, 1))
+    (found,) = doubts(replace(handmade([100, 100], table=swapped), story=story))
+    assert found.kind == "diagonal" and found.text.endswith(remedy)
+    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), story=story))
+    assert [doubt.text.endswith(remedy) for doubt in permuted] == [True]
+
+
 def test_a_crowd_that_gold_contradicts_is_not_diagonal() -> None:
     rng = np.random.default_rng(3)
     truth = rng.integers(3, size=200)
@@ -258,6 +279,24 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
 def test_methods_that_fit_predict_no_worse_than_votes() -> None:
     for method in ("one_coin", "majority_vote"):
         assert kinds(fit(method, simulated(1, 150, 12, 6, 3), inference="em"), thorough=True) == []
+
+
+def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    score = crowdppl.heldout_score
+
+    def spy(model: Any, *given: Any, **more: Any) -> Any:
+        asked.append({} if isinstance(model, str) else {n: model.options[n] for n in ("warmup", "draws", "chains")})
+        return score(model, *given, **more)
+
+    monkeypatch.setattr("crowdppl.heldout.heldout_score", spy)
+    for warmup in (110, 20):
+        how: dict[str, Any] = {"warmup": warmup, "draws": 120, "chains": 2}
+        posterior = fit("one_coin", simulated(1, 40, 6, 3, 2), inference="gibbs", **how)
+        doubts(posterior, thorough=True)
+        assert asked == [{"warmup": min(warmup, 100), "draws": 100, "chains": 2}, {}]
+        assert posterior.options["draws"] == 120
+        asked.clear()
 
 
 def test_nothing_can_be_left_out_of_items_labelled_once() -> None:

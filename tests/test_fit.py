@@ -27,6 +27,10 @@ from crowdppl import (
     truth,
 )
 from crowdppl.annotations import Annotations
+from crowdppl.inference.choosing import gibbs_seconds
+from crowdppl.inference.options import Options
+from crowdppl.inference.posing import pose
+from crowdppl.inference.problem import quiet
 from crowdppl.story import card_of
 from tests.crowd import crowd
 
@@ -341,6 +345,22 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
         assert fit("glad", data).inference == "vb"  # not exact
         assert fit("dawid_skene", data).inference == "em"  # refuses both
         assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
+
+
+def test_the_seconds_of_gibbs_by_hand() -> None:
+    """120 labels of 3 classes by 6 annotators; items between classes have 40 states; communities take a pass."""
+    data, how = crowd(40, 6, 3, 3), Options(draws=20, warmup=5, chains=2)
+
+    def seconds(method: str) -> float:
+        with quiet("cpu"):
+            return gibbs_seconds(pose(crowdppl.method(method), data, how), how) / 25
+
+    assert seconds("one_coin") == pytest.approx(2.5e-3 + 1.2e-8 * 120 * 3 * 2 + 1e-7 * 12 * 2)
+    crowded = 1.2e-8 * 120 * 40 * 2
+    assert seconds("mixed_membership") == pytest.approx(2.5e-3 + crowded + 1e-7 * (54 + 40) * 2)
+    plain = seconds("bayesian_dawid_skene")
+    assert seconds("hierarchical_dawid_skene") == pytest.approx(plain + 1.2e-2 + 1e-6 * (54 + 3) * 2)
+    assert seconds("community") > 5e-3
 
 
 @pytest.mark.parametrize(

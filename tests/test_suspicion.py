@@ -141,6 +141,17 @@ def test_copiers_are_found_with_their_partner() -> None:
     assert not table["spammer"].any()
 
 
+@pytest.mark.slow
+def test_copiers_are_found_where_they_share_items_enough() -> None:
+    """Of 20 annotators with five labels an item, two share some 10 items of 200, and 53 of 1,000."""
+    found = {}
+    for n_items in (200, 1000):
+        crowds = [simulated(n, kind="leader", some=2, share=0.8, n_items=n_items, each=5) for n in range(20)]
+        posteriors = [fit("bayesian_dawid_skene", data, inference="vb") for data in crowds]
+        found[n_items] = np.mean([suspicious_annotators(p)["copying"].loc[[0, 1]].all() for p in posteriors])
+    assert found[200] <= 0.3 and found[1000] >= 0.6
+
+
 def test_honest_annotators_are_seldom_flagged() -> None:
     flagged = [suspicious_annotators(fitted(simulated(seed)), level=0.1)["copying"].any() for seed in range(40)]
     assert np.mean(flagged) <= 0.1

@@ -91,6 +91,27 @@ def test_the_method_in_use_is_not_advised(method: str, fewer: str) -> None:
     assert f"with fewer, such as {fewer}" in doubt.text
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_coins_are_advised_first_where_classes_are_many(seed: int) -> None:
+    """40 classes, 1,560 parameters and 100 labels an annotator: vb is sure of everything, one coin is not."""
+    rng = np.random.default_rng(seed)
+    truth, right = rng.integers(40, size=400), rng.uniform(0.4, 0.85, 20)
+    labels = [
+        (i, int(a), int(k if rng.random() < right[a] else (k + rng.integers(1, 40)) % 40))
+        for i, k in enumerate(truth)
+        for a in rng.choice(20, 5, replace=False)
+    ]
+    data = annotations(labels, 40)
+    own, coin = (fit(name, data, inference="vb") for name in ("bayesian_dawid_skene", "one_coin"))
+    scores = [log_score(p.probabilities().to_numpy(), truth) for p in (own, coin)]
+    assert scores[0] > scores[1] + 0.3
+    assert (own.probabilities().max(axis=1) > 0.99).mean() > 0.95
+    text = thin_text(own)
+    assert "has 1560 free parameters for each" in text and "gibbs" not in text
+    assert "Take a method with fewer, such as one_coin (1 for each) or class_coin (40 for each), give" in text
+    assert thin_text(coin) == ""
+
+
 SAMPLER: dict[str, Any] = {"inference": "gibbs", "chains": 2, "warmup": 100, "draws": 100, "seed": 0}
 
 

@@ -19,8 +19,8 @@ COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined
 EXISTING = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
 
 # Settings of methods, and entries of training=, are said as --setting takes them.
-SETTINGS = {"bandwidth", "dropout", "epochs", "full_batch", "groups", "likelihood", "mixup", "n_experts", "oracle"}
-SETTINGS |= {"precision", "prevalence", "steps", "stop_after", "tail", "volume", "warm_up"}
+SETTINGS = {"bandwidth", "diagonal", "dropout", "epochs", "full_batch", "groups", "likelihood", "mass", "mixup"}
+SETTINGS |= {"n_experts", "oracle", "precision", "prevalence", "steps", "stop_after", "tail", "volume", "warm_up"}
 # Only who has annotations, posteriors or simulated crowds in Python meets modules that name these.
 ELSEWHERE = {"ask_again", "ax", "bins", "classifier", "columns", "cost", "coverage", "data", "density", "grow"}
 ELSEWHERE |= {"history", "kinds", "labels_per_item", "level", "like", "method", "n_annotators", "pairs", "ranks"}

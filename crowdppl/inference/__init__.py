@@ -39,13 +39,13 @@ def fit(
             corrects probabilities that are too sure (``crowdppl.automatic``).
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less
-            than about ten seconds by a formula in labels, classes and chains, else vb.
+            than about ten seconds by a formula in labels, states of an item, parameters and chains, else vb.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths by item id (a Series or mapping): data, not a score. Replaces gold that ``data`` hold.
         start: values of sites to start from, by site name.
         calibrate: whether to correct probabilities that are too sure, by labels left out and known truths, at the
-            cost of five further fits (``crowdppl.calibration``); "auto" always does. ``posterior.uncorrected()``
-            gives the method's own. Ctrl-C then raises KeyboardInterrupt.
+            cost of five further fits (``crowdppl.calibration``), which share the ten seconds; "auto" always does.
+            ``posterior.uncorrected()`` gives the method's own. Ctrl-C then raises KeyboardInterrupt.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
             chains (4; up to 32 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts,
@@ -81,7 +81,8 @@ def fit(
     if not calibrate:
         return _doubted(fit_alone(method, data, inference, settings, options, start))
     plain = data if data.gold_codes is None else data.with_gold(None)
-    alone = fit_alone(method, plain, inference, settings, options, start)
+    folds = import_module("crowdppl.calibration").FOLDS
+    alone = fit_alone(method, plain, inference, settings, options, start, fits=folds + 1)
     return _doubted(_calibrated(alone, data, _story(method, settings)))
 
 
