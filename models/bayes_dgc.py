@@ -37,7 +37,7 @@ class BayesDgc:
             follows, where 300 items have labels. "plain" adds nothing to the story. Without features it is plain.
         prevalence: "uniform", because the network knows how common classes are, or "learned", as in the paper,
             which counts it twice.
-        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1) (1.1 in the paper).
+        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence`` (1.1 in the paper).
         prior: "house", by mass and diagonal, or "published": 5 on the right answer, 2 on each other.
         pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0, or None without
             the house recipe, takes the prior above.

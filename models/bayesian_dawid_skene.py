@@ -1,6 +1,6 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       ~ Dirichlet(2 K (K - 1)), or = 1 / K        (K)
+    prevalence       ~ Dirichlet(prevalence_mass), or = 1 / K    (K)
     confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
     truth[i]         ~ Categorical(prevalence)                   (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
@@ -36,8 +36,8 @@ class BayesianDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1); few let learned shares drift with the
-            confusions, many draw unbalanced classes of few items together.
+        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence``; few let learned shares drift
+            with the confusions, many draw unbalanced classes of few items together.
         mass: pseudo-counts a row.
         diagonal: share of the mass on the right answer, by default half way between certainty and chance.
     """

@@ -1,6 +1,6 @@
 """Dependent clusters: annotators of a group see an item through the same eyes.
 
-    prevalence         ~ Dirichlet(2 K (K - 1)), or = 1 / K                 (K)
+    prevalence         ~ Dirichlet(prevalence_mass), or = 1 / K             (K)
     link[g, k]         ~ Dirichlet(link_mass * row(k))                      (G, 1, K, K)
     confusion[a, k]    ~ Dirichlet(mass * row(k))                           (A, K, K)
     truth[i]           ~ Categorical(prevalence)                            (N)
@@ -41,7 +41,7 @@ class DependentClusters:
     Args:
         groups: by annotator id (whoever is missing is alone), or in the order of annotator codes; None finds them.
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1); few let shares drift with confusions.
+        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence``; few let shares drift.
         mass, diagonal: pseudo-counts of a confusion row (None: flat), and their share on the right answer.
         link_mass, link_diagonal: the same for links.
     """

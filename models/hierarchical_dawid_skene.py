@@ -1,6 +1,6 @@
 """Hierarchical Dawid-Skene: annotators' confusion matrices scatter around the crowd's, how much is learned.
 
-    prevalence         ~ Dirichlet(2 K (K - 1)), or = 1 / K                   (K)
+    prevalence         ~ Dirichlet(prevalence_mass), or = 1 / K               (K)
     crowd[k]           ~ Dirichlet(right on k, else wrong)                    (K, K)
     concentration[k]   ~ LogNormal(log typical, spread)                       (K)
     confusion[a, k]    ~ Dirichlet(concentration[k] * crowd[k])               (A, K, K)
@@ -30,8 +30,8 @@ class HierarchicalDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class, by default 2 K (K - 1); few let learned shares drift with the
-            confusions, many draw unbalanced classes of few items together.
+        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence``; few let learned shares drift
+            with the confusions, many draw unbalanced classes of few items together.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
         typical: median of the concentration, in pseudo-counts a row.
         spread: standard deviation of its logarithm.

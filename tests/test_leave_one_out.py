@@ -177,9 +177,9 @@ def test_with_known_truths_whole_items_are_exact(tells: bool) -> None:
     """Prevalence and each label without the item; the known truth is part of what is predicted."""
     data, true = known_crowd(tells)
     found = leave_one_out(crowdppl.fit("bayesian_dawid_skene", data, inference="vb"), "item", "closed")
-    counts, sizes = counted(data, true), np.bincount(true, minlength=3)
+    counts, sizes, mass = counted(data, true), np.bincount(true, minlength=3), crowdppl.house_prevalence(3)
     for i in range(30):
-        wanted = np.log((100 + sizes[true[i]] - 1) / (300 + 30 - 1))
+        wanted = np.log((mass + sizes[true[i]] - 1) / (3 * mass + 30 - 1))
         for a, answer in [(a, answer) for at, a, answer in rows_of(data) if at == i]:
             rest = counts[a].copy()
             rest[true[i], answer] -= 1

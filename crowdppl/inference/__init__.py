@@ -72,7 +72,7 @@ def fit(
         item
         36        3        0.999
         37        2        1.000
-        38        3        0.942
+        38        3        0.956
     """
     calibrate = switch("calibrate", calibrate, "known truths go to gold=")
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
