@@ -121,7 +121,7 @@ def compare_methods(
     for name in model:  # before a large file is read
         unprepared(name, settings.get(name))
     if out is not None:
-        require_new(out, overwrite)
+        require_new(out, overwrite, (answers, how["gold"]))
     data = answer_file.read_answers(answers, how)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)

@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ def write_result(
     (folder / RUN).write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
 
 
-def require_room(folder: Path, overwrite: bool, sources: Iterable[Path | None] = ()) -> None:
+def require_room(folder: Path, overwrite: bool, sources: Sequence[Path | None] = ()) -> None:
     """Makes the folder of a result, unless something there would be lost; called before long work.
 
     Args:
@@ -61,12 +61,8 @@ def require_room(folder: Path, overwrite: bool, sources: Iterable[Path | None] =
         ResultError: when a result is there, a source bears the name of a part of it, or the path is that of a file.
     """
     made_folder(folder)
-    parts = {(folder / name).resolve() for name in WRITTEN}
-    for source in sources:
-        if source is not None and source.resolve() in parts:
-            raise ResultError(
-                f"{source} is read here, and the result would be written over it; give another folder"
-            )
+    for name in WRITTEN:
+        _spare(folder / name, sources, "folder")
     there = [name for name in WRITTEN if (folder / name).exists()]
     if there and not overwrite:
         raise ResultError(
@@ -74,8 +70,13 @@ def require_room(folder: Path, overwrite: bool, sources: Iterable[Path | None] =
         )
 
 
-def require_new(path: Path, overwrite: bool) -> None:
+def require_new(path: Path, overwrite: bool, sources: Sequence[Path | None] = ()) -> None:
     """Refuses a file that cannot be written, or is there already; called before long work.
+
+    Args:
+        path: where a table is to be written.
+        overwrite: whether a file that is there may be replaced.
+        sources: files that are read, and never written over.
 
     Raises:
         ResultError: with what to do.
@@ -83,8 +84,18 @@ def require_new(path: Path, overwrite: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         wrong = "is a folder" if path.is_dir() else "lies in a folder that is not there"
         raise ResultError(f"{path} {wrong}; give the path of a file in a folder that there is")
+    _spare(path, sources, "file")
     if path.exists() and not overwrite:
         raise ResultError(f"{path} is there already; give another file, or say overwrite=True")
+
+
+def _spare(path: Path, sources: Sequence[Path | None], kind: str) -> None:
+    """Refuses to write where a source is, by whatever path: links, too, and other capitals where they are alike."""
+    for source in sources:
+        if source is not None and path.exists() and source.exists() and path.samefile(source):
+            raise ResultError(
+                f"{source} is read here, and what is found would be written over it; give another {kind}"
+            )
 
 
 def label_table(posterior: Posterior) -> pd.DataFrame:

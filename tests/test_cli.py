@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import runpy
 import shutil
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -190,7 +192,8 @@ def test_a_result_is_replaced_only_when_told(
     assert load(out).method == "one_coin"
     assert refused(capsys, "compare", answers, "--out", out).endswith("in a folder that there is")
     assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
-    assert "say --overwrite" in refused(capsys, "compare", answers, "--out", answers)
+    table = write(tmp_path / "table.csv", [["kept"]])
+    assert "say --overwrite" in refused(capsys, "compare", answers, "--out", table)
     monkeypatch.setattr("crowdppl.demo.DRAWS", 40)
     for _ in range(2):
         assert run("demo", "--out", tmp_path / "demo") == 0
@@ -198,6 +201,23 @@ def test_a_result_is_replaced_only_when_told(
     for more in ((), ("--overwrite",)):
         assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)
     assert Path(own).read_bytes() == answers.read_bytes()
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_what_is_read_is_never_written_over(
+    link: Callable[[Path, Path], None], answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, before = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]]), answers.read_bytes()
+    (tmp_path / "result").mkdir()
+    link(answers, tmp_path / "result" / "labels.csv")
+    link(answers, tmp_path / "other.csv")
+    said = refused(capsys, "fit", answers, "--out", tmp_path / "result", "--overwrite")
+    assert said.endswith("written over it; give another folder")
+    for out in (answers, gold, tmp_path / "other.csv"):
+        for more in ((), ("--overwrite",)):
+            said = refused(capsys, "compare", answers, "--gold", gold, "--out", out, *more)
+            assert said.endswith("written over it; give another file")
+    assert answers.read_bytes() == before
 
 
 def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
