@@ -97,7 +97,8 @@ def _ids(
     given = encode(column, name, rows.place)
     if rows.text:
         there = [list(ids) if isinstance(ids, Iterator) else ids for ids in there]  # read twice
-        meant = {value for ids in there if ids is not None for value in as_index(ids) if isinstance(value, str)}
+        named = [ids for ids in there if ids is not None and ids is not rows.items and ids is not rows.annotators]
+        meant = {value for ids in named for value in as_index(ids) if isinstance(value, str)}
         remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
         refuse_markers(given, name, rows.place, meant, remedy)
     book = next((ids for ids in there if isinstance(ids, Codebook)), None)

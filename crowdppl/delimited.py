@@ -90,7 +90,7 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
             parse_options=arrow_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(text, pyarrow.string())),
         )
-    except (pyarrow.ArrowInvalid, csv.Error, UnicodeDecodeError, OSError, EOFError) as error:
+    except (pyarrow.ArrowInvalid, csv.Error, UnicodeError, OSError, EOFError) as error:
         raise DataError(_what_is_wrong(path, layout) or f"{path.name} cannot be read: {error}") from error
     # A quote that is never closed takes all further rows into one field, and arrow does not mind.
     if table.num_rows and set("\r\n") & set(str(table.columns[-1][-1])) and _never_closed(path, layout):
@@ -161,6 +161,6 @@ def _what_is_wrong(path: Path, layout: Layout) -> str:
         return (
             f"{path.name} cannot be read beyond line {line}: {error}; it is truncated, or a quote is never closed"
         )
-    except UnicodeDecodeError:
+    except UnicodeError:
         return undecodable(path, layout.encoding)
     return "" if width else f"{path.name} is empty; its first line must name the columns"

@@ -16,6 +16,13 @@ from crowdppl.errors import DataError
 
 UTF8 = "utf-8-sig"
 """UTF-8, with or without a mark at the beginning."""
+MARKS = {
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+"""What may stand at the beginning of a file in these encodings, and Python would take for its first letter."""
 AsText = Callable[[Sequence[str]], Sequence[Any]]
 """Given the names of all columns, those to be read as text, exactly as spelled."""
 
@@ -55,7 +62,7 @@ def codec(encoding: str | None) -> str:
         DataError: for one that Python does not know.
     """
     try:
-        "".encode(encoding := encoding or UTF8)
+        "".encode(encoding := UTF8 if encoding is None else encoding)
         return UTF8 if codecs.lookup(encoding).name == "utf-8" else encoding
     except (LookupError, ValueError) as error:
         raise DataError(
@@ -67,7 +74,11 @@ def open_text(path: Path, encoding: str = UTF8) -> TextIO:
     """A file of text, unpacked where it is gzipped, without the mark at its beginning; line ends as they are."""
     import pyarrow
 
-    return io.TextIOWrapper(pyarrow.input_stream(path, compression="detect"), encoding=encoding, newline="")
+    stream = io.BufferedReader(pyarrow.input_stream(path, compression="detect"))
+    mark = MARKS.get(codecs.lookup(encoding).name, b"")
+    if mark and stream.peek(len(mark)).startswith(mark):
+        stream.read(len(mark))
+    return io.TextIOWrapper(stream, encoding=encoding, newline="")
 
 
 def undecodable(path: Path, encoding: str = UTF8) -> str:

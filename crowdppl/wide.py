@@ -67,6 +67,7 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
     Raises:
         DataError: when it is sparse, has other than two dimensions, or ids do not fit.
     """
+    missing = np.nan if missing is pd.NA else missing
     values, masked = as_matrix(matrix)
     if values.dtype == object:
         # pandas' own NA equals nothing, and differs from nothing.
@@ -84,7 +85,9 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
     return Rows(
         ids[0].take(row),
         ids[1].take(column),
-        _of_categories(matrix, cells, missing) if isinstance(matrix, pd.DataFrame) else cells,
+        _of_categories(matrix, cells, -1 if missing is None else missing)
+        if isinstance(matrix, pd.DataFrame)
+        else cells,
         place=lambda label: f"[{row[label]}, {column[label]}]",
         items=ids[0],
         annotators=ids[1],

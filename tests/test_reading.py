@@ -235,7 +235,7 @@ def test_excels_line_is_read_in_any_case(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "jsonl"])
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "UTF-8", "utf-8-sig"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-le", "UTF-8", "utf-8-sig"])
 def test_the_encoding_can_be_said(ending: str, encoding: str, tmp_path: Path) -> None:
     apart = "\t" if ending == "tsv" else ","
     lines = [("item", "worker", "label"), ("Köln", "Zoë", "ja"), ("Ulm", "Bob", "nein")]
@@ -249,12 +249,27 @@ def test_the_encoding_can_be_said(ending: str, encoding: str, tmp_path: Path) ->
     assert read_gold(gold, encoding=encoding).to_dict() == {"Köln": "ja"}
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("first", ["", "sep=;\n"])
+def test_a_mark_before_the_header_is_no_part_of_it(encoding: str, first: str, tmp_path: Path) -> None:
+    text = f"\ufeff{first}item;worker;label\nKöln;Zoë;ja\nUlm;Bob;nein\n"
+    path = written(tmp_path / "a.csv", text.encode(encoding))
+    assert rows(read_annotations(path, encoding=encoding)) == [("Köln", "Zoë", "ja"), ("Ulm", "Bob", "nein")]
+    row = '\ufeff{"item": "Köln", "truth": "ja"}\n'
+    gold = read_gold(written(tmp_path / "a.jsonl", row.encode(encoding)), encoding=encoding)
+    assert gold.to_dict() == {"Köln": "ja"}
+
+
 def test_an_encoding_that_does_not_fit_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "item,worker,label\nKöln,x,1\n")
     with pytest.raises(DataError, match="a.csv is not ascii; give another encoding="):
         read_annotations(path, encoding="ascii")
-    with pytest.raises(DataError, match="encoding='base64' is none that Python knows"):
-        read_annotations(path, encoding="base64")
+    for name in ("utf-16", "utf-32"):  # each minds something else: a mark that is not there, letters that are none
+        with pytest.raises(DataError, match=f"a.csv is not {name}; give another encoding="):
+            read_annotations(path, encoding=name)
+    for name in ("base64", ""):
+        with pytest.raises(DataError, match=f"encoding='{name}' is none that Python knows"):
+            read_annotations(path, encoding=name)
     pd.DataFrame({"item": ["a"], "worker": ["x"], "label": ["1"]}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(DataError, match="encoding='cp1252' is for files of text, and a.parquet is parquet"):
         read_annotations(tmp_path / "a.parquet", encoding="cp1252")
@@ -268,6 +283,15 @@ def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> No
     assert rows(data) == [("a", "NA", "1"), ("b", "x", "2"), ("null", "x", "1")]
     with pytest.raises(DataError, match=r"item at row 2 .*\(nan\).* unless told keep_default_na=False"):
         Annotations.from_frame(pd.read_csv(path))
+    wide = written(tmp_path / "wide.csv", "item,NA,x\na,1,2\nnull,2,2\n")
+    with pytest.raises(DataError, match=r"item at column 'NA' of line 3 .*\('null'\).*, name it in items="):
+        read_annotations(wide, wide=True, annotators=["NA"])
+    with pytest.raises(DataError, match=r"annotator at column 'NA' of line 2 .*, name it in annotators="):
+        read_annotations(wide, wide=True, items=["null"])
+    data = read_annotations(wide, wide=True, annotators=["NA"], items=["null"])
+    assert rows(data) == [("a", "NA", "1"), ("a", "x", "2"), ("null", "NA", "2"), ("null", "x", "2")]
+    with pytest.raises(DataError, match=r"item at column 'x' of line 2 of wide.csv is missing or infinite \(''\)"):
+        read_annotations(written(wide, "item,x,y\n,1,2\nb,2,2\n"), wide=True)
     whole = pd.read_csv(path, keep_default_na=False)
     assert list(Annotations.from_frame(whole).annotators) == ["NA", "x"]
 

@@ -61,7 +61,10 @@ def test_categories_of_wide_tables_and_matrices_stay() -> None:
     assert list(Annotations.from_frame(same, wide=True, kind="ordinal").classes) == ["low", "mid", "high"]
     assert list(Annotations.from_frame(apart, wide=True).classes) == ["high", "low"]
     assert list(Annotations.from_matrix(same, missing=np.nan).classes) == ["low", "mid", "high"]
+    assert list(Annotations.from_matrix(same, missing=pd.NA).classes) == ["low", "mid", "high"]
     assert list(Annotations.from_matrix(same.fillna("mid"), missing="mid").classes) == ["low", "high"]
+    coded = WIDE.fillna(-1).astype(int).astype(pd.CategoricalDtype([-1, 0, 1, 2]))
+    assert list(Annotations.from_matrix(coded).classes) == [0, 1, 2]
     assert list(Annotations.from_frame(apart.iloc[1:], wide=True).classes) == ["high", "low"]
     assert rows(Annotations.from_frame(WIDE.astype("category"), wide=True)) == ROWS
 
