@@ -93,8 +93,8 @@ def _prior(posterior: Posterior) -> str:
 def _fewer(posterior: Posterior, free: int) -> str:
     """Methods with fewer parameters, the sparsest first, with their numbers for each annotator."""
     k = posterior.data.n_classes
-    coins = "one_coin (1 for each) or class_coin" if free > k else "majority_vote (none) or one_coin"
-    return f"Take a method with fewer, such as {coins} ({k if free > k else 1} for each)"
+    coins = f"one_coin (1 for each) or class_coin ({k} for each)" if free > k else "majority_vote (none)"
+    return f"Take a method with fewer, such as {coins}{' or one_coin (1 for each)' if 1 < free <= k else ''}"
 
 
 def _remedy(posterior: Posterior, sampled: bool, free: int) -> str:

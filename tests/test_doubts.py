@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import crowdppl
 from crowdppl import doubts as module
@@ -186,6 +187,14 @@ def test_diagonal_by_hand() -> None:
     assert kinds(handmade([41, 123], table=table)) == ["diagonal"]
 
 
+@dataclass(frozen=True)
+class Own:
+    """A story of somebody's own, whose settings are called like those of the zoo."""
+
+    right: Any
+    wrong: Any
+
+
 @pytest.mark.parametrize(
     ("story", "remedy"),
     [
@@ -194,6 +203,11 @@ def test_diagonal_by_hand() -> None:
         (crowdppl.method("mace", knows=3.0), "by the setting knows= (now 3, where guesses= is 1)"),
         (crowdppl.method("ebcc"), "by the settings diagonal= (now 0.75) and mass= (now 4 labels a row)"),
         (crowdppl.method("dependent_clusters"), "diagonal= (now 0.61) and mass= (now 1.8 labels a row)"),
+        (crowdppl.method("bayes_dgc"), "diagonal= (now 0.75) and mass= (now 4 labels a row)"),
+        (crowdppl.method("bayes_dgc", pooled=14.0), "prior leans on the diagonal, such as bayesian_dawid_skene"),
+        (crowdppl.method("bayes_dgc", prior="published"), "on the diagonal, such as bayesian_dawid_skene"),
+        (crowdppl.method("coin_net", form="penalised"), "on the diagonal, such as bayesian_dawid_skene"),
+        (Own(torch.ones(2), 1.0), "prior leans on the diagonal, such as bayesian_dawid_skene"),
         (crowdppl.method("dawid_skene"), "prior leans on the diagonal, such as bayesian_dawid_skene"),
         (object(), "prior leans on the diagonal, such as bayesian_dawid_skene"),
     ],

@@ -91,6 +91,20 @@ def test_the_method_in_use_is_not_advised(method: str, fewer: str) -> None:
     assert f"with fewer, such as {fewer}" in doubt.text
 
 
+@pytest.mark.parametrize(
+    ("method", "fewer"),
+    [
+        ("one_coin", "majority_vote (none),"),
+        ("class_coin", "majority_vote (none) or one_coin (1 for each),"),
+        ("bayesian_dawid_skene", "one_coin (1 for each) or class_coin (3 for each),"),
+    ],
+)
+def test_nor_is_it_where_most_annotators_gave_nothing(method: str, fewer: str) -> None:
+    data = annotations([(i, i % 4, i % 3) for i in range(12)], 3, annotators=range(20))
+    (doubt,) = [x for x in doubts(fit(method, data, inference="vb")) if x.kind == "thin"]
+    assert "(median 0)" in doubt.text and f"Take a method with fewer, such as {fewer}" in doubt.text
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_coins_are_advised_first_where_classes_are_many(seed: int) -> None:
     """40 classes, 1,560 parameters and 100 labels an annotator: vb is sure of everything, one coin is not."""
