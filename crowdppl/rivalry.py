@@ -83,8 +83,12 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
         )
     if len(scores) < 2:
         raise MethodError(f"nothing but the default {default!r} was scored; score its rivals, too")
-    tables = {str(name): _table(name, score) for name, score in scores.items()}
-    first = tables[str(default)].drop(columns="log_p")
+    tables = {name: _table(name, score) for name, score in scores.items()}
+    if len({isinstance(score, ClassifierScore) for score in scores.values()}) > 1:
+        raise DataError(
+            "scores are of heldout_score and of classifier_score, which ask different things; give one kind"
+        )
+    first = tables[default].drop(columns="log_p")
     for name, table in tables.items():
         if not table.drop(columns="log_p").equals(first):
             raise DataError(
@@ -98,7 +102,7 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
 def _table(name: str, score: object) -> pd.DataFrame:
     """What was left out, and how probable a method found it."""
     if isinstance(score, HeldoutScore) and not score.labels["log_p"].isna().all():
-        return score.labels[["row", "item", "fold", "log_p"]].reset_index(drop=True)
+        return score.labels[["row", "item", "annotator", "label", "fold", "log_p"]].reset_index(drop=True)
     if isinstance(score, HeldoutScore | ClassifierScore):
         return score.items.rename_axis("item").reset_index()[["item", "labels", "log_p"]]
     raise DataError(

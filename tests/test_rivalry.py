@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,15 @@ def test_what_cannot_be_compared_is_refused() -> None:
         rivals({"a": one, "b": fewer}, "a")
     with pytest.raises(DataError, match="the score of 'b' is a float; give what heldout_score"):
         rivals({"a": one, "b": 1.0}, "a")  # type: ignore[dict-item]
+    data = crowdppl.anaesthetists()
+    found = crowdppl.heldout_score("one_coin", data, folds=2, inference="em", whole_items=True, seed=0)
+    items = found.items.assign(fold=0)
+    with pytest.raises(DataError, match="of heldout_score and of classifier_score, which ask different things"):
+        rivals({"a": found, "b": crowdppl.ClassifierScore("raykar", "em", items, pd.DataFrame(), 1.0)}, "a")
+    short = crowdppl.heldout_score("one_coin", data, folds=2, inference="em", seed=0)
+    turned = replace(short, labels=short.labels.assign(label=short.labels["label"][::-1].to_numpy()))
+    with pytest.raises(DataError, match="'b' and 'a' were scored on other labels left out"):
+        rivals({"a": short, "b": turned}, "a")
     for level in (0, 1, "x", True):
         with pytest.raises(MethodError, match="level"):
             rivals({"a": one, "b": one}, "a", level=level)  # type: ignore[arg-type]
