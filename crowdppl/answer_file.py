@@ -24,8 +24,8 @@ AS_THEY_ARE: tuple[str, ...] = (
     "wide",
     "kind",
     "repeats",
+    "informative_abstentions",
 )
-AS_THEY_ARE += ("informative_abstentions",)
 """Options that ``read_annotations`` takes as they are."""
 READING: Mapping[str, tuple[Any, Any]] = {
     "format": (arguments.Format, None),
