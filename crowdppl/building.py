@@ -18,6 +18,7 @@ from crowdppl.checking import (
     find_warnings,
     refuse_repeat,
     repeats_warning,
+    unused_warning,
 )
 from crowdppl.codebook import Codebook
 from crowdppl.coding import Coded, code_rows
@@ -67,6 +68,8 @@ def assemble(rows: Rows, options: Options) -> Parts:
     counts = cell_counts(blocks)
     if coded.answer is not None and like is None:
         warnings += find_warnings(blocks, coded.annotators, counts)
+        if options.get("classes") is None:
+            warnings += unused_warning(counts, coded.alphabet)
     may = _abstainers(coded, counts, like)
     shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
     tells = coded.alphabet.informative

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from crowdppl.alphabet import Alphabet
 from crowdppl.blocks import Block
 from crowdppl.codebook import Codebook, plain
 from crowdppl.encoding import Place
@@ -134,6 +135,27 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
         _one_class(counts[:, :n_classes], annotators),
     ]
     return [warning for warning in found if warning is not None]
+
+
+def unused_warning(counts: np.ndarray, alphabet: Alphabet) -> list[CrowdpplWarning]:
+    """What to say where categories of pandas became classes that nobody gave.
+
+    Args:
+        counts: labels by annotator and answer, (A, L).
+        alphabet: classes, which nobody listed, and abstentions.
+    """
+    given = counts[:, : alphabet.n_classes].sum(0)
+    names = [repr(plain(name)) for name in alphabet.classes.ids[given == 0]]
+    if not names:
+        return []
+    several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return [
+        ThinDataWarning(
+            f"nobody gave {len(names)} of {alphabet.n_classes} classes ({several}), which are there because the "
+            "labels are a categorical that has them, and a method without a prior may take items for them; list "
+            "them in classes= if they are meant, or drop them with .cat.remove_unused_categories()"
+        )
+    ]
 
 
 def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:

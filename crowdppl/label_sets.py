@@ -149,8 +149,8 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
     n, needed = int((codes >= 0).sum()), ceil(coverage / (1 - coverage) - 1e-9)
     if n < needed:
         raise DataError(
-            f"coverage={coverage} needs at least {needed} gold items, and gold= holds {n}; give more, or ask for a "
-            f"coverage of {n / (n + 1):.3g} at most"
+            f"coverage={coverage} needs at least {needed} gold items, and gold= holds {n}; give more"
+            + (f", or ask for a coverage of {n / (n + 1):.3g} at most" if n else "")
         )
     return codes
 

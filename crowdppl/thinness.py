@@ -59,16 +59,14 @@ def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
     sampled = any(site.family == "draws" for site in posterior.result.sites.values())
     prior = _prior(posterior) if sampled else "on the prior, or on chance where there is none"
     if prior:
-        many, median = (
-            f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels,",
-            np.median(given[few]),
-        )
+        many = f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels,"
+        median, own = np.median(given[few]), f"{free} free parameter{'s' * (free > 1)}"
         sparse = not sampled and median < SPARSE * free
         remedy = _fewer(posterior, free) if sparse else _remedy(posterior, sampled, free)
         yield Doubt(
             "thin",
             f"{many} gave fewer than {need} labels (median {median:.0f}), and {posterior.method} "
-            f"has {free} free parameters for each: its probabilities rest {prior}. {remedy}, give annotators "
+            f"has {own} for each: its probabilities rest {prior}. {remedy}, give annotators "
             "who are alike one id, or collect more labels",
         )
 

@@ -11,7 +11,7 @@ import pytest
 from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
 from crowdppl.annotations import Annotations
 from crowdppl.encoding import place_in_rows
-from crowdppl.errors import DataError
+from crowdppl.errors import DataError, ThinDataWarning
 
 
 def alphabet(
@@ -97,6 +97,17 @@ def test_a_category_that_nobody_used_is_a_class(labels: Any, away: list[str], an
     found, codes = alphabet(labels, abstentions=away)
     assert list(found.book.ids) == answers
     assert [answers[code] for code in codes] == list(labels)
+
+
+def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
+    labels = pd.Categorical(["x", "y", "x", "?"], ["x", "y", "?", "never"])
+    given: Any = (["i", "i", "j", "j"], ["ann", "bob", "ann", "bob"], labels)
+    with pytest.warns(ThinDataWarning, match=r"nobody gave 1 of 3 classes \('never'\), which are there because"):
+        assert list(Annotations.from_arrays(*given, abstentions=["?"]).classes) == ["never", "x", "y"]
+    meant = Annotations.from_arrays(*given, abstentions=["?"], classes=["never", "x", "y"])
+    used = Annotations.from_arrays(*given[:2], labels.remove_unused_categories(), abstentions=["?"])
+    for data in (meant, used):
+        assert not any("nobody gave" in str(warning) for warning in data.warnings)
 
 
 def test_a_list_of_classes_goes_before_categories() -> None:
