@@ -12,6 +12,7 @@ from crowdppl.canvas import DARK, MIDDLE, axes_or_new, short
 from crowdppl.counts import seed_number, share_between
 from crowdppl.discrepancies import FEW
 from crowdppl.errors import DataError
+from crowdppl.excess import excess_of
 from crowdppl.spring import spring_layout
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def plot_agreement_network(
     """
     level, seed = share_between("level", level, "0.05 is usual"), seed_number(seed)
     names, n = posterior.data.annotators, posterior.data.n_annotators
-    excess = collusion.excess_of(posterior)
+    excess = excess_of(posterior)
     linked = collusion.p_values(excess) <= level
     group = collusion.groups(excess, linked, n) if groups is None else _groups(groups, n)
     one, other = excess.one[linked], excess.other[linked]

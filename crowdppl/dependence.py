@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ from crowdppl import collusion
 from crowdppl.correction import labels_an_item
 from crowdppl.decoding import row_sizes
 from crowdppl.doubt import Doubt, named
+from crowdppl.excess import Excess, excess_of
+from crowdppl.expected_agreement import shares_more
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -38,9 +39,11 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
     if not pairs or (pairs > QUICK and not thorough):
         return
     # The story itself is asked only where there is something to explain: that takes longer than the rest.
-    if not conspicuous(collusion.excess_of(posterior, alone=True)):
+    excess = excess_of(posterior, alone=True)
+    if not conspicuous(excess):
         return
-    excess = collusion.excess_of(posterior)
+    if shares_more(posterior.story):
+        excess = excess_of(posterior)
     p = collusion.p_values(excess)
     linked = p <= LEVEL
     if linked.mean() > 0.5:
@@ -67,13 +70,6 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
         )
 
 
-def conspicuous(excess: collusion.Excess) -> bool:
-    """Whether a pair might stand out: a bound below its p-value, which mostly spares an import of half a second.
-
-    So many hits or more have a larger probability than exactly so many, and Stirling's formula bounds that.
-    """
-    n = excess.shared
-    q, p = (np.clip(x / n, 1e-9, 1 - 1e-9) for x in (excess.agreed, excess.expected))
-    divergence = q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))
-    least = -n * divergence - 0.5 * np.log(np.maximum(8 * n * q * (1 - q), 1))
-    return bool(((q > p) & (least <= math.log(LEVEL / max(1, len(n))))).any())
+def conspicuous(excess: Excess) -> bool:
+    """Whether a pair might stand out, had all pairs together no more in common than the model expects."""
+    return bool((excess.tail * len(excess.tail) <= LEVEL).any())

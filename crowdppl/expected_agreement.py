@@ -1,4 +1,4 @@
-"""How probable a fit finds it that two annotators call an item by the same class, from its other labels."""
+"""How probable a fit finds it that two annotators both give an item a class, from its other labels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from crowdppl.story import card_of
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-Agreement = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From rows of the design, those of one label of each pair and of the other, to probabilities (P,)."""
+Agreement = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From rows of the design, those of one label of each pair and of the other, to probabilities (K, P) of each class:
+that both labels name it, and that one of them does, whatever the other (the mean of the two)."""
 
 EVEN = 0.01
 """Share of an even row mixed into each row of a confusion, so that an answer never given is not impossible."""
@@ -49,28 +50,33 @@ def independent(posterior: Posterior, design: Design) -> Agreement:
         whole, naming = Design.of(data), result.table[..., : data.n_classes].sum(-1)
         answers = np.concatenate([table * naming[..., None], result.table[..., data.n_classes :]], -1)
     logs = np.log(np.maximum(answers, 1e-300))
-    told = logs[whole.annotator, :, whole.answer]  # (S, K)
+    told = logs[whole.annotator, :, whole.answer].T  # (K, S)
     start = np.log(np.maximum(result.prevalence, 1e-12))
-    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told.T], 1) + start
+    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told]) + start[:, None]
     if data.gold_codes is not None:
         gold = data.gold_codes[data.order]
-        joint[(gold >= 0)[:, None] & (np.arange(data.n_classes) != gold[:, None])] = -np.inf
-    said = logs[design.annotator, :, design.answer]
+        joint[(gold >= 0) & (np.arange(data.n_classes)[:, None] != gold)] = -np.inf
+    said = np.ascontiguousarray(logs[design.annotator, :, design.answer].T)
+    naming, given = np.ascontiguousarray(naming.T), np.ascontiguousarray(np.moveaxis(table, 0, -1))
 
-    def agreement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        rest, one, other = joint[design.item[a]] - said[a] - said[b], design.annotator[a], design.annotator[b]
-        rest = np.exp(rest - rest.max(1, keepdims=True)) * naming[one] * naming[other]
-        both = np.einsum("pkl,pkl->pk", table[one], table[other])
-        return np.asarray((rest * both).sum(1) / rest.sum(1))
+    def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one, other = design.annotator[a], design.annotator[b]
+        rest = joint[:, design.item[a]] - said[:, a] - said[:, b]
+        rest = np.exp(rest - rest.max(0)) * naming[:, one] * naming[:, other]
+        rest = (rest / rest.sum(0))[:, None]
+        first, second = rest * given.take(one, 2), given.take(other, 2)  # (K, K, P)
+        return (first * second).sum(0), (first + rest * second).sum(0) / 2
 
-    return _in_parts(agreement, max(1, NUMBERS // table[0].size))
+    return _in_parts(agreement, max(1, NUMBERS // table[0].size), data.n_classes)
 
 
 def by_the_story(posterior: Posterior, design: Design) -> Agreement:
     """The story itself says how probable two labels are beside the item's others, averaged over draws.
 
     A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
-    That both labels name a class is one less the probability that one or both abstain.
+    That both labels name a class is one less the probability that one or both abstain. How probable one label is
+    whatever the other is not asked, for that takes twice as long; it is taken from ``independent``. There it only
+    weighs agreement, and the tail of what is weighed is right for any weights.
 
     Returns:
         What raises MethodError when the story cannot be asked about items alone, because its plate is another.
@@ -83,18 +89,19 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
         at = np.flatnonzero(whole.answer < n_classes)
     pairs, sign = _pairs_of_answers(n_classes, data.n_answers)
     may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
+    near = independent(posterior, design)
 
-    def agreement(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
         possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
         answers = np.where(possible, pairs, -1)
         rows = engines.Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
         logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
         p = np.exp(logs - logs[..., :1])
-        agreed, named = p[..., 1 : 1 + n_classes].sum(-1), (p * (sign * possible.all(-1))).sum(-1)
-        return np.asarray(kept * (agreed / named).mean(0) + (1 - kept) / n_classes)
+        agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
+        return kept * (agreed / named).mean(0).T + (1 - kept) / n_classes**2, near(a, b)[1]
 
-    return _in_parts(agreement, max(1, NUMBERS // (len(pairs) * n_classes)))
+    return _in_parts(agreement, max(1, NUMBERS // (len(pairs) * n_classes)), n_classes)
 
 
 def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,12 +139,12 @@ def _beside_the_rest(
     return np.concatenate(row), np.concatenate(cells)
 
 
-def _in_parts(agreement: Agreement, size: int) -> Agreement:
-    def of_parts(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _in_parts(agreement: Agreement, size: int, n_classes: int) -> Agreement:
+    def of_parts(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not len(a):
-            return np.empty(0)
+            return np.empty((n_classes, 0)), np.empty((n_classes, 0))
         ends = range(size, len(a), size)
-        parts = zip(np.split(a, ends), np.split(b, ends), strict=True)
-        return np.concatenate([agreement(x, y) for x, y in parts])
+        parts = [agreement(x, y) for x, y in zip(np.split(a, ends), np.split(b, ends), strict=True)]
+        return np.concatenate([both for both, _ in parts], 1), np.concatenate([one for _, one in parts], 1)
 
     return of_parts

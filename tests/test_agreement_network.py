@@ -18,6 +18,7 @@ from crowdppl import collusion
 from crowdppl.agreement_network import node_places, plot_agreement_network
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
+from crowdppl.excess import excess_of
 from crowdppl.inference import fit
 from crowdppl.posterior import Posterior
 from crowdppl.suspicion import suspicious_annotators
@@ -66,7 +67,7 @@ def nodes(axes: Axes) -> dict[str, np.ndarray]:
 def test_lines_are_the_pairs_that_are_flagged_and_marks_the_groups() -> None:
     found = colluding()
     ax = plot_agreement_network(found)
-    excess = collusion.excess_of(found)
+    excess = excess_of(found)
     linked = collusion.p_values(excess) <= 0.05
     expected = {(a, b) for a in range(4) for b in range(a + 1, 4)}
     assert set(zip(excess.one[linked].tolist(), excess.other[linked].tolist(), strict=True)) == expected

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
-from crowdppl import collusion
+from crowdppl import annotator_kind, collusion, simulate_annotators
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
+from crowdppl.excess import Excess, excess_of
 from crowdppl.inference import fit
 from crowdppl.posterior import Posterior
 from crowdppl.suspicion import covariance_spammers, information, suspicious_annotators
@@ -81,11 +82,12 @@ def test_information_by_hand() -> None:
 def test_excess_against_a_loop() -> None:
     data = crowd(n_items=50, n_annotators=4, n_classes=3, labels_each=3, seed=2).with_gold({0: 1, 5: 2})
     posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
-    found = collusion.excess_of(posterior)
+    found = excess_of(posterior)
     table = 0.99 * posterior.result.table + 0.01 / 3
     rows = data.frame()
-    for one, other, agreed, expected in zip(found.one, found.other, found.agreed, found.expected, strict=True):
-        equal, chance = 0, 0.0
+    columns = (found.one, found.other, found.agreed, found.expected, found.surplus)
+    for one, other, agreed, expected, surplus in zip(*columns, strict=True):
+        equal, chance, moments = 0, 0.0, np.zeros(3)
         for item, labels in rows.groupby("item"):
             by = dict(zip(labels["annotator"], labels["label"], strict=True))
             if not {one, other} <= set(by):
@@ -97,31 +99,36 @@ def test_excess_against_a_loop() -> None:
             if item in (0, 5):
                 p *= np.arange(3) == {0: 1, 5: 2}[item]
             equal += by[one] == by[other]
-            chance += (p / p.sum()) @ (table[one] * table[other]).sum(1)
+            p /= p.sum()
+            both, either = p @ (table[one] * table[other]), p @ (table[one] + table[other]) / 2
+            chance += both.sum()
+            weight = np.log(1 + 0.6 / 0.4 * either / both)
+            seen = weight[by[one]] if by[one] == by[other] else 0
+            moments += [seen, both @ weight, both @ weight**2 - (both @ weight) ** 2]
         assert (agreed, expected) == (equal, pytest.approx(chance))
+        assert surplus == pytest.approx((moments[0] - moments[1]) / np.sqrt(moments[2]))
     assert len(found.one) == 6
+    assert (found.met == 3).all()
 
 
-def test_tails_are_exact_or_larger() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.uniform(0.1, 0.9, 15)
-    counts = (rng.random((200_000, 15)) < p).sum(1)
-    for agreed in range(9, 15):
-        one = np.array([0])
-        excess = collusion.Excess(
-            one, one + 1, one + 15, one + agreed, np.array([p.sum()]), np.array([(p * (1 - p)).sum()])
-        )
-        share = (counts >= agreed).mean()
-        assert np.exp(excess.log_tail[0]) >= share - 3 * np.sqrt(share / 200_000)
-        assert np.exp(excess.log_tail[0]) < 0.6  # a bound that says something
+def test_a_shared_error_weighs_more_by_hand() -> None:
+    """Two right by .8 among two classes, of whom the rest says one for certain: .64 both right, .04 both wrong."""
+    rest, one = np.array([[1.0, 0.0]]), np.array([[0.8, 0.2], [0.2, 0.8]])
+    both, either = rest @ (one * one), rest @ one
+    np.testing.assert_allclose(np.log1p(1.5 * either / both), np.log([[1 + 1.5 / 0.8, 1 + 1.5 / 0.2]]))
+    labels = [(i, a, 0) for i in range(400) for a in range(5)]
+    labels = [(i, a, k ^ (a < 2 and i % 10 == 0) ^ (i % 2)) for i, a, k in labels]
+    found = excess_of(fit("bayesian_dawid_skene", annotations(labels, 2), inference="vb", seed=0))
+    pair = (found.one == 0) & (found.other == 1)
+    assert found.surplus[pair] > 1.2 * found.z[pair]  # 40 errors, all of them shared
+    assert found.deviate[pair] > 10
 
 
 def test_holm_by_hand() -> None:
-    n = np.full(3, 100)
-    agreed = np.array([70, 50, 64])
-    excess = collusion.Excess(np.arange(3), np.arange(3) + 1, n, agreed, n * 0.5, n * 0.25)
-    single = np.exp(excess.log_tail)
+    n, deviate = np.full(3, 100), np.array([4.0, 0.0, 2.8])
+    single = norm.sf(deviate)
     expected = np.array([3 * single[0], min(1, max(single[1], 2 * single[2])), 2 * single[2]])
+    excess = Excess(np.arange(3), np.arange(3) + 1, n, n, n * 0.5, n * 0.25, deviate, deviate, np.full(4, 2))
     np.testing.assert_allclose(collusion.p_values(excess), expected)
 
 
@@ -152,6 +159,35 @@ def test_copiers_are_found_where_they_share_items_enough() -> None:
     assert found[200] <= 0.3 and found[1000] >= 0.6
 
 
+@pytest.mark.slow
+def test_shared_errors_find_pairs_that_a_count_of_agreements_does_not() -> None:
+    """Two of 20 annotators who share 27 items of 500, at level .01."""
+    weighed, counted = [], []
+    for seed in range(20):
+        rng = np.random.default_rng([seed, 500, 20])
+        truth = rng.integers(3, size=500).tolist()
+        alone = [annotator_kind("hammer", p=float(p)) for p in rng.uniform(0.6, 0.9, 20)]
+        pair = annotator_kind("copying_group", copiers=1, p=0.8, leader=alone[0], own=alone[1])
+        made = simulate_annotators(truth, [pair, *alone[2:]], labels_per_item=5, classes=[0, 1, 2], seed=seed)
+        found = excess_of(fit("bayesian_dawid_skene", made.data, inference="vb", seed=0))
+        (both,) = np.flatnonzero((found.one == 0) & (found.other == 1))
+        weighed.append(collusion.p_values(found)[both] <= 0.01)
+        p = (found.expected / found.shared)[both]
+        counted.append(binom.sf(found.agreed[both] - 1, found.shared[both], p) * len(found.one) <= 0.01)
+    assert np.mean(weighed) >= 0.4 > np.mean(counted)
+    assert not (np.array(counted) & ~np.array(weighed)).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["dawid_skene", "bayesian_dawid_skene"])
+def test_honest_crowds_are_flagged_in_a_share_of_the_level_at_most(model: str) -> None:
+    engine = "em" if model == "dawid_skene" else "vb"
+    crowds = [simulated(seed, n_items=n, each=5) for n in (300, 600) for seed in range(100, 150)]
+    least = [collusion.p_values(excess_of(fit(model, data, inference=engine, seed=0))).min() for data in crowds]
+    for level in (0.01, 0.05):
+        assert np.sum(np.array(least) <= level) <= binom.ppf(0.999, len(crowds), level)
+
+
 def test_honest_annotators_are_seldom_flagged() -> None:
     flagged = [suspicious_annotators(fitted(simulated(seed)), level=0.1)["copying"].any() for seed in range(40)]
     assert np.mean(flagged) <= 0.1
@@ -160,7 +196,7 @@ def test_honest_annotators_are_seldom_flagged() -> None:
 def test_hard_items_are_not_taken_for_copying() -> None:
     posterior = fitted(simulated(3, hard=0.3, each=10))
     assert not suspicious_annotators(posterior)["copying"].any()
-    excess = collusion.excess_of(posterior)
+    excess = excess_of(posterior)
     assert np.abs(collusion.bulk(excess.z)).max() >= 1
 
 
@@ -181,7 +217,7 @@ def test_colluders_are_ranked_first(kind: str) -> None:
 def test_two_groups_are_two() -> None:
     pairs = np.array([(0, 1), (1, 2), (3, 4), (4, 6), (5, 7)]).T
     n = np.full(5, 100)
-    excess = collusion.Excess(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25)
+    excess = Excess(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25, n * 0.0, n * 0.0, np.zeros(8))
     found = collusion.groups(excess, np.array([True] * 5), 8)
     assert found.tolist() == [0, 0, 0, 1, 1, -1, 1, -1]
 
@@ -221,6 +257,7 @@ def test_tables_hold_what_is_missing() -> None:
     assert table["partner"].isna().tolist() == [False] * 3 + [True] * 2
     assert not table["copying"].loc[[3, 4]].any()
     assert table["labels"].tolist() == [30, 30, 30, 1, 1]
+    assert table["met"].tolist() == [2, 2, 2, 1, 1] and table["tested"].tolist() == [2, 2, 2, 0, 0]
     pd.testing.assert_index_equal(table.index, data.annotators)
 
 
