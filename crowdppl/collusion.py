@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdppl.holm import holm
 from crowdppl.saddlepoint import upper_tail
 
 if TYPE_CHECKING:
@@ -31,11 +32,7 @@ def p_values(excess: Excess) -> np.ndarray:
     """Probability of so much weighed agreement, corrected for the number of pairs (Holm 1979), (P,)."""
     middle, spread = bulk(excess.surplus)
     p = np.maximum(excess.tail, upper_tail((excess.deviate - middle) / spread))
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    out = np.empty(len(p))
-    out[order] = np.minimum(1, steps)
-    return out
+    return holm(p)
 
 
 def loadings(excess: Excess, n_annotators: int) -> np.ndarray:

@@ -73,7 +73,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. A group that the story has, and the fit has found, is expected to
       agree and is no doubt. Without ``thorough``, up to 20,000 pairs of labels only. Copiers who share fewer than
-      some 50 items are seldom found: that function says how seldom.
+      some 20 items are seldom found: that function says how seldom.
     - votes, with ``thorough`` alone: labels left out are predicted worse than by a majority vote, by more than 2
       standard errors of the difference (items are the units). Of a corrected posterior, the method's own is meant.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from crowdppl.counts import whole_number
 from crowdppl.plates import Data, block_of
 
 MASS = 4.0
@@ -62,11 +63,17 @@ def house_prevalence(n_classes: int) -> float:
     and .92, .90, .88 of two uneven ones; .75, .78, .80 of three even ones and .85, .85, .84 of three uneven ones;
     .81, .81, .83 and .64, .66, .65 of four.
 
+    Args:
+        n_classes: K.
+
+    Raises:
+        MethodError: for what is no whole number from 2 on.
+
     Examples:
         >>> crowdppl.house_prevalence(2), crowdppl.house_prevalence(8)
         (4.0, 100.0)
     """
-    return {2: 4.0, 3: 32.0}.get(n_classes, 100.0)
+    return {2: 4.0, 3: 32.0}.get(whole_number("n_classes", n_classes, 2), 100.0)
 
 
 def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -> Tensor:

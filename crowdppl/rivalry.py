@@ -11,6 +11,7 @@ from crowdppl.classifier_scores import ClassifierScore
 from crowdppl.counts import share_between, shown
 from crowdppl.errors import DataError, MethodError
 from crowdppl.heldout import HeldoutScore
+from crowdppl.holm import holm
 from crowdppl.leave_one_out import standard_error
 
 Score = HeldoutScore | ClassifierScore
@@ -59,18 +60,9 @@ def rivals(
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (table["ahead"] / table["se"]).to_numpy()
-    table["p"] = _holm(np.nan_to_num(t.sf(ratio, owner.max()), nan=1.0))  # predictions that are the same: 0 / 0
+    table["p"] = holm(np.nan_to_num(t.sf(ratio, owner.max()), nan=1.0))  # predictions that are the same: 0 / 0
     table["beyond_chance"] = table["p"] <= level
     return table.sort_values("ahead", ascending=False, kind="stable")
-
-
-def _holm(p: np.ndarray) -> np.ndarray:
-    """Probabilities of a first false call, (m,), from those of single tests."""
-    order = np.argsort(p, kind="stable")
-    raised = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(raised)
-    adjusted[order] = np.maximum.accumulate(raised)
-    return adjusted
 
 
 def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -38,7 +38,6 @@ WORDS = {
     *(
         "experts_for",
         "group_numbers",
-        "house_prevalence",
         "leaning_rows",
         "log_bands",
         "log_clouds",
@@ -87,6 +86,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "find_groups": {"data": data},
         "fit": {"method": "one_coin", "data": data, "inference": "em"},
         "heldout_score": {"model": "one_coin", **folds},
+        "house_prevalence": {"n_classes": 2},
         "house_training": {"data": data},
         "load": {"path": "nowhere"},
         "meta_trained": {"body": None, "widths": [2], "episodes": None, "em": None, "rows": None},
