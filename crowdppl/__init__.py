@@ -18,6 +18,7 @@ _PUBLIC = {
     "blocks": ("Block",),
     "card": ("Card",),
     "classifier_scores": ("ClassifierScore", "classifier_score"),
+    "clouds": ("cloud_classifier", "cloud_precision", "cloud_prior", "log_clouds", "seen_clouds"),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
     "crowd_map": ("annotator_map", "plot_annotator_map"),
@@ -26,7 +27,7 @@ _PUBLIC = {
     "departures": ("departed",),
     "distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
     "doubt": ("Doubt",),
-    "embedding": ("cloud_classifier", "trained_embedding"),
+    "embedding": ("trained_embedding",),
     "episodes": ("Episodes",),
     "errors": (
         "ChecksumError",
@@ -73,7 +74,7 @@ _PUBLIC = {
     "outliers": ("outlier_scores",),
     "population": ("centre_of",),
     "posterior": ("Posterior", "load"),
-    "priors": ("coin_prior", "confusion_prior", "house_prevalence", "leaning_rows"),
+    "priors": ("coin_counts", "coin_prior", "confusion_prior", "house_prevalence", "leaning_rows"),
     "ranks": ("RankCheck",),
     "reading": ("read_annotations", "read_gold"),
     "recipes": ("house_training",),
@@ -90,7 +91,7 @@ _PUBLIC = {
     "summing": ("logsumexp",),
     "suspicion": ("covariance_spammers", "suspicious_annotators"),
     "training": ("log_volume",),
-    "unrolled": ("em_on", "em_steps", "log_clouds"),
+    "unrolled": ("em_on", "em_steps"),
     "urns": ("log_urn", "with_urn"),
     "views": ("ready_view",),
 }
@@ -108,6 +109,11 @@ if TYPE_CHECKING:
     from crowdppl.card import Card as Card
     from crowdppl.classifier_scores import ClassifierScore as ClassifierScore
     from crowdppl.classifier_scores import classifier_score as classifier_score
+    from crowdppl.clouds import cloud_classifier as cloud_classifier
+    from crowdppl.clouds import cloud_precision as cloud_precision
+    from crowdppl.clouds import cloud_prior as cloud_prior
+    from crowdppl.clouds import log_clouds as log_clouds
+    from crowdppl.clouds import seen_clouds as seen_clouds
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
     from crowdppl.confusions import crowd_confusion as crowd_confusion
@@ -122,7 +128,6 @@ if TYPE_CHECKING:
     from crowdppl.distributions import ChosenDirichlet as ChosenDirichlet
     from crowdppl.distributions import OneHot as OneHot
     from crowdppl.doubt import Doubt as Doubt
-    from crowdppl.embedding import cloud_classifier as cloud_classifier
     from crowdppl.embedding import trained_embedding as trained_embedding
     from crowdppl.episodes import Episodes as Episodes
     from crowdppl.errors import ChecksumError as ChecksumError
@@ -174,6 +179,7 @@ if TYPE_CHECKING:
     from crowdppl.population import centre_of as centre_of
     from crowdppl.posterior import Posterior as Posterior
     from crowdppl.posterior import load as load
+    from crowdppl.priors import coin_counts as coin_counts
     from crowdppl.priors import coin_prior as coin_prior
     from crowdppl.priors import confusion_prior as confusion_prior
     from crowdppl.priors import house_prevalence as house_prevalence
@@ -204,7 +210,6 @@ if TYPE_CHECKING:
     from crowdppl.training import log_volume as log_volume
     from crowdppl.unrolled import em_on as em_on
     from crowdppl.unrolled import em_steps as em_steps
-    from crowdppl.unrolled import log_clouds as log_clouds
     from crowdppl.urns import log_urn as log_urn
     from crowdppl.urns import with_urn as with_urn
     from crowdppl.views import ready_view as ready_view

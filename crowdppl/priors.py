@@ -12,7 +12,7 @@ MASS = 4.0
 """Pseudo-counts a row, by default."""
 
 
-def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = None) -> Tensor:
+def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = None, coins: bool = False) -> Tensor:
     """Dirichlet concentrations of confusion rows, leaning on the diagonal.
 
     Two pseudo-counts a class are enough to collapse Dawid-Skene on sparse data with many classes, because
@@ -24,6 +24,7 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = Non
         mass: pseudo-counts a row.
         diagonal: share of the mass on the right answer, by default half way between certainty and chance; the
             rest is spread evenly.
+        coins: whether the rows of an annotator are one coin; each then has 1 / K of the mass.
 
     Returns:
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
@@ -36,11 +37,11 @@ def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = Non
                 [0.5000, 0.5000, 0.5000, 2.5000]])
     """
     block = block_of(data)
-    rows = leaning_rows(block.n_classes, mass, diagonal).to(block.device)
+    rows = leaning_rows(block.n_classes, mass, diagonal, coins).to(block.device)
     return rows if block.history is None else rows + block.history.to(rows)
 
 
-def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = None) -> Tensor:
+def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = None, coins: bool = False) -> Tensor:
     """The same prior for rows that belong to no annotator: (K, K).
 
     Examples:
@@ -50,7 +51,7 @@ def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = No
     """
     share = (1 + 1 / n_classes) / 2 if diagonal is None else diagonal
     same = torch.eye(n_classes)
-    return mass * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
+    return mass / (n_classes if coins else 1) * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
 
 
 def house_prevalence(n_classes: int) -> float:
@@ -97,6 +98,24 @@ def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -
         prior = prior.expand(block.n_classes, 2)
     if block.history is None:
         return prior
-    hits = block.history.diagonal(dim1=-2, dim2=-1)
-    coins = torch.stack([hits, block.history.sum(-1) - hits], -1)  # (A, K, 2)
-    return prior + (coins if by_class else coins.sum(-2)).to(prior)
+    return prior + coin_counts(block.history, by_class).to(prior)
+
+
+def coin_counts(rows: Tensor, by_class: bool = False) -> Tensor:
+    """How many of the labels that rows count are right, and how many are wrong.
+
+    Args:
+        rows: (..., K, K) [truth, label].
+        by_class: for each true class apart.
+
+    Returns:
+        (..., 2), or (..., K, 2).
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.coin_counts(torch.tensor([[7.0, 3.0], [1.0, 9.0]]))
+        tensor([16.,  4.])
+    """
+    right = rows.diagonal(dim1=-2, dim2=-1)
+    coins = torch.stack([right, rows.sum(-1) - right], -1)
+    return coins if by_class else coins.sum(-2)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from crowdppl.clouds import TINY, log_clouds
 from crowdppl.errors import MethodError
 from crowdppl.plates import Data, block_of
+from crowdppl.priors import coin_counts
 
 SMOOTHING = 0.01
 """Votes that each class of an item has before anybody labels it."""
-TINY = 1e-30
-"""Where a probability is 0, its logarithm is that of this."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,6 @@ class Unrolled:
         return Unrolled(*(x.detach() for x in vars(self).values()))
 
 
-def log_clouds(embeddings: Tensor, mean: Tensor) -> Tensor:
-    """Log-density of each item under each class, a Gaussian with unit variance: ``log N(u | mean[k], I)``.
-
-    Args:
-        embeddings: (..., N, M).
-        mean: (..., K, M).
-
-    Returns:
-        (..., N, K).
-    """
-    near = embeddings @ mean.mT - 0.5 * mean.square().sum(-1).unsqueeze(-2)
-    own = 0.5 * (embeddings.square().sum(-1, keepdim=True) + embeddings.shape[-1] * math.log(2 * math.pi))
-    return near - own
-
-
 def em_steps(
     embeddings: Tensor,
     item: Tensor,
@@ -73,6 +58,7 @@ def em_steps(
     tau: float | Tensor = 1.0,
     prevalence: float | Tensor | None = 1.0,
     known: Tensor | None = None,
+    tied: bool = False,
 ) -> Unrolled:
     """Some steps of EM for a Gaussian mixture and Dawid-Skene together, each in closed form and differentiable.
 
@@ -95,6 +81,8 @@ def em_steps(
         tau: prior precision of the means; 0 takes plain averages.
         prevalence: b, pseudo-counts of each class, the concentration being 1 + b; None fixes equal shares.
         known: log-potentials of the truth, (*T, N, K), such as 0 for a known class and minus infinity for others.
+        tied: whether annotators are coins, right as often in one class as in another, and otherwise evenly wrong;
+            pseudo-counts of all rows then add up.
 
     Returns:
         Parameters after the last step, and the truth's probabilities under them.
@@ -114,8 +102,8 @@ def em_steps(
         >>> em_steps(u, item, annotator, label, torch.eye(2).expand(2, 2, 2)).shares.argmax(-1).tolist()
         [0, 0, 1, 1]
     """
-    tasks, (n, _), k = math.prod(embeddings.shape[:-2]), embeddings.shape[-2:], prior.shape[-1]
-    lead = embeddings.shape[:-2]
+    *lead, n, _ = embeddings.shape
+    tasks, k = math.prod(lead), prior.shape[-1]
     full = prior.expand(*lead, *prior.shape[-3:]).to(embeddings)
     _check(
         steps, {"item": (item, tasks * n), "annotator": (annotator, tasks * full.shape[-3]), "label": (label, k)}
@@ -129,13 +117,13 @@ def em_steps(
         weight = shares.sum(-2)
         mean = shares.mT @ embeddings / (tau + weight).clamp(min=TINY).unsqueeze(-1)
         share = torch.full_like(weight, 1 / k) if prevalence is None else _normalised(weight + prevalence)
-        given = shares.reshape(-1, k).index_select(0, item)
-        counts = embeddings.new_zeros(full.numel() // k, k).index_add(0, cell, given)
-        confusion = _normalised(counts.reshape(*lead, -1, k, k).mT + full)
+        counts = full.new_zeros(full.numel() // k, k).index_add(0, cell, shares.reshape(-1, k)[item])
+        rows = counts.reshape(*lead, -1, k, k).mT + full
+        confusion = _normalised(_evened(rows) if tied else rows)
         table = confusion.clamp(min=TINY).log().mT.reshape(-1, k)
         told = embeddings.new_zeros(tasks * n, k).index_add(0, item, table.index_select(0, cell))
-        log_p = share.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, mean) + potential
-        log_p = log_p + told.reshape(*lead, n, k)
+        before = share.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, mean) + potential
+        log_p = before + told.reshape(*lead, n, k)
         shares = log_p.softmax(-1)
         evidence = log_p.logsumexp(-1).sum(-1)
         objectives.append(evidence + _penalty(share, mean, confusion, full, tau, prevalence))
@@ -155,6 +143,13 @@ def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrol
     given = block.answer < block.n_classes
     labels = (codes[given] for codes in (block.item, block.annotator, block.answer))
     return em(embeddings, *labels, prior.expand(block.n_annotators, -1, -1), known=block.potential)
+
+
+def _evened(rows: Tensor) -> Tensor:
+    """Rows of one coin with as many right and wrong labels: the same for each class, errors spread evenly."""
+    k = rows.shape[-1]
+    right, wrong = coin_counts(rows).unsqueeze(-1).unsqueeze(-1).unbind(-3)
+    return torch.where(torch.eye(k, dtype=torch.bool, device=rows.device), right, wrong / (k - 1))
 
 
 def _penalty(

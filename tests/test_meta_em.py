@@ -43,7 +43,9 @@ def prior(rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(rng.uniform(0.2, 2, (A, K, K)))
 
 
-def loops(u: np.ndarray, labels: Labels, c: np.ndarray, steps: int, tau: float, b: float) -> dict[str, Any]:
+def loops(
+    u: np.ndarray, labels: Labels, c: np.ndarray, steps: int, tau: float, b: float, tied: bool = False
+) -> dict[str, Any]:
     """The same steps, item by item."""
     rows = list(zip(*(x.tolist() for x in labels), strict=True))
     r = np.full((N, K), 0.01)
@@ -57,6 +59,9 @@ def loops(u: np.ndarray, labels: Labels, c: np.ndarray, steps: int, tau: float, 
         table = c.copy()
         for i, a, k in rows:
             table[a, :, k] += r[i]
+        for a in range(A if tied else 0):
+            right = sum(table[a, k, k] for k in range(K)) / table[a].sum()
+            table[a] = [[right if k == y else (1 - right) / (K - 1) for y in range(K)] for k in range(K)]
         table /= table.sum(-1, keepdims=True)
         total = b * np.log(share).sum() + (c * np.log(table)).sum() - tau / 2 * (mean**2).sum()
         for i in range(N):
@@ -68,11 +73,12 @@ def loops(u: np.ndarray, labels: Labels, c: np.ndarray, steps: int, tau: float, 
     return {"shares": r, "mean": mean, "prevalence": share, "confusion": table, "objectives": np.array(objectives)}
 
 
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_steps_equal_plain_loops(seed: int) -> None:
+def test_steps_equal_plain_loops(seed: int, tied: bool) -> None:
     placed, labels, c = problem(seed)
-    found = em_steps(placed[0], *labels, c, steps=4, tau=0.5, prevalence=2.0)
-    want = loops(placed[0].numpy(), labels, c.numpy(), 4, 0.5, 2.0)
+    found = em_steps(placed[0], *labels, c, steps=4, tau=0.5, prevalence=2.0, tied=tied)
+    want = loops(placed[0].numpy(), labels, c.numpy(), 4, 0.5, 2.0, tied)
     for name, x in vars(found).items():
         np.testing.assert_allclose(x, want[name], rtol=1e-10, err_msg=name)
 
@@ -89,7 +95,9 @@ def test_tasks_side_by_side_equal_each_alone() -> None:
             torch.testing.assert_close(getattr(together, name)[t], x)
 
 
-@pytest.mark.parametrize("how", [{}, {"tau": 0.0}, {"prevalence": None}, {"prevalence": 0.0, "tau": 5.0}])
+@pytest.mark.parametrize(
+    "how", [{}, {"tau": 0.0}, {"prevalence": None}, {"prevalence": 0.0, "tau": 5.0}, {"tied": True}]
+)
 def test_the_objective_never_falls_over_steps(how: dict[str, Any]) -> None:
     for seed in range(10):
         placed, labels, c = problem(seed, tasks=4)
@@ -225,22 +233,32 @@ def test_the_story_has_the_density_of_the_steps() -> None:
         torch.testing.assert_close(got.objective + log_prior + constants, found.objectives[-1])
 
 
-def test_the_engine_goes_on_from_the_steps_to_where_they_lead() -> None:
+@pytest.mark.parametrize("coins", [False, True])
+@pytest.mark.parametrize("history", [False, True])
+def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, history: bool) -> None:
     data = worlds()[1].draw(1, 2).annotations()
+    known = np.random.default_rng(0).integers(0, 4, (3, 3, 3)).astype(float)
+    if history:
+        how: dict[str, Any] = {"features": data.features, "items": data.items, "history": known}
+        data = crowdppl.Annotations.from_frame(data.frame(), **how)
     with double():
-        posing = posed(learned(), data, tolerance=1e-14)
+        posing = posed(replace(learned(), coins=coins), data, tolerance=1e-14)
         (run,) = climb(posing, posing.options, "em")
         block, story = posing.blocks[0], posing.story
-        c = crowdppl.leaning_rows(3, 4.0).expand(3, -1, -1)
+        c = crowdppl.leaning_rows(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
-        found = em_steps(block.seen["embedding"], *labels, c, steps=500, tau=0.1, prevalence=100.0)  # type: ignore[index]
+        tau = float(learned().embedding.tau)
+        how = {"steps": 500, "tau": tau, "prevalence": 100.0, "tied": coins}
+        found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
         torch.testing.assert_close(story.start(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(
             run.ascent.state.gaussians.loc["mean"].detach(), found.mean, atol=1e-4, rtol=1e-4
         )
-        for name in ("prevalence", "confusion"):
-            got = run.ascent.state.parameters[name].exp()
-            torch.testing.assert_close(got, getattr(found, name), atol=1e-4, rtol=1e-4)
+        got = {name: x.exp() for name, x in run.ascent.state.parameters.items()}
+        right = found.confusion.diagonal(dim1=-2, dim2=-1)[:, 0]
+        errors = {"ability": torch.stack([right, 1 - right], -1)} if coins else {"confusion": found.confusion}
+        for name, want in {"prevalence": found.prevalence, **errors}.items():
+            torch.testing.assert_close(got[name], want, atol=1e-4, rtol=1e-4)
 
 
 def test_a_few_shot_task_is_fitted_told_apart_saved_and_loaded(tmp_path: Path) -> None:
