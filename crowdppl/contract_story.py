@@ -38,7 +38,7 @@ def card_and_shapes(trial: Trial) -> None:
         raise AssertionError(f"{type(trial.story).__name__} has no card; give its class card = crowdppl.Card(...)")
     data = trial.odd
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
-    found = _latents(_ready(trial, data), data.as_block(), 0)
+    found = _latents(ready(trial, data), data.as_block(), 0)
     for name in found:
         require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
     require(card.truth in found, f"the card calls {card.truth!r} the truth, but the story draws no such site")
@@ -57,9 +57,9 @@ def card_and_shapes(trial: Trial) -> None:
 def runs_with_validation(trial: Trial) -> None:
     """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
     for data in (trial.data, trial.odd):
-        story = _ready(trial, data)
+        story = ready(trial, data)
         for given in (data, data.as_block(), replace(data.as_block(), observed=False, _views={})):
-            with _double(validate=True):
+            with double_precision(validate=True):
                 pyro.set_rng_seed(1)
                 poutine.trace(story.model).get_trace(given).compute_log_prob()
                 if given.observed:  # labels are drawn at one drawn truth, not at all of them
@@ -68,7 +68,7 @@ def runs_with_validation(trial: Trial) -> None:
 
 def simulates(trial: Trial) -> None:
     """The same story draws labels for a design, and the same ones again from the same seed."""
-    story, rows = _ready(trial, trial.data), trial.rows
+    story, rows = ready(trial, trial.data), trial.rows
     design = Annotations.design(rows["item"], rows["annotator"], like=trial.data)
     drawn, again = simulate(story, design, seed=3), simulate(story, design, seed=3)
     found = drawn.data.frame()
@@ -80,9 +80,9 @@ def simulates(trial: Trial) -> None:
 def density_is_pyros(trial: Trial) -> None:
     """Summed out by crowdppl and by Pyro's enumeration, the labels have one log-likelihood, with one gradient."""
     for data in (trial.data, trial.odd):
-        story, block = _ready(trial, data), data.as_block()
-        with _double():
-            at = _values(story, block, 2)
+        story, block = ready(trial, data), data.as_block()
+        with double_precision():
+            at = latent_values(story, block, 2)
             density = Density(story.model, plates_of(story))
             found = density(block, at, gradient=list(at))
             model = poutine.block(poutine.condition(story.model, data=at), hide=list(at))
@@ -98,10 +98,10 @@ def density_is_pyros(trial: Trial) -> None:
 
 def chains_are_runs(trial: Trial) -> None:
     """Three chains in one pass give what three passes give: the story indexes from the right."""
-    story, block = _ready(trial, trial.data), trial.data.as_block()
+    story, block = ready(trial, trial.data), trial.data.as_block()
     plates = plates_of(story)
-    with _double():
-        draws = [_values(story, block, seed) for seed in (1, 2, 3)]
+    with double_precision():
+        draws = [latent_values(story, block, seed) for seed in (1, 2, 3)]
         ranks = {n: len(x["fn"].batch_shape) for n, x in _continuous(story, block, 1).items()}
         wide = {}
         for name, rank in ranks.items():
@@ -121,19 +121,19 @@ def chains_are_runs(trial: Trial) -> None:
 
 def settings_round_trip(trial: Trial) -> None:
     """The settings survive JSON and build the same story again, before and after what ``prepare`` finds."""
-    for story in (trial.story, _ready(trial, trial.data)):
+    for story in (trial.story, ready(trial, trial.data)):
         said = json.dumps(settings_of(story))
         again = type(story)(**json.loads(said))
         require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
         blocks = trial.data.as_block()
-        one, two = (_values(_ready_again(x, trial.data), blocks, 5) for x in (story, again))
+        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (story, again))
         same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
         require(same, f"built again from its settings {said}, the story draws something else")
 
 
 def plain_svi(trial: Trial) -> None:
     """``pyro.infer.SVI`` with the story's own guide lowers the loss, and ``Predictive`` draws from the guide."""
-    story, data = _ready(trial, trial.data), trial.data
+    story, data = ready(trial, trial.data), trial.data
     guide = getattr(story, "guide", None) or (lambda given: mean_field(story, given))
     with pyro.get_param_store().scope(), torch.random.fork_rng():
         svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO())
@@ -157,7 +157,7 @@ def plain_nuts(trial: Trial) -> None:
     """Pyro's own NUTS runs on the model, unless nuts is refused."""
     if not trial.accepted("nuts"):
         return
-    story = _ready(trial, trial.data)
+    story = ready(trial, trial.data)
     with torch.random.fork_rng():
         pyro.set_rng_seed(0)
         kernel = NUTS(story.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
@@ -177,14 +177,15 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
     return float(np.mean(losses))
 
 
-def _ready(trial: Trial, data: Annotations) -> Story:
+def ready(trial: Trial, data: Annotations) -> Story:
+    """The story with nothing left to be found in the data."""
     return _ready_again(trial.story, data)
 
 
 def _ready_again(story: Story, data: Annotations) -> Story:
     prepare = getattr(story, "prepare", None)
-    ready: Story = story if prepare is None else prepare(data)
-    return ready
+    found: Story = story if prepare is None else prepare(data)
+    return found
 
 
 def _truth(story: Story) -> str:
@@ -199,7 +200,7 @@ def _enumerated(story: Story, data: Any) -> Any:
 
 def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
-    with _double(), seeded(seed):
+    with double_precision(), seeded(seed):
         found = nodes(poutine.trace(story.model).get_trace(block))
     return {
         n: x
@@ -213,7 +214,7 @@ def _continuous(story: Story, block: Block, seed: int) -> dict[str, Any]:
     return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
 
 
-def _values(story: Story, block: Block, seed: int) -> Values:
+def latent_values(story: Story, block: Block, seed: int) -> Values:
     """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
     found = _continuous(story, block, seed)
     values = {n: x["value"].detach() for n, x in found.items()}
@@ -232,7 +233,8 @@ def _near(a: float, b: float, what: str, other: str, tolerance: float = 1e-8) ->
 
 
 @contextmanager
-def _double(validate: bool = False) -> Iterator[None]:
+def double_precision(validate: bool = False) -> Iterator[None]:
+    """Runs stories in float64, with or without Pyro's checks."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -44,6 +44,9 @@ def network_of(story: Any) -> nn.Module | None:
 def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
     """What a network returns for each item: (N, ...); None without a network, or with nothing to look at.
 
+    There is nothing to look at without features, and where tables of annotators are read off a fit
+    (``Posterior.confusion``): these are for an item that nobody has seen, and say what the story says there.
+
     Where the network learns by gradients (``inference="svi"``, or Pyro's own SVI), its parameters enter Pyro's
     store, and the gradient flows through. Elsewhere it stands still.
 

@@ -19,8 +19,10 @@ from crowdppl.blocks import Block
 from crowdppl.counts import is_whole, seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
 from crowdppl.labels import Labels
+from crowdppl.networks import placed_features
 from crowdppl.options import Options
 from crowdppl.seeding import seeded
+from crowdppl.sight import networks_of, seen_by
 from crowdppl.story import Story, card_of
 
 Nodes = dict[str, Any]
@@ -46,6 +48,9 @@ class Simulation:
 def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
     """Draws parameters, truths and labels from a story.
 
+    A story with networks asks them, as they stand, about the design's features: of a trained one
+    (``posterior.story``), what it learned is drawn from.
+
     Args:
         story: a method with its settings, such as ``crowdppl.method(name)``.
         design: who labels what; labels that are there already are ignored.
@@ -68,7 +73,8 @@ def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
         raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method(name)")
     design, seed = demands.require_annotations(design, "design"), seed_number(seed)
     prepare = getattr(story, "prepare", None)
-    ready: Story = story if prepare is None else prepare(design)
+    with seeded(seed):  # which may draw the first weights of a network
+        ready: Story = story if prepare is None else prepare(design)
     cells, sites = _draw(ready, design, seed)
     truth = _truth_of(ready, sites)
     code = sites.pop(truth).astype(np.int64)
@@ -127,7 +133,7 @@ def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tens
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
     with _quiet(), seeded(seed):
-        for block in design.on("cpu", torch.float64):
+        for block in _looked_at(story, design):
             model = poutine.condition(story.model, data=shared)
             drawn, latents = _run(model, replace(block, observed=False, _views={}), shared)
             cells.append(drawn)
@@ -143,6 +149,18 @@ def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tens
         by_position = np.concatenate(parts, axis=axes[name])
         sites[name] = np.take(by_position, np.argsort(design.order), axis=axes[name])
     return cells, sites
+
+
+def _looked_at(story: Story, design: Annotations) -> list[Block]:
+    """The design's blocks, with what the story's networks make of their items where there are features."""
+    blocks = design.on("cpu", torch.float64)
+    features = placed_features(design) if networks_of(story) else None
+    if features is None:
+        return blocks
+    spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
+    return seen_by(
+        story, [replace(block, features=features[at], _views={}) for block, at in zip(blocks, spans, strict=True)]
+    )
 
 
 def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor, Nodes]:

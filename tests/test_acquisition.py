@@ -10,9 +10,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
 import torch
 
+from crowdppl import (
+    Block,
+    Categorical,
+    annotate,
+    coin_table,
+    heldout_score,
+    leaning_rows,
+    look,
+    plates,
+    prevalence,
+    truth,
+)
 from crowdppl.acquisition import information, worth_asking
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
@@ -174,10 +188,72 @@ def test_where_labels_share_the_truth_alone_one_table_serves_all_items(
 ) -> None:
     posterior = fit(method, crowd(30, 5, 3, 2, seed=1), inference="em", tolerance=1e-12)
     quick = every_pair(posterior)
-    monkeypatch.setattr(answers, "_truth_alone", lambda problem: False)
+    monkeypatch.setattr(answers, "truth_alone", lambda problem: False)
     slow = every_pair(posterior).reindex(quick.index)
     np.testing.assert_allclose(slow["information"], quick["information"], atol=1e-7)
     assert quick["information"].max() > 0.02
+
+
+class Clock(torch.nn.Module):
+    """The half of the day in which an item was shown, as it stands in the features."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1]
+
+
+class TwoHalves:
+    """Annotators whose confusion is one in the morning and another in the afternoon."""
+
+    def __init__(self) -> None:
+        self.standing = {"clock": Clock()}
+
+    def model(self, data: Block) -> None:
+        k, log_p = data.n_classes, prevalence(data)
+        with plates.annotators(data):
+            rows = dist.Dirichlet(leaning_rows(k, 12.0).expand(2, k, k)).to_event(2)
+            confusion = pyro.sample("confusion", rows).log()
+        table = confusion.reshape(*confusion.shape[:-3], 2 * k, k)
+        shown = look(data, self.standing["clock"], "clock")
+        half = torch.zeros(1) if shown is None else shown[..., 0]
+        with plates.items(data):
+            annotate(data, table, half.long() * k + truth(data, log_p))
+
+
+def test_where_labels_depend_on_what_a_network_sees_each_item_has_its_tables() -> None:
+    rows = crowd(30, 5, 3, 2, seed=1).frame()
+    half = np.arange(30) % 2
+    features = pd.DataFrame({"half": half.astype(float)}, index=range(30))
+    data = Annotations.from_frame(rows, features=features)
+    posterior = fit(TwoHalves(), data, inference="em", tolerance=1e-12)
+    confusion, now = posterior.result.sites["confusion"].mean, posterior.result.probabilities
+    for (item, annotator), said in every_pair(posterior).iterrows():
+        table, p = confusion[annotator, half[item]], now[item]
+        expected = bits(p @ table) - sum(share * bits(row) for share, row in zip(p, table, strict=True))
+        assert said["information"] == pytest.approx(expected, abs=1e-8)
+
+
+class Tempered:
+    """Easy and hard items, whose labels count for half of what they say."""
+
+    def model(self, data: Block) -> None:
+        log_p = prevalence(data)
+        hard = pyro.sample("hard", dist.Dirichlet(torch.ones(2))).log()
+        with plates.annotators(data):
+            rows = dist.Dirichlet(torch.tensor([[4.0, 1.0], [2.0, 2.0]])).to_event(1)
+            coin = pyro.sample("coin", rows).log()
+        table = coin_table(coin.unsqueeze(-2), data.n_classes)
+        table = table.reshape(*table.shape[:-4], data.n_annotators, -1, data.n_classes)
+        with plates.items(data):
+            kind = pyro.sample("kind", Categorical(hard), infer={"enumerate": "parallel"})
+            annotate(data, table, kind * data.n_classes + truth(data, log_p), power=0.5)
+
+
+def test_tempered_labels_that_share_more_than_the_truth_are_not_asked_for_or_left_out() -> None:
+    posterior = fit(Tempered(), crowd(30, 5, 3, 3, seed=1), inference="em")
+    with pytest.raises(MethodError, match="labels depend on more than the truth of their item, so that a next one"):
+        posterior.worth_asking(2)
+    with pytest.raises(MethodError, match="then scored with a power of 1 alone"):
+        heldout_score(posterior, folds=2)
 
 
 def test_tables_of_single_items_are_averaged_over_draws() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -165,6 +166,8 @@ class Broken:
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1)).log()
         if self.how == "left":  # indexes from the left: chains are taken for annotators
             confusion = confusion + 0.5 * confusion[0].detach()
+        if self.how == "rows":  # errors weigh three quarters of what they should
+            confusion = confusion + (1 - torch.eye(k)) * math.log(0.75)
         table = with_abstentions(data, confusion)
         with plates.items(data):
             if self.how == "gold":  # a truth of its own, which known ones never reach
@@ -190,8 +193,9 @@ class Shaped(Broken):
 BROKEN = [
     (Broken("name"), "card", "site 'unlisted' is not on the card"),
     (Shaped(), "card", "site 'confusion' has shape .* its card says 'A K'"),
-    (Broken("gold"), "gold", "item 00 is known to be b, with probability"),
-    (Broken("gold"), "odd data", "is known to be"),
+    (Broken("gold"), "gold", "draws 'truth' by itself, so that known truths"),
+    (Broken("gold"), "odd data", "draws 'truth' by itself"),
+    (Broken("rows"), "answers", "all answers of an item together have probability 0.[0-9]+, not 1"),
     (Broken("left"), "chains", "chain|shape"),
     (Broken("code"), "renaming", "renaming each label moved a probability"),
     (Forgetful(), "settings", "settings .* came back as"),

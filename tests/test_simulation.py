@@ -11,7 +11,18 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import DataError, MethodError, random_design, simulate
+from crowdppl import (
+    Block,
+    DataError,
+    MethodError,
+    annotate,
+    classify,
+    method,
+    plates,
+    random_design,
+    simulate,
+    truth,
+)
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import build_blocks
 
@@ -160,3 +171,42 @@ def test_a_design_asks_for_no_more_annotators_than_there_are() -> None:
 def test_labels_are_drawn_on_a_design() -> None:
     with pytest.raises(DataError, match="design is a DataFrame; make annotations of it first"):
         simulate(crowdppl.method("one_coin"), random_design(3, 2, 1, 2).frame())  # type: ignore[arg-type]
+
+
+class Seen(torch.nn.Module):
+    """The first feature as it is."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([-x[:, 0], x[:, 0]], 1)
+
+
+class Looking:
+    """A truth that a network sees, and annotators who do not err."""
+
+    def __init__(self) -> None:
+        self.network = Seen()
+
+    def model(self, data: Block) -> None:
+        table = torch.eye(2).clamp(min=1e-6).log().expand(data.n_annotators, 2, 2)
+        with plates.items(data):
+            annotate(data, table, truth(data, classify(data, self.network)))
+
+
+@pytest.mark.parametrize("blocks", [10**6, 40])
+def test_what_a_network_sees_is_drawn_from(blocks: int) -> None:
+    sign = np.where(np.arange(60) % 3 == 0, 40.0, -40.0)
+    features = pd.DataFrame({"x": sign}, index=range(60))
+    plain = random_design(60, 4, 2, classes=2, seed=1, features=features)
+    drawn = simulate(Looking(), in_blocks(plain, blocks), seed=2)
+    assert (drawn.truth == (sign > 0)).all()
+    rows = drawn.data.frame()
+    assert (rows["label"] == drawn.truth.loc[rows["item"]].to_numpy()).mean() > 0.99
+    blind = simulate(Looking(), random_design(60, 4, 2, classes=2, seed=1), seed=2)
+    assert 10 < (blind.truth != (sign > 0)).sum() < 50
+
+
+def test_first_weights_of_a_network_are_those_of_the_seed() -> None:
+    features = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), index=range(40))
+    design = random_design(40, 4, 2, classes=2, seed=1, features=features)
+    one, two = (simulate(method("bayes_dgc", recipe="plain"), design, seed=5) for _ in range(2))
+    assert one.data.frame().equals(two.data.frame())

@@ -17,10 +17,11 @@ from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.posing import pose
-from crowdppl.inference.predictive import seen_of
+from crowdppl.inference.predictive import label_power, seen_of
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.results import SiteResult
+from crowdppl.labels import Labels
 from crowdppl.sight import networks_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class AnswerTables:
     Args:
         posterior: the fit.
         annotators: codes of those who may answer, (A,).
+
+    Raises:
+        MethodError: when the story sums no truth out, or tempers labels that depend on more than it.
     """
 
     def __init__(self, posterior: Posterior, annotators: np.ndarray) -> None:
@@ -47,7 +51,13 @@ class AnswerTables:
         options = replace(options_of(posterior), device="cpu", dtype=None)
         with quiet("cpu"):
             self._problem = pose(posterior.story, self.data, options)
-            alone = _truth_alone(self._problem)
+            alone = truth_alone(self._problem)
+            if not alone and label_power(self._problem) != 1:
+                raise MethodError(
+                    f"{posterior.method} takes the labels' likelihood to a power, and labels depend on more than "
+                    "the truth of their item, so that a next one would weigh less than it tells; give a power of 1 "
+                    "for this"
+                )
             self._draws = {} if alone else _values(self._problem, posterior)
         table = posterior.result.table[annotators].transpose(1, 0, 2)[None]
         self._shared: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
@@ -120,18 +130,21 @@ class AnswerTables:
         return out
 
 
-def _truth_alone(problem: Problem) -> bool:
-    """Whether an item's truth is all that its labels share, found out by running the story."""
+def truth_alone(problem: Problem) -> bool:
+    """Whether of an item the truth is all that its labels depend on, found out by running the story."""
     if problem.truth is None:
         raise MethodError(f"{type(problem.story).__name__} sums no truth out, so that labels teach nothing of it")
     model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():  # a prior draw, of which only the structure is used
         found = nodes(poutine.trace(model).get_trace(problem.blocks[0].subset(np.arange(1), 1.0)))
     summed = {name for name, x in found.items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]}
-    apart = any(getattr(x.get("fn"), "within", "item") != "item" for x in found.values())
-    tables = (getattr(x.get("fn"), "log_p", None) for x in found.values() if type(x.get("fn")).__name__ == "Labels")
-    seen = bool(networks_of(problem.story)) and any(callable(table) for table in tables)  # features matter, too
-    return summed == {problem.truth} and not (apart or seen or any(s.local for s in problem.sites.values()))
+    labels = [x["fn"] for x in found.values() if isinstance(x.get("fn"), Labels)]
+    # Any other state may hold what a network saw of the item, which need not show in this one.
+    more = any(fn.state is not found[problem.truth]["value"] for fn in labels if fn.within == "item")
+    apart = any(fn.within != "item" for fn in labels)
+    seen = bool(networks_of(problem.story)) and any(callable(fn.log_p) for fn in labels)  # features matter, too
+    local = any(s.local for s in problem.sites.values())
+    return summed == {problem.truth} and not (more or apart or seen or local)
 
 
 def _values(problem: Problem, posterior: Posterior) -> dict[str, torch.Tensor]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError
+from crowdppl.inference.answers import truth_alone
+from crowdppl.inference.posing import pose
 from crowdppl.inference.predictive import DRAWS, Rows, TemperedError, predictive
+from crowdppl.inference.problem import quiet
+from crowdppl.inference.refit import options_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -68,12 +74,21 @@ def _by_tables(
         mine: codes of their items, (n,), and ``at`` the place of each label's among them, (S,).
 
     Raises:
-        MethodError: after a sampler, whose draws of truth and tables depend on each other.
+        MethodError: after a sampler, whose draws of truth and tables depend on each other; or where labels of an
+            item share more than its truth, so that its other labels change the tables.
     """
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(
             f"{posterior.method} takes the labels' likelihood to a power (temper); labels left out are then scored "
             "after em or vb, and not after a sampler"
+        )
+    with quiet("cpu"):
+        options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+        alone = truth_alone(pose(posterior.story, posterior.data, options))
+    if not alone:
+        raise MethodError(
+            f"{posterior.method} takes the labels' likelihood to a power (temper), and labels depend on more than "
+            "the truth of their item; labels left out are then scored with a power of 1 alone"
         )
     annotator, answer = np.divmod(cell, posterior.data.n_answers)
     start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))

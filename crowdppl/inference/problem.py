@@ -16,8 +16,9 @@ from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.leaves import states_of
 from crowdppl.inference.options import Options
+from crowdppl.inference.probing import probed, refuse_deaf, refuse_other
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, probed, read_sites
+from crowdppl.inference.sites import Site, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.sight import networks_of
 from crowdppl.story import Story, plates_of
@@ -128,7 +129,12 @@ class Problem:
     def _read(self) -> _Reading:
         small, trace = probed(self.story, self._some_block)  # not kept: it holds tables of all annotators
         sites = {s.name: s for s in read_sites(self.story, small, trace)}
-        return _Reading(sites, truth_site(self.story, trace), states_of(trace, small.n_items))
+        truth = truth_site(self.story, trace)
+        if truth is not None:
+            refuse_other(trace, truth, small.n_classes)
+            if any(b.potential is not None and bool(b.potential.any()) for b in self.blocks):
+                refuse_deaf(self.story, small, trace, truth)
+        return _Reading(sites, truth, states_of(trace, small.n_items))
 
     @property
     def _some_block(self) -> Block:
@@ -146,11 +152,12 @@ class Problem:
         """
         names = [s.name for s in self.of_kind("hyper")]
         if names:
-            others = "'vb'" if networks_of(self.story) else "'vb', 'gibbs' or 'nuts'"
+            others = "'vb' or 'nuts'" if self.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
+            others = "'vb'" if networks_of(self.story) else others
             raise MethodError(
                 f"{engine} refuses {type(self.story).__name__}: the prior parameters {', '.join(names)} are "
-                "inferred too, and their joint mode is ill-posed (the density of rows at their mean grows "
-                f"without bound in the concentration); use inference={others}"
+                "inferred too, and their joint mode may be ill-posed (the density of rows at their mean grows "
+                f"without bound in a concentration); use inference={others}"
             )
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:

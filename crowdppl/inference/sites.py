@@ -6,10 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import pyro
 import torch
-from pyro import poutine
 from pyro.poutine import Trace
 from torch import Tensor
 from torch.distributions import biject_to, constraints
@@ -29,8 +26,6 @@ from crowdppl.summing import Summing
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]
 Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
-PROBE_ITEMS = 100
-"""Items on which a story is tried out before a fit."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +82,6 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def probed(story: Story, block: Block) -> tuple[Block, Trace]:
-    """A few items of a block, and the story's trace on them at a draw from its prior.
-
-    Raises:
-        MethodError: when the story does not run.
-    """
-    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    with seeded(0):
-        return small, _validated(story, small)
-
-
 def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
     """Sorts a story's latents by what engines can do with them.
 
@@ -118,24 +102,6 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
         values = {n: x["value"].detach().double() for n, x in latents.items()}
         refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})
     return [_site(name, kinds[name], node) for name, node in latents.items()]
-
-
-def _validated(story: Story, block: Block) -> Trace:
-    """A trace at a prior draw, with Pyro's checks switched on."""
-    first = -1 - plates_of(story)
-    model = poutine.enum(story.model, first_available_dim=first)
-    with pyro.validation_enabled(True):
-        try:
-            trace = poutine.trace(model).get_trace(block)
-            trace.compute_log_prob()
-        except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
-            if isinstance(error, MethodError):
-                raise
-            raise MethodError(
-                f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
-                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
-            ) from error
-    return trace
 
 
 def _latents(trace: Trace) -> dict[str, Any]:

@@ -111,11 +111,12 @@ def typical_values(
 
 
 def truth_site(story: Story, trace: Trace) -> str | None:
-    """The discrete site that starts tilt towards the votes: the card's truth, else the first one enumerated."""
+    """The discrete site that starts tilt towards the votes: the card's truth, or "truth"; else the first one."""
     found = [
         n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
     ]
     card = getattr(story, "card", None)
-    if card is not None and card.truth in found:
-        return str(card.truth)
+    named = "truth" if card is None else str(card.truth)
+    if named in found:
+        return named
     return found[0] if found else None

@@ -1,0 +1,143 @@
+"""Stories that are put together wrongly are refused by name before a fit, and none is fitted to what it ignores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+from torch import Tensor
+
+import crowdppl
+from crowdppl import Annotations, Block, Categorical, MethodError, annotate, leaning_rows, plates, prevalence, truth
+
+ENUMERATED = {"enumerate": "parallel"}
+
+
+def crowd(**options: Any) -> Annotations:
+    rows = [(i, a, (i + (a == i % 5)) % 3) for i in range(6) for a in range(5)]
+    return Annotations.from_frame(pd.DataFrame(rows, columns=["item", "annotator", "label"]), **options)
+
+
+def confusion(data: Block) -> Tensor:
+    with plates.annotators(data):
+        rows = dist.Dirichlet(leaning_rows(data.n_classes, 20.0)).to_event(1)
+        return torch.as_tensor(pyro.sample("confusion", rows)).log()
+
+
+class Silent:
+    """Draws truths and no labels."""
+
+    def model(self, data: Block) -> None:
+        with plates.items(data):
+            truth(data, prevalence(data))
+
+
+class Twice:
+    """Scores every label two times."""
+
+    def model(self, data: Block) -> None:
+        table, log_p = confusion(data), prevalence(data)
+        with plates.items(data):
+            state = truth(data, log_p)
+            annotate(data, table, state)
+            annotate(data, table, state, name="again")
+
+
+class Outside:
+    """Forgets the plate of items."""
+
+    def model(self, data: Block) -> None:
+        annotate(data, confusion(data), truth(data, prevalence(data)))
+
+
+class Noisy:
+    """A number for each label."""
+
+    def model(self, data: Block) -> None:
+        log_p = prevalence(data)
+        with plates.labels(data):
+            noise = pyro.sample("noise", dist.Normal(0.0, 1.0))
+        with plates.items(data):
+            odds = crowdppl.Coin(noise.sigmoid().log(), (-noise).sigmoid().log())
+            annotate(data, odds, truth(data, log_p))
+
+
+class Kinds:
+    """A kind of annotator that is to be summed out, though it touches many items."""
+
+    def model(self, data: Block) -> None:
+        k, log_p = data.n_classes, prevalence(data)
+        with plates.annotators(data):
+            kind = pyro.sample("kind", Categorical(torch.zeros(2).log_softmax(-1)), infer=ENUMERATED)
+        rows = torch.stack([leaning_rows(k, 1.0), torch.full((k, k), 1 / k)]).log()
+        with plates.items(data):
+            annotate(data, rows[kind], truth(data, log_p))
+
+
+class Deaf:
+    """Draws its truth by Pyro alone, which nobody can tell what is known."""
+
+    def model(self, data: Block) -> None:
+        table, log_p = confusion(data), prevalence(data)
+        with plates.items(data):
+            annotate(data, table, pyro.sample("truth", Categorical(log_p), infer=ENUMERATED))
+
+
+class Second:
+    """Draws a kind of item before the truth, and has no card that says which is which."""
+
+    def __init__(self, name: str = "truth", kinds: int = 2) -> None:
+        self.name, self.kinds = name, kinds
+
+    def model(self, data: Block) -> None:
+        table, log_p = confusion(data), prevalence(data)
+        with plates.items(data):
+            pyro.sample("kind", Categorical(torch.zeros(self.kinds).log_softmax(-1)), infer=ENUMERATED)
+            annotate(data, table, truth(data, log_p, self.name))
+
+
+@pytest.mark.parametrize("kinds", [2, 3])
+def test_without_a_card_the_site_called_truth_is_the_truth(kinds: int) -> None:
+    found = crowdppl.fit(Second(kinds=kinds), crowd(), inference="em", seed=0).probabilities()
+    assert (found.to_numpy().argmax(1) == crowd().votes().argmax(1)).all()
+
+
+def test_what_is_taken_for_the_truth_and_has_other_values_is_refused() -> None:
+    with pytest.raises(MethodError, match=r"site 'kind' is taken for the truth.*has 2 values.*3 classes"):
+        crowdppl.fit(Second("state"), crowd(), inference="em")
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "svi"])
+@pytest.mark.parametrize(
+    ("story", "said"),
+    [
+        (Silent(), r"Silent draws no labels; call crowdppl.annotate"),
+        (Twice(), r"Twice draws labels at 2 sites \(label, again\).*call annotate once"),
+        (Outside(), r"Outside draws 'label' outside the plate of items; call annotate in plates.items"),
+        (Noisy(), r"site 'noise' of Noisy has a value for each label.*sum it out"),
+        (Kinds(), r"site 'kind' of Kinds cannot be summed out.*crowdppl.OneHot"),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_a_story_that_no_engine_would_treat_rightly_is_refused_by_name(engine: str, story: Any, said: str) -> None:
+    with pytest.raises(MethodError, match=said):
+        crowdppl.fit(story, crowd(), inference=engine)
+
+
+def test_known_truths_are_refused_for_a_story_that_would_ignore_them() -> None:
+    assert crowdppl.fit(Deaf(), crowd(), inference="em").probabilities().shape == (6, 3)
+    with pytest.raises(MethodError, match=r"draws 'truth' by itself.*gold.*crowdppl.truth\(data, log_p\)"):
+        crowdppl.fit(Deaf(), crowd(gold={0: 2}), inference="em")
+
+
+def test_an_update_with_items_that_come_again_is_refused_for_such_a_story() -> None:
+    posterior = crowdppl.fit(Deaf(), crowd(), inference="vb")
+    other = pd.DataFrame({"item": ["new"], "annotator": [0], "label": [1]})
+    assert posterior.update(other).probabilities().shape == (1, 3)
+    again = pd.DataFrame({"item": [0], "annotator": [3], "label": [1]})
+    with pytest.warns(crowdppl.RepeatsWarning), pytest.raises(MethodError, match=r"what earlier labels said"):
+        posterior.update(again)
