@@ -18,7 +18,7 @@ _PUBLIC = {
     "blocks": ("Block",),
     "card": ("Card",),
     "classifier_scores": ("ClassifierScore", "classifier_score"),
-    "clouds": ("cloud_classifier", "cloud_precision", "cloud_prior", "log_clouds", "seen_clouds"),
+    "clouds": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
     "crowd_map": ("annotator_map", "plot_annotator_map"),
@@ -110,7 +110,6 @@ if TYPE_CHECKING:
     from crowdppl.classifier_scores import ClassifierScore as ClassifierScore
     from crowdppl.classifier_scores import classifier_score as classifier_score
     from crowdppl.clouds import cloud_classifier as cloud_classifier
-    from crowdppl.clouds import cloud_precision as cloud_precision
     from crowdppl.clouds import cloud_prior as cloud_prior
     from crowdppl.clouds import log_clouds as log_clouds
     from crowdppl.clouds import seen_clouds as seen_clouds

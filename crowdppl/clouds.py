@@ -10,7 +10,6 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from crowdppl.embedding import TAU
 from crowdppl.plates import Data
 from crowdppl.sight import look
 
@@ -48,27 +47,17 @@ def seen_clouds(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
     return clouds.squeeze(-3) if clouds.dim() > 2 else clouds
 
 
-def cloud_precision(embedding: nn.Module | None, tau: float | None) -> float:
-    """Precision of the means of classes around the middle of a space.
-
-    Args:
-        embedding: what ``meta_trained`` returned, or none.
-        tau: what was set; None takes what the embedding found.
-    """
-    return float(getattr(embedding, "tau", TAU)) if tau is None else tau
-
-
-def cloud_prior(embedding: nn.Module, n_classes: int, tau: float | None = None) -> dist.Independent:
+def cloud_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
     """The prior of the means of classes in a space, (K, M): ``Normal(0, 1 / tau)`` in each direction.
 
     Args:
         embedding: what ``meta_trained`` returned.
         n_classes: K.
-        tau: precision; None takes what the embedding found, and 0 is as good as flat.
+        tau: precision; 0 is as good as flat.
     """
     known: Any = embedding
-    tau = max(cloud_precision(embedding, tau), 1e-12)  # no Normal is flat; next to one item, 1e-12 is nothing
-    prior: dist.Independent = dist.Normal(torch.zeros(n_classes, known.dimension), tau**-0.5).to_event(2)
+    scale = max(tau, 1e-12) ** -0.5  # no Normal is flat; next to one item, 1e-12 is nothing
+    prior: dist.Independent = dist.Normal(torch.zeros(n_classes, known.dimension), scale).to_event(2)
     return prior
 
 

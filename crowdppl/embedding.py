@@ -23,9 +23,6 @@ SPREAD = 3.0
 REACH = 3.0
 """Standard deviations at which features are cut off: what hardly varies in known classes may leap in new ones."""
 
-TAU = 0.1
-"""Precision of the means of classes, until tasks tell another."""
-
 
 class Embedding(nn.Module):
     """A network that maps standardised features to places in a space.
@@ -38,21 +35,13 @@ class Embedding(nn.Module):
 
     Attributes:
         learning: names of the parameters of the body that are to learn: those that were not frozen.
-        scale: what places are multiplied by.
-        tau: precision of the means of classes around the middle of the space.
     """
-
-    scale: Tensor
-    tau: Tensor
 
     def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
         super().__init__()
         self.body, self.dimension = body, dimension
         self.first = entrance(body, features, isinstance(body, Layers), whole=False)
         self.learning = frozenset(name for name, x in body.named_parameters() if x.requires_grad)
-        self.register_buffer("scale", torch.ones(()))
-        self.register_buffer("tau", torch.tensor(TAU))
-        self.register_load_state_dict_pre_hook(_unscaled)  # type: ignore[no-untyped-call]
 
     @property
     def own(self) -> bool:
@@ -63,18 +52,12 @@ class Embedding(nn.Module):
         """(B, ...) to (B, M)."""
         x = self.first(x)
         out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
-        return out * self.scale
+        return out
 
     def places(self, x: Tensor) -> Tensor:
         """The same for items of several tasks, (T, N, ...) to (T, N, M)."""
         out: Tensor = self.forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
         return out
-
-
-def _unscaled(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: Any) -> None:
-    """Weights that were saved without a scale and a precision are of a space as it was."""
-    state.setdefault(f"{prefix}scale", torch.ones(()))
-    state.setdefault(f"{prefix}tau", torch.tensor(TAU))
 
 
 class Layers(nn.Module):
@@ -129,8 +112,6 @@ def embedding_for(
         for name, x in new.named_parameters():
             x.requires_grad_(name in body.learning)
     out = Embedding(new, features, 0)
-    if isinstance(body, Embedding):
-        out.load_state_dict({"scale": body.scale, "tau": body.tau}, strict=False)
     out.dimension = tried(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
     return out
 

@@ -14,12 +14,8 @@ from crowdppl.embedding import Embedding, embedding_for
 from crowdppl.episodes import Episodes
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.seeding import seeded
-from crowdppl.space import fit_space
 from crowdppl.tasks import Tasks
 from crowdppl.unrolled import Unrolled
-
-DRAWS = 8
-"""Batches of tasks that tell how wide the space is."""
 
 
 def meta_trained(
@@ -35,7 +31,6 @@ def meta_trained(
     seed: int = 0,
     through: bool = True,
     pseudo_annotators: bool = True,
-    tau: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Embedding:
     """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
@@ -48,14 +43,12 @@ def meta_trained(
         body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
         widths: of the layers.
         episodes: where tasks come from.
-        em: ``em_steps`` with its settings, but for ``tau``.
+        em: ``em_steps`` with its settings.
         rows: pseudo-counts of confusion rows, (K, K).
         iterations, batch, learning_rate: steps, tasks a step, and the first rate of Adam.
         seed: of weights and tasks.
         through: whether the gradient flows through EM too; else what EM returns is a constant.
         pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
-        tau: precision of the means of classes. None learns it, and the scale of the space, from tasks before the
-            network does; what was found is ``tau`` and ``scale`` of the embedding.
         device: where it is trained: "cpu", "cuda", "cuda:N" or "auto". What is returned is on the CPU.
 
     Raises:
@@ -64,26 +57,24 @@ def meta_trained(
         NumericalError: when a loss is not finite; it names the step.
     """
     through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
-    seed, batch = seed_number(seed), whole_number("batch", batch, 1)
-    embedding = _begun(body, widths, episodes, seed).to(device_named(device))
-    rows = rows.to(device_named(device))
+    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
 
-    def cost(tasks: Tasks, placed: Tensor, asked: Tensor, precision: Tensor, through: bool = True) -> Tensor:
-        prior = rows.expand(tasks.n_annotators, -1, -1)
-        found = em(placed, tasks.item, tasks.annotator, tasks.label, prior, tau=precision)
+    def loss(network: Embedding, tasks: Tasks) -> Tensor:
+        placed, asked = network.places(tasks.support), network.places(tasks.query)
+        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
         log_p = (found if through else found.detach()).log_shares(asked)
         return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
 
-    def loss(network: Embedding, tasks: Tasks) -> Tensor:
-        return cost(tasks, network.places(tasks.support), network.places(tasks.query), network.tau, through)
-
-    if tau is None:
-        draws = [episodes.draw(batch, (seed, 0, number), clean=clean) for number in range(DRAWS)]
-        fit_space(embedding, [tasks.to(device_of(embedding)) for tasks in draws], cost)
-    else:
-        embedding.tau.fill_(tau)
-    how = {"batch": batch, "learning_rate": learning_rate, "seed": seed, "clean": clean}
-    meta_train(embedding, episodes, loss, iterations=iterations, **how)  # type: ignore[arg-type]
+    meta_train(
+        embedding.to(rows.device),
+        episodes,
+        loss,
+        iterations=iterations,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+        clean=clean,
+    )
     return embedding.requires_grad_(False).cpu()
 
 

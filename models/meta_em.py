@@ -37,7 +37,7 @@ class MetaEm:
         embedding, widths: a network from features to M numbers, of which a copy is trained; None is
             ``crowdppl.embedding.Layers`` of these widths, M the last.
         steps: J, of EM in meta-training, and to the start of a fit.
-        tau: prior precision of the means; 0 is flat. None leaves it, and the scale of the space, to meta_fit.
+        tau: prior precision of the means; 0 for a flat prior, which takes plain averages.
         prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
         coins: whether an annotator is as often right in one class as in another; else rows of confusions are free.
         mass, diagonal: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
@@ -47,7 +47,7 @@ class MetaEm:
     embedding: nn.Module | None = None
     widths: Sequence[int] = (128, 64)
     steps: Count = 3
-    tau: NotNegative | None = None
+    tau: NotNegative = 0.1
     prevalence: Literal["learned", "uniform"] = "learned"
     prevalence_mass: NotNegative = 100.0
     coins: bool = False
@@ -75,7 +75,7 @@ class MetaEm:
             how: iterations, batch, learning_rate, seed, device, and switches, as for ``crowdppl.meta_trained``.
         """
         rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal, self.coins)
-        network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, tau=self.tau, **how)
+        network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
         return replace(self, embedding=network, weights={n: x.clone() for n, x in network.state_dict().items()})
 
     def prepare(self, data: Annotations) -> MetaEm:
@@ -86,8 +86,7 @@ class MetaEm:
     def em(self) -> Any:
         """``crowdppl.em_steps`` with these settings."""
         b = self.prevalence_mass if self.prevalence == "learned" else None
-        tau = crowdppl.cloud_precision(self.embedding, self.tau)
-        return partial(crowdppl.em_steps, steps=self.steps, tau=tau, prevalence=b, tied=self.coins)
+        return partial(crowdppl.em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins)
 
     def start(self, data: Block) -> dict[str, Tensor]:
         """The means after some steps of EM from the votes."""

@@ -24,8 +24,8 @@ WITHOUT = {
     **dict.fromkeys(["Worker", "experts_for", "centre_of"], "what mmlc is made of"),
     **dict.fromkeys(
         [
-            *("cloud_classifier", "cloud_precision", "cloud_prior", "em_on", "log_clouds", "meta_trained"),
-            *("seen_clouds", "trained_embedding"),
+            *("cloud_classifier", "cloud_prior", "em_on", "log_clouds", "meta_trained", "seen_clouds"),
+            "trained_embedding",
         ],
         "what meta_em is made of",
     ),

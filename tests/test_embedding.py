@@ -114,5 +114,5 @@ def test_with_clean_labels_and_no_prior_means_are_prototypes() -> None:
 
 @pytest.mark.parametrize("tau", [-1.0, float("nan")])
 def test_a_precision_below_nothing_is_refused(tau: float) -> None:
-    with pytest.raises(MethodError, match=f"tau={tau} must be a number, at least 0 or None"):
+    with pytest.raises(MethodError, match=f"tau={tau} must be a number, at least 0"):
         method(tau=tau)

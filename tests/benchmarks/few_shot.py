@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.embedding import TAU, Embedding, embedding_for
+from crowdppl.embedding import Embedding, embedding_for
 from crowdppl.episodes import Episodes
-from crowdppl.meta_training import DRAWS, meta_train
+from crowdppl.meta_training import meta_train
 from crowdppl.registry import method
-from crowdppl.space import fit_space
 from crowdppl.tasks import Tasks
 from crowdppl.unrolled import em_steps
 
@@ -26,7 +26,6 @@ WAYS = 4
 WIDTHS = (128, 64)
 DIGIT_STEPS, LABELME_STEPS, RATE = 100, 20, 3e-4
 """Steps of meta-training, and their first rate; by classes held out among those to learn from, more do harm."""
-BATCH = 16
 LONGER = 1.5
 """A step without EM is cheaper: so many times as many take about as long."""
 SPLITS = 3
@@ -62,22 +61,19 @@ def entrants(train: Episodes, steps: int, seed: int) -> dict[str, Entrant]:
         "no pseudo-annotators": {"pseudo_annotators": False},
     }
     trained = {name: _meta_em(train, steps, seed, how) for name, how in switches.items()}
+    trained["one coin an annotator"] = _meta_em(train, steps, seed, {}, coins=True)
     found = {name: _by_em(*each) for name, each in trained.items()}
-    found["one coin an annotator"] = _by_em(*_meta_em(train, steps, seed, {}, coins=True))
-    found["space not learned"] = _by_em(*_meta_em(train, steps, seed, {}, tau=0.1))
-    found["space alone"] = _by_em(*_meta_em(train, 1, seed, {"learning_rate": 1e-12}))
     found["query items in the fit"] = _by_em(*trained["meta_em"], queries=True)
+    found["one coin, query items in the fit"] = _by_em(*trained["one coin an annotator"], queries=True)
     clean = _prototypes(train, "clean", longer, seed)
-    for labels, iterations in (("majority vote", longer), ("Dawid-Skene", steps)):
-        for name, shrunk in (("prototypes", False), ("shrunk", True)):
-            network, seconds = _prototypes(train, labels, iterations, seed, shrunk)
-            found[f"{name}, {labels}"] = Entrant(_by_prototypes(network, labels), seconds)
+    for labels, iterations in (("majority vote", longer), ("Dawid-Skene", steps), ("one coin", steps)):
+        network, seconds = _prototypes(train, labels, iterations, seed)
+        found[f"prototypes, {labels}"] = Entrant(_by_prototypes(network, labels), seconds)
         found[f"clean training, {labels}"] = Entrant(_by_prototypes(clean[0], labels), clean[1])
     found["prototypes, known classes"] = Entrant(_by_prototypes(clean[0], "clean"), clean[1])
     first = embedding_for(None, train.table, WIDTHS, seed)
-    first.tau.zero_()
-    found["not trained: meta_em"] = _by_em(replace(method("meta_em", tau=0.1), embedding=first), 0.0)  # type: ignore[type-var]
-    for labels in ("majority vote", "Dawid-Skene"):
+    found["not trained: meta_em"] = _by_em(replace(method("meta_em"), embedding=first), 0.0)  # type: ignore[type-var]
+    for labels in ("majority vote", "Dawid-Skene", "one coin"):
         found[f"not trained: {labels}"] = Entrant(_by_prototypes(first, labels), 0.0)
     return found
 
@@ -85,7 +81,7 @@ def entrants(train: Episodes, steps: int, seed: int) -> dict[str, Entrant]:
 def _meta_em(train: Episodes, steps: int, seed: int, how: dict[str, Any], **settings: Any) -> tuple[Any, float]:
     began = time.perf_counter()
     story: Any = method("meta_em", widths=WIDTHS, **settings)
-    fitted = story.meta_fit(train, iterations=steps, seed=seed, **{"learning_rate": RATE, **how})
+    fitted = story.meta_fit(train, iterations=steps, learning_rate=RATE, seed=seed, **how)
     return fitted, time.perf_counter() - began
 
 
@@ -105,47 +101,31 @@ def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
     return Entrant(told, seconds)
 
 
-def _prototypes(
-    train: Episodes, labels: str, iterations: int, seed: int, shrunk: bool = False
-) -> tuple[Embedding, float]:
-    """A prototypical network, meta-trained on the labels that some rule makes of the annotators' own.
-
-    Where it is shrunk, means are drawn to the middle, and by how much is learned as ``meta_em`` learns it.
-    """
+def _prototypes(train: Episodes, labels: str, iterations: int, seed: int) -> tuple[Embedding, float]:
+    """A prototypical network, meta-trained on the labels that some rule makes of the annotators' own."""
     began = time.perf_counter()
     network = embedding_for(None, train.table, WIDTHS, seed)
-    network.tau.zero_()
-
-    def cost(tasks: Tasks, placed: Tensor, asked: Tensor, tau: Tensor) -> Tensor:
-        log_p = _near(placed, asked, RULES[labels](tasks), tau).flatten(0, 1)
-        each = nn.functional.nll_loss(log_p, tasks.asked.flatten(), reduction="none")
-        there = each < 1e6  # a class that got no label has no prototype
-        return torch.where(there, each, 0.0).sum() / there.sum()
 
     def loss(network: Embedding, tasks: Tasks) -> Tensor:
-        return cost(tasks, network.places(tasks.support), network.places(tasks.query), network.tau)
+        log_p = _by_prototypes(network, labels)(tasks).flatten(0, 1)
+        cost = nn.functional.nll_loss(log_p, tasks.asked.flatten(), reduction="none")
+        there = cost < 1e6  # a class that got no label has no prototype
+        return torch.where(there, cost, 0.0).sum() / there.sum()
 
-    if shrunk:
-        network.tau.fill_(TAU)
-        fit_space(network, [train.draw(BATCH, (seed, 0, number)) for number in range(DRAWS)], cost)
-    meta_train(network, train, loss, iterations=iterations, batch=BATCH, learning_rate=RATE, seed=seed)
+    how = {"batch": 16, "learning_rate": RATE, "seed": seed}
+    meta_train(network, train, loss, iterations=iterations, **how)  # type: ignore[arg-type]
     return network, time.perf_counter() - began
 
 
 def _by_prototypes(network: Embedding, labels: str) -> Told:
     def told(tasks: Tasks) -> Tensor:
-        weight = RULES[labels](tasks)
-        return _near(network.places(tasks.support), network.places(tasks.query), weight, network.tau)
+        weight = RULES[labels](tasks)  # (T, N, K), one-hot
+        each = weight.sum(-2)
+        mean = weight.mT @ network.places(tasks.support) / each.clamp(min=1).unsqueeze(-1)
+        near = network.places(tasks.query) @ mean.mT - 0.5 * mean.square().sum(-1).unsqueeze(-2)
+        return near.masked_fill(each.unsqueeze(-2) == 0, -1e9).log_softmax(-1)
 
     return told
-
-
-def _near(placed: Tensor, asked: Tensor, weight: Tensor, tau: Tensor) -> Tensor:
-    """Log-probabilities (T, Q, K) by the distance from the mean of each class; ``weight`` is one-hot, (T, N, K)."""
-    each = weight.sum(-2)
-    mean = weight.mT @ placed / (tau + each).clamp(min=1e-9).unsqueeze(-1)
-    near = asked @ mean.mT - 0.5 * mean.square().sum(-1).unsqueeze(-2)
-    return near.masked_fill(each.unsqueeze(-2) == 0, -1e9).log_softmax(-1)
 
 
 def known_classes(tasks: Tasks) -> Tensor:
@@ -161,17 +141,22 @@ def majority_votes(tasks: Tasks) -> Tensor:
     return nn.functional.one_hot((votes + 0.5 * chance).argmax(-1), WAYS).float().reshape(t, n, WAYS)
 
 
-def dawid_skene_labels(tasks: Tasks) -> Tensor:
-    """The most probable class by Dawid-Skene under the prior of ``meta_em``, one-hot (T, N, K)."""
+def dawid_skene_labels(tasks: Tasks, coins: bool = False) -> Tensor:
+    """The most probable class by Dawid-Skene, or by coins, under the prior of ``meta_em``, one-hot (T, N, K)."""
     story: Any = method("meta_em")
-    rows = crowdppl.leaning_rows(WAYS, story.mass, story.diagonal).expand(tasks.n_annotators, -1, -1)
+    rows = crowdppl.leaning_rows(WAYS, story.mass, story.diagonal, coins).expand(tasks.n_annotators, -1, -1)
     nowhere = torch.zeros(*tasks.truth.shape, 0)
     labels = (tasks.item, tasks.annotator, tasks.label)
-    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=story.prevalence_mass)
+    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=story.prevalence_mass, tied=coins)
     return nn.functional.one_hot(found.shares.argmax(-1), WAYS).float()
 
 
-RULES = {"clean": known_classes, "majority vote": majority_votes, "Dawid-Skene": dawid_skene_labels}
+RULES = {
+    "clean": known_classes,
+    "majority vote": majority_votes,
+    "Dawid-Skene": dawid_skene_labels,
+    "one coin": partial(dawid_skene_labels, coins=True),
+}
 
 
 def digit_splits() -> list[tuple[Episodes, Episodes]]:
