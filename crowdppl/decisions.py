@@ -24,7 +24,7 @@ ASK = "ask again"
 """Name of the decision to get one more label before anything else."""
 Cost = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | np.ndarray
 ROUNDING = 1e-12
-"""A label has to save more than this part of what deciding at once costs: rounding saves nothing."""
+"""A label, or another decision, has to save more than this part of what costs differ by: rounding saves nothing."""
 
 
 def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
@@ -42,9 +42,9 @@ def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float |
     the best decision now (the preposterior analysis of Raiffa & Schlaifer 1961, Applied statistical decision
     theory). A price below the cost now is not enough: where annotators cannot tell the classes apart, a label
     leaves the cost where it is. The next label comes from an annotator of the fit, each as probable as their
-    share of all labels; who it was is seen, and the answer is read by their own table
-    p(answer | annotator, truth), as in ``worth_asking``, which says what is exact. The look is one label ahead:
-    where it takes two labels to change a decision, asking can pay though "ask again" is not decided.
+    share of all labels, those before an update included; who it was is seen, and the answer is read by their own
+    table p(answer | annotator, truth), as in ``worth_asking``, which says what is exact. The look is one label
+    ahead: where it takes two labels to change a decision, asking can pay though "ask again" is not decided.
 
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
@@ -107,6 +107,8 @@ def _cost_of_asking(
     Infinity where even the truth would not be worth the price.
     """
     p, given = posterior.result.probabilities, labels_given(posterior.data)
+    if posterior.memory is not None:
+        given = given + posterior.memory.labels
     regret, floor = table - table.min(1, keepdims=True), p @ table.min(1)
     now = (p @ regret)[np.arange(len(p)), first]
     after = np.full(len(p), np.inf)
@@ -178,8 +180,17 @@ def _cheapest(p: np.ndarray, table: np.ndarray, out: np.ndarray) -> np.ndarray:
     """
     regret = table - table.min(1, keepdims=True)  # what every decision costs would drown the differences
     least = np.where(out, np.inf, p @ regret).argmin(1)
-    candidates = np.empty(out.shape, bool)
-    for decision in np.unique(least):
-        some, apart = p[least == decision], regret - regret[:, [decision]]
-        candidates[least == decision] = some @ apart <= choices.TIE / 2 * (some @ np.abs(apart))
+    candidates, left = np.empty(out.shape, bool), np.arange(len(p))
+    while len(left):  # sums of two decisions may round to the same where one is better: then it takes its place
+        better = least[left]
+        for decision in np.unique(least[left]):
+            mine = least[left] == decision
+            at, apart = left[mine], regret - regret[:, [decision]]
+            more, size = p[at] @ apart, p[at] @ np.abs(apart)
+            candidates[at] = more <= choices.TIE / 2 * size
+            saved = np.where(out[at] | (more >= -ROUNDING * size), 0, more)
+            better[mine] = np.where(saved.min(1) < 0, saved.argmin(1), decision)
+        moved = better != least[left]
+        least[left] = better
+        left = left[moved]
     return np.asarray(candidates & ~out)

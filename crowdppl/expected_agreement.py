@@ -41,6 +41,7 @@ def shares_more(story: object) -> bool:
 def independent(posterior: Posterior, design: Design) -> Agreement:
     """Labels that name a class are independent given the truth, with the fitted confusions and prevalence.
 
+    After an update, what earlier labels said of an item is known of it, too: it may have come again for that.
     Where abstentions are informative, the item's others are seen, too, and so is that the two labels are none.
     """
     result, data = posterior.result, posterior.data
@@ -53,6 +54,8 @@ def independent(posterior: Posterior, design: Design) -> Agreement:
     told = logs[whole.annotator, :, whole.answer].T  # (K, S)
     start = np.log(np.maximum(result.prevalence, 1e-12))
     joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told]) + start[:, None]
+    if posterior.memory is not None:
+        joint += posterior.memory.said_of(data).T
     if data.gold_codes is not None:
         gold = data.gold_codes[data.order]
         joint[(gold >= 0) & (np.arange(data.n_classes)[:, None] != gold)] = -np.inf

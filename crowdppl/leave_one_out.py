@@ -21,6 +21,8 @@ ENGINES = "crowdppl.inference.leaving_out"
 """Module that scores labels at draws; looked up by name, so that results import no engine."""
 CLOSED = "crowdppl.inference.cavity"
 """Module that takes what a label taught out of the parameters; looked up likewise."""
+SAME = 1e-9
+"""Log-probabilities that differ by less from draw to draw do so by rounding: there is nothing to weigh."""
 DRAWS = 1000
 """Draws that enter, evenly spread over a sampler's chains, so that they hardly depend on each other."""
 
@@ -32,7 +34,8 @@ class LeaveOneOut:
     Attributes:
         unit: "label" or "item".
         values: DataFrame with a row for each label (item, annotator, label) or item: log_p, and for "psis"
-            pareto_k, the shape of its importance weights: above 0.7 its value is not to be trusted.
+            pareto_k, the shape of its importance weights: above 0.7 its value is not to be trusted; 0 where all
+            draws say the same.
         warnings: what ArviZ warned of.
         method: "psis", or "closed" for the closed form.
     """
@@ -127,8 +130,13 @@ def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, t
     logs = import_module(ENGINES).given_the_rest(posterior, unit, DRAWS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        log_p, pareto_k = _loo(az, logs)
+        log_p, pareto_k = logs.mean(0), np.zeros(logs.shape[1])
+        vary = np.ptp(logs, 0) > SAME  # ArviZ has no number for a tail of rounding, or one that looks alarming
+        if vary.any():
+            log_p[vary], pareto_k[vary] = _loo(az, logs[:, vary])
     said = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
+    if vary.sum() == 1:  # whose value ArviZ then finds the same as the sum of all, and asks to look at the model
+        said = {text: None for text in said if "point-wise" not in text}
     return log_p, pareto_k, tuple(said)
 
 

@@ -110,6 +110,15 @@ def test_neither_the_order_of_classes_nor_that_of_decisions_decides() -> None:
     assert seen == {*NAMES, "expert", "wait", ASK}
 
 
+@pytest.mark.parametrize("turn", [[0, 1, 2], [0, 2, 1], [2, 1, 0]])
+def test_a_runner_up_of_next_to_no_probability_is_still_the_better_one(turn: list[int]) -> None:
+    """As em finds them: both others cost 1 within rounding, and the one is 1e68 times as probable."""
+    p = np.array([[1.0, 1e-37, 1e-105], [1.0, 1e-105, 1e-37]] * 2)
+    found = decide(held(p[:, turn], names=[NAMES[k] for k in turn]))
+    assert found["decision"].tolist() == ["cat"] * 4
+    assert found["runner_up"].tolist() == ["dog", "fox"] * 2
+
+
 @pytest.mark.parametrize("large", [1e6, 1e8, 1e12])
 def test_a_large_cost_hides_no_small_one(large: float) -> None:
     """Whatever discharging the ill costs, nobody is treated for 50 (1 - p) where a second opinion is 5."""
@@ -196,6 +205,21 @@ def test_the_next_annotator_is_who_labels_most() -> None:
     assert found["decision"].tolist() == [ASK, "dog", ASK, ASK]
     np.testing.assert_allclose(found["expected_cost"], [0.05 + 0.25, 0.1, 0.05 + 0.2, 0.05 + 0.3])
     np.testing.assert_allclose(found["margin"][[0, 2, 3]], [0.2, 0.15, 0.25])
+
+
+def test_labels_before_an_update_say_who_labels_most() -> None:
+    """Who gave the one new label gave 2 of 32 before; by that label alone nobody else would be asked."""
+    rows = [(i, who, k) for i in range(15) for who, k in (("a", i % 3), ("b", i % 3))]
+    rows += [(0, "c", 1), (1, "c", 2)]
+    item, annotator, label = zip(*rows, strict=True)
+    old = fit("one_coin", Annotations.from_arrays(item, annotator, label, classes=[0, 1, 2]), inference="vb")
+    new = old.update(pd.DataFrame({"item": [90], "annotator": ["c"], "label": [0]}))
+    p, table = new.result.probabilities[0], new.result.table
+    share = new.annotators()["labels"].to_numpy() / 33
+    after = 1 - share @ (p[:, None] * table).max(1).sum(-1)
+    found = decide(new, ask_again=0.01).loc[90]
+    assert found["decision"] == ASK
+    assert found["expected_cost"] == pytest.approx(0.01 + after, rel=1e-6)
 
 
 def test_a_single_decision_has_no_runner_up() -> None:

@@ -169,6 +169,22 @@ def test_the_agreement_of_who_name_a_class_against_a_sum_over_answers(informativ
         np.testing.assert_allclose(said, kept * expected(table, x, y)[0] + (1 - kept) / 9, atol=1e-6)
 
 
+def test_after_an_update_earlier_labels_tell_of_an_item_too() -> None:
+    """Items that are labelled again because they seemed to be of a rare class are not as the prevalence says."""
+    rows = crowd(n_items=40, n_annotators=6, labels_each=5).frame()
+    first, known = rows.groupby("item").cumcount() < 3, {"classes": [0, 1, 2], "annotators": list(range(6))}
+    old = fit("bayesian_dawid_skene", Annotations.from_frame(rows[first], **known), inference="vb")
+    new = old.update(rows[~first & (rows["item"] % 2 == 0)])
+    assert new.memory is not None and new.memory.evidence.std() > 0.5
+    table, design = new.result.table * (1 - EVEN) + EVEN / 3, Design.of(new.data, named=True)
+    ((one, other, _),) = design.meetings()
+    both, _ = independent(new, design)(one, other)
+    for a, b, found in zip(one, other, both.T, strict=True):  # no other label is new
+        start = new.result.prevalence * np.exp(new.memory.evidence[new.data.order[design.item[a]]])
+        pair = np.einsum("k,kx,kx->x", start / start.sum(), *table[design.annotator[[a, b]]])
+        np.testing.assert_allclose(found, pair, atol=1e-9)
+
+
 def declining(data: Annotations, share: float) -> Annotations:
     """The same labels and two known truths; some annotators decline, at random."""
     rows = data.frame().astype({"label": object})

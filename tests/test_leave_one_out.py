@@ -81,6 +81,27 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     assert found.warnings and (found.values["pareto_k"] > 0.5).any() and "not to be trusted" in repr(found)
 
 
+@pytest.mark.parametrize("unit", ["label", "item"])
+def test_an_item_alone_has_its_own_difficulty(unit: Any) -> None:
+    """There is one, however many rows are scored."""
+    labels = [(0, 0, 0), (0, 1, 0), (0, 2, 1)]
+    alone = crowdppl.fit("glad", annotations(labels, 2), inference="vb")
+    found = leave_one_out(alone, unit).values["log_p"]
+    assert len(found) == (3 if unit == "label" else 1) and (found < 0).all()
+    assert crowdppl.heldout_score(alone, folds=3).labels["log_p"].lt(0).all()
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_where_draws_agree_there_is_nothing_to_distrust(engine: str) -> None:
+    """An item's only label is as probable as any under even prevalence and coins, whatever the annotator's."""
+    data = annotations([(i, a, i % 3) for i in range(12) for a in range(1 + i % 3)], 3)
+    values = leave_one_out(crowdppl.fit("one_coin", data, inference=engine), "label", "psis").values
+    only = ~values["item"].duplicated(keep=False)
+    assert only.sum() == 4
+    np.testing.assert_allclose(values.loc[only, "log_p"], -np.log(3), atol=1e-6)
+    assert (values.loc[only, "pareto_k"] == 0).all() and values["log_p"].notna().all()
+
+
 SETTLED: dict[str, Any] = {"tolerance": 1e-13, "max_iterations": 5000}
 ABSTAINS = 3
 """The answer of those who decline, in the data of ``known_crowd``."""

@@ -142,8 +142,8 @@ def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], at: T
     values = {}
     for name, x in draws.items():
         site = problem.sites[name]
-        dim = x.dim() - 1 - len(site.event_shape)
-        values[name] = x.index_select(dim, at) if site.local and x.shape[dim] > 1 else x
+        shape = (*site.batch_shape, *site.event_shape)  # of draws, the last dimensions
+        values[name] = x.index_select(x.dim() - len(shape) + shape.index(-1), at) if site.local else x
     chains = len(next(iter(values.values()))) if values else None
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
     found = Density(problem.model, problem.plates, chains, conjugate)(block, values).per_item.double()
