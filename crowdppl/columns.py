@@ -96,11 +96,16 @@ def unspecific(column: Hashable) -> bool:
 
 def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
     """Columns that are named like a role: by a usual name, or else by one of the others."""
-    for names in ALIASES[role]:
-        near = [column for column in columns if _bare(column) in names.split()]
-        if near:
-            return near
-    return []
+    return usually(columns, role) or _named(columns, ALIASES[role][1])
+
+
+def usually(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+    """Columns that have a usual name of a role."""
+    return _named(columns, ALIASES[role][0])
+
+
+def _named(columns: Sequence[Hashable], names: str) -> list[Hashable]:
+    return [column for column in columns if _bare(column) in names.split()]
 
 
 def _bare(column: Hashable) -> str:

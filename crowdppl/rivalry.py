@@ -40,7 +40,8 @@ def rivals(
 
     Raises:
         MethodError: when the default was not scored, or nothing else was.
-        DataError: for what are no scores, or scores of other labels left out.
+        DataError: for what are no scores, scores of other labels left out, or a default that found one of these
+            impossible. A rival that did is behind without bound.
 
     Examples:
         >>> data = crowdppl.anaesthetists()
@@ -56,7 +57,15 @@ def rivals(
     share_between("level", level, "0.05 calls a rival better by mistake once in twenty times")
     logs, owner = _observed(scores, default)
     base = logs.pop(default)
-    rows = {name: {"ahead": (x - base).mean(), "se": standard_error(x - base, owner)} for name, x in logs.items()}
+    if not np.isfinite(base).all():
+        raise DataError(
+            f"the default {default!r} gave {int((~np.isfinite(base)).sum())} of {len(base)} observations the "
+            "probability 0, beside which any rival is ahead without bound; take another default"
+        )
+    with np.errstate(invalid="ignore"):  # a rival that found something impossible has no standard error
+        rows = {
+            name: {"ahead": (x - base).mean(), "se": standard_error(x - base, owner)} for name, x in logs.items()
+        }
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (table["ahead"] / table["se"]).to_numpy()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.codebook import as_index, plain
-from crowdppl.columns import looks_like, recognise, refuse_twins, unspecific
+from crowdppl.columns import looks_like, recognise, refuse_twins, unspecific, usually
 from crowdppl.encoding import Place, place_in_rows
 from crowdppl.errors import DataError
 from crowdppl.handover import as_matrix, unmasked
@@ -29,8 +29,8 @@ def rows_of_wide(
         text: whether the cells are text because the file knows nothing else.
 
     Raises:
-        DataError: when it is no table, a column is given for another role, two have one name, or several could hold
-            the items.
+        DataError: when it is no table, a column is given for another role, two have one name, several could hold
+            the items, or columns are called as those of a table with a label a row are.
     """
     require_table(frame, "the wide table")
     refuse_twins(list(frame.columns), "the wide table")
@@ -43,6 +43,7 @@ def rows_of_wide(
     if item is not None:
         item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
         frame = frame.set_index(item)
+    _refuse_long(list(frame.columns))
     row, column, cells = _cells(frame)
     return Rows(
         frame.index.take(row),
@@ -117,6 +118,16 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
         annotators=as_index(dicts),
     )
+
+
+def _refuse_long(columns: list[Hashable]) -> None:
+    """Refuses a table with a label a row, whose columns would be taken for two annotators."""
+    one, other = (usually(columns, role) for role in ("annotator", "label"))
+    if one and other:
+        raise DataError(
+            f"the wide table has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
+            "wide=, or rename these columns if they are annotators"
+        )
 
 
 def _counts_rows(index: pd.Index[Any]) -> bool:

@@ -55,6 +55,14 @@ def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_
     assert naive / repeats > 0.3
 
 
+def test_what_was_found_impossible() -> None:
+    fine, broken = score(np.array([-1.0, -2.0, -1.5])), score(np.array([-0.1, -np.inf, -0.1]))
+    found = rivals({"house": fine, "broken": broken, "worse": score(np.array([-2.0, -2.5, -1.6]))}, "house")
+    assert found.index[-1] == "broken" and found.loc["broken", ["ahead", "p"]].tolist() == [-np.inf, 1]
+    with pytest.raises(DataError, match="the default 'broken' gave 1 of 3 observations the probability 0"):
+        rivals({"house": fine, "broken": broken}, "broken")
+
+
 def test_a_rival_that_is_better_is_found() -> None:
     rng = np.random.default_rng(1)
     scores = {str(m): score(rng.normal(size=300) + 0.5 * (m == 7)) for m in range(20)}

@@ -95,6 +95,21 @@ def test_a_column_that_may_hold_the_items_is_no_annotator(name: str, tmp_path: P
     assert name in named.annotators
 
 
+def test_a_table_with_a_label_a_row_has_no_annotators_called_annotator_and_label(tmp_path: Path) -> None:
+    """Their ids would be labels of an annotator called "annotator", and be fitted without a word."""
+    rows = pd.DataFrame({"item": [1, 2, 2], "Worker_ID": ["x", "x", "y"], "answer": ["a", "b", "b"]})
+    rows.to_csv(tmp_path / "long.csv", index=False)
+    message = r"columns 'Worker_ID' and 'answer', as a table with a label a row has; leave out wide="
+    with pytest.raises(DataError, match=message):
+        Annotations.from_frame(rows, wide=True)
+    with pytest.raises(DataError, match=message):
+        read_annotations(tmp_path / "long.csv", wide=True)
+    judges = Annotations.from_frame(
+        rows.set_axis(["item", "judge", "score"], axis=1).drop(columns="score"), wide=True
+    )
+    assert judges.annotators.tolist() == ["judge"]
+
+
 @pytest.mark.parametrize("change", ["sorted", "filtered", "turned"])
 def test_an_item_column_is_none_of_the_annotators_in_whatever_order(change: str) -> None:
     frame = pd.DataFrame({"item": [3, 1, 2, 4], "ann": [1, 2, 1, 2], "bob": [2, 2, 1, 1]})
