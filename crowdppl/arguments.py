@@ -109,6 +109,8 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 
 SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
 """What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
+PYTHON = {"None": "null", "True": "true", "False": "false"}
+"""How Python spells what JSON does otherwise."""
 ON_TERMINAL = sys.stderr.isatty()
 
 
@@ -129,6 +131,8 @@ def names(text: str | None) -> list[str] | None:
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """``key=value`` texts as a mapping; a value that is JSON (5, 1e-9, true, [0, 1]) is that, else text.
 
+    None, True and False may be spelled as in Python, which messages and pages of methods do.
+
     Raises:
         MethodError: for a text without "=", or a key that occurs twice.
     """
@@ -141,7 +145,7 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
         if key in found:
             raise MethodError(f"{option} names {key!r} twice; name it once")
         try:
-            found[key] = json.loads(value)
+            found[key] = json.loads(PYTHON.get(value, value))
         except ValueError:
             found[key] = value
     return found

@@ -259,6 +259,12 @@ def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_texts_become_values() -> None:
+    assert pairs(["a=None", "b=True", "c=null", "d=Nobody"], "--setting") == {
+        "a": None,
+        "b": True,
+        "c": None,
+        "d": "Nobody",
+    }
     assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
         "a": 1,
         "b_c": "x=y",
