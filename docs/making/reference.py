@@ -45,6 +45,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "membership",
         "departures",
         "label_rows",
+        "clouds",
         "unrolled",
         "embedding",
         "experts",
