@@ -77,7 +77,7 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
     if site.family == "draws":
         return site.name, site.arrays["draws"]
     if site.family == "dirichlet":
-        concentration = site.arrays["concentration"]
+        concentration = site.spread
         gamma = stream.standard_gamma(concentration, (1, n, *concentration.shape))
         # Shapes far below 1 underflow to rows of zeros; a share is at least the smallest positive number.
         gamma = np.maximum(gamma, np.finfo(np.float64).tiny)

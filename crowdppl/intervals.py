@@ -160,7 +160,7 @@ def _same_dirichlet(
     error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
     for site in result.sites.values():
         if _is_dirichlet(site, dims, mean.shape) and np.all(np.abs(site.mean - mean) <= error):
-            return site.arrays["concentration"]
+            return site.spread
     return None
 
 

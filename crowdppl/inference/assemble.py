@@ -23,6 +23,7 @@ from crowdppl.inference.report import (
     truth_at,
     truth_over,
 )
+from crowdppl.inference.response import weights
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.inference.variational import Climbed
 
@@ -136,11 +137,13 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
 
 def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: str) -> dict[str, SiteResult]:
     state, out = best.ascent.state, {}
+    wide = weights(problem, best.ascent, problem.options.generator(13)) if engine == "vb" and problem.spread else {}
     for name, x in state.parameters.items():
         dims = Dims(problem).of(problem.sites[name])
         array = x.detach().cpu().numpy()
         family = "point" if engine == "em" else "dirichlet"
         arrays = {"value": np.exp(array)} if engine == "em" else {"concentration": array}
+        arrays |= {"weight": wide[name].cpu().numpy()} if name in wide else {}
         out[name] = SiteResult(name, dims, family, arrays)
     for name, x in state.logits.items():
         share = x.softmax(-1).detach().cpu().numpy()

@@ -55,7 +55,7 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
         return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
     if stored.family == "dirichlet":
-        c = arrays["concentration"]
+        c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
         return DIRICHLET.draw(c.expand(n, *c.shape).contiguous(), stream)
     if stored.family == "onehot":
         p = arrays["probability"]

@@ -18,8 +18,9 @@ class SiteResult:
         dims: names of the dimensions of its value, such as ("annotator", "truth", "label"); "item" first
             where the site belongs to items, which then stand in codebook order.
         family: "dirichlet", "point", "normal", "onehot" or "draws".
-        arrays: by family: {"concentration"}; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in
-            the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
+        arrays: by family: {"concentration"}, with "weight", the part of each row's that is knowledge, where that is
+            known; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the site's own;
+            {"probability"}; {"draws"} of shape (chains, draws, *dims).
         support: of a normal site, what its own space is: "real", "positive", "unit" (from 0 to 1) or
             "simplex"; "" for anything else.
     """
@@ -51,6 +52,12 @@ class SiteResult:
             return np.asarray(self.arrays["draws"].mean((0, 1)))
         key = {"point": "value", "normal": "mean", "onehot": "probability"}[self.family]
         return self.arrays[key]
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Concentration of Dirichlets as wide as the posterior, of shape dims: that of vb says too much."""
+        c = self.arrays["concentration"]
+        return np.asarray(c * self.arrays["weight"][..., None]) if "weight" in self.arrays else c
 
 
 @dataclass(frozen=True)

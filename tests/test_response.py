@@ -1,0 +1,155 @@
+"""How wide vb's posteriors of annotators are: linear response against a dense matrix, gibbs, and simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import polygamma
+from scipy.stats import beta
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.inference import response
+from crowdppl.posterior import Posterior
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+K = 3
+
+
+def drawn(seed: int, n_items: int = 60, n_annotators: int = 6, each: int = 3, k: int = K) -> Any:
+    design = crowdppl.random_design(n_items, n_annotators, each, classes=k, seed=seed)
+    return crowdppl.simulate(crowdppl.method("bayesian_dawid_skene"), design, seed=seed)
+
+
+def fitted(data: Annotations, method: str = "bayesian_dawid_skene", **more: Any) -> Posterior:
+    return crowdppl.fit(method, data, inference="vb", seed=0, tolerance=1e-13, max_iterations=5000, **more)
+
+
+def inverse_covariance(row: np.ndarray) -> np.ndarray:
+    """Of log theta under a Dirichlet."""
+    return np.asarray(np.linalg.inv(np.diag(polygamma(1, row)) - polygamma(1, row.sum())))
+
+
+def dense(posterior: Posterior) -> np.ndarray:
+    """What the variance of each row is multiplied by, by a matrix of all parameters."""
+    data, sites = posterior.data, posterior.result.sites
+    confusion, share = (sites[name].arrays["concentration"] for name in ("confusion", "prevalence"))
+    n_annotators = len(confusion)
+    size = n_annotators * K * K + K
+    matrix = np.zeros((size, size))
+    rows = [*confusion.reshape(-1, K), share]
+    for start, row in zip(range(0, size, K), rows, strict=True):
+        matrix[start : start + K, start : start + K] = inverse_covariance(row)
+    at = {a: n for n, a in enumerate(data.annotators)}
+    truth, p = np.arange(K), posterior.result.probabilities
+    for item, labels in data.frame().groupby("item"):
+        q = p[data.items.get_loc(item)]
+        annotator, label = labels["annotator"].map(at).to_numpy(), labels["label"].to_numpy(int)
+        cells = (annotator * K + truth[:, None]) * K + label  # (truth, labels)
+        seen = np.zeros((K, size))
+        for k in truth:
+            np.add.at(seen[k], [*cells[k], size - K + k], 1)
+        matrix -= seen.T @ (np.diag(q) - np.outer(q, q)) @ seen
+    covariance = np.linalg.inv(matrix)
+    ratio = np.zeros(len(rows))
+    for number, row in enumerate(rows):
+        part = slice(number * K, number * K + K)
+        moved = (np.eye(K) - (row / row.sum())[:, None]) / row.sum() @ inverse_covariance(row)
+        own = moved @ np.linalg.inv(inverse_covariance(row)) @ moved.T
+        ratio[number] = np.trace(moved @ covariance[part, part] @ moved.T) / np.trace(own)
+    return ratio
+
+
+def test_rows_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(response, "AWAY", 1e-3)
+    found = fitted(drawn(1).data)
+    ratio = dense(found)
+    rows = [found.result.sites[name].arrays for name in ("confusion", "prevalence")]
+    total = np.concatenate([x["concentration"].sum(-1).ravel() for x in rows])
+    prior = np.array([4.0] * (len(total) - 1) + [32.0 * K])
+    want = np.maximum((total + 1) / ratio - 1, prior) / total
+    np.testing.assert_allclose(np.concatenate([x["weight"].ravel() for x in rows]), want, rtol=1e-3)
+    assert want.min() < 0.8  # there is something to be found
+
+
+def test_random_signs_find_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = drawn(2, 600, 30, 3).data
+    exact, few = (np.empty(0),) * 2
+    for most in (1000, 20):
+        monkeypatch.setattr(response, "PROBES", most)
+        exact, few = few, fitted(data).result.sites["confusion"].arrays["weight"]
+    width = np.sqrt(exact / few)
+    assert np.sqrt(np.mean((width - 1) ** 2)) < 0.1 and abs(width.mean() - 1) < 0.03
+    assert np.sqrt(1 / exact).mean() > 1.1
+
+
+def test_with_known_truths_nothing_is_left_out() -> None:
+    crowd = drawn(3)
+    rows = crowd.data.frame()
+    known = Annotations.from_frame(rows, classes=range(K), gold=crowd.truth)
+    for site in fitted(known).result.sites.values():
+        np.testing.assert_allclose(site.arrays["weight"], 1, atol=1e-9)
+
+
+def test_standard_deviations_are_those_of_gibbs() -> None:
+    data = drawn(4, 300, 8, 3).data
+    exact = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", seed=0, draws=500).confusion_intervals()
+    found = fitted(data)
+    alone = crowdppl.posterior.intervals.from_dirichlet(
+        found.result.sites["confusion"].arrays["concentration"], 0.95
+    )
+    told, wide = exact["sd"].to_numpy(), found.confusion_intervals()["sd"].to_numpy()
+    assert np.median(alone.sd.ravel() / told) < 0.85
+    assert 0.92 < np.median(wide / told) < 1.05
+
+
+@pytest.mark.parametrize(("k", "each"), [(2, 3), (3, 3)])
+def test_intervals_hold_what_they_promise(k: int, each: int) -> None:
+    hits: list[list[np.ndarray]] = [[], []]
+    for seed in range(25):
+        crowd = drawn(100 + seed, 150, 10, each, k)
+        true = crowd.parameters["confusion"].diagonal(axis1=-2, axis2=-1)
+        site = fitted(crowd.data).result.sites["confusion"]
+        for held, c in zip(hits, (site.arrays["concentration"], site.spread), strict=True):
+            right = c.diagonal(axis1=-2, axis2=-1)
+            low, high = beta.ppf([[[0.05]], [[0.95]]], right, c.sum(-1) - right)
+            held.append((low <= true) & (true <= high))
+    before, after = (float(np.mean(x)) for x in hits)
+    assert before < 0.85 and 0.86 < after < 0.95
+
+
+def test_everything_that_says_how_sure_vb_is_says_it(tmp_path: Path) -> None:
+    data = drawn(5).data
+    found = fitted(data)
+    site = found.result.sites["confusion"]
+    np.testing.assert_allclose(site.spread.sum(-1), site.arrays["concentration"].sum(-1) * site.arrays["weight"])
+    np.testing.assert_allclose(site.mean, site.spread / site.spread.sum(-1, keepdims=True))
+    n = site.spread.sum(-1, keepdims=True)
+    sd = np.sqrt(site.mean * (1 - site.mean) / (n + 1))
+    np.testing.assert_allclose(found.confusion_intervals()["sd"], sd.ravel(), rtol=1e-9)
+    assert found.result.table_draws is not None
+    np.testing.assert_allclose(found.result.table_draws.std(0), sd, rtol=0.35)
+    found.save(tmp_path)
+    again = crowdppl.load(tmp_path)
+    np.testing.assert_array_equal(again.confusion_intervals(), found.confusion_intervals())
+    more = found.update(data.frame().assign(item=lambda rows: rows["item"] + 1000))
+    assert (
+        more.result.sites["confusion"].arrays["concentration"].sum(-1) > site.arrays["concentration"].sum(-1)
+    ).all()
+
+
+@pytest.mark.parametrize("method", ["item_difficulty", "glad"])
+def test_where_labels_depend_on_gaussians_nothing_is_said(method: str) -> None:
+    found = crowdppl.fit(method, drawn(6).data, inference="vb", seed=0, max_iterations=5)
+    assert not any("weight" in site.arrays for site in found.result.sites.values())
+
+
+def test_a_fit_that_was_stopped_is_widened_by_what_can_be_seen() -> None:
+    found = crowdppl.fit("bayesian_dawid_skene", drawn(7).data, inference="vb", seed=0, max_iterations=2)
+    weight = found.result.sites["confusion"].arrays["weight"]
+    assert np.isfinite(weight).all() and (weight > 0).all() and (weight <= 1).all()
