@@ -95,8 +95,8 @@ class Posterior:
     def annotators(self, level: float = 0.95) -> pd.DataFrame:
         """How good each annotator is.
 
-        Intervals of vb are too narrow where labels are few, for it takes truths and annotators for independent: with
-        three labels for each of 60 items, by eight annotators, those of level .9 by one_coin held .78 of the
+        Intervals of vb are too narrow where labels are few, for it takes truths and annotators for independent:
+        with three labels for each of 60 items, by eight annotators, those of level .9 by one_coin held .78 of the
         accuracies, where those of gibbs held .92 (44 crowds each).
 
         Args:
