@@ -50,7 +50,12 @@ class Evidence:
         drawn = item_scores(self.probabilities, self.truth, self.resamples, self.seed)
         if len(self.annotators):
             drawn |= annotator_scores(self.annotators, self.resamples, self.seed)
-        return intervals(values, drawn, self.level)
+        found = intervals(values, drawn, self.level)
+        if found["low"].to_dict()["ece"] > 0:
+            noise = errors_of_noise(self.probabilities, self.resamples, self.seed)
+            if values["ece"] <= np.quantile(noise, (1 + self.level) / 2):
+                found.loc["ece", "low"] = 0.0
+        return found
 
 
 def item_scores(
@@ -72,6 +77,30 @@ def item_scores(
     items = WeightedItems.of(probabilities[order], truth[order])
     parts = [items.scores(weights) for weights in _weights(len(order), resamples, seed)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) -> np.ndarray:
+    """Calibration errors that as many items have by chance where probabilities are right, (resamples,).
+
+    Truths are drawn from the probabilities ("consistency resampling", Broecker & Smith 2007, "Increasing the
+    reliability of reliability diagrams"). Only whether an item's most probable class is its truth matters; of m
+    classes that tie, each is right in its share of cases and then counts 1/m.
+
+    Args:
+        probabilities: (N, K).
+        resamples: how many.
+        seed: of the draws.
+    """
+    confidence, ties = probabilities.max(1), (named(probabilities) > 0).sum(1)
+    home, stream, n = bin_of(confidence), np.random.default_rng(seed), len(probabilities)
+    order = np.lexsort((ties, confidence))  # a seed means the same draws whatever the order of items
+    confidence, ties, home = confidence[order], ties[order], home[order]
+    starts, size, out = np.flatnonzero(np.diff(home, prepend=-1)), max(1, AT_ONCE // n), []
+    for done in range(0, resamples, size):
+        hit = stream.random((min(size, resamples - done), n)) < confidence * ties
+        gap = np.add.reduceat(confidence - hit / ties, starts, axis=1)
+        out.append(np.abs(gap).sum(1) / n)
+    return np.concatenate(out)
 
 
 @dataclass(frozen=True)

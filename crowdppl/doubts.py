@@ -86,7 +86,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         ()
     """
     thorough = switch("thorough", thorough)
-    given = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes].sum(1)
+    given = _labels(posterior)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     votes = _votes(posterior.uncorrected()) if thorough else ()
     crowd = import_module("crowdppl.population").doubts_of(posterior)
@@ -100,10 +100,18 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     return (*by_annotator, *by_item, *crowd, *votes)
 
 
+def _labels(posterior: Posterior) -> np.ndarray:
+    """Labels of each annotator that name a class, and all those before an update, abstentions included, (A,)."""
+    given: np.ndarray = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes].sum(1)
+    return given if posterior.memory is None else given + posterior.memory.labels
+
+
 def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     mean = np.einsum("a,akl->kl", given / max(1, given.sum()), result.table)[:, : data.n_classes]
-    labels = np.maximum(given.sum() * result.probabilities.mean(0), 1e-9)
+    # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
+    share = result.probabilities.mean(0) if posterior.memory is None else result.prevalence
+    labels = np.maximum(given.sum() * share, 1e-9)
     top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
     swapped = np.flatnonzero(most - own > 2 * np.sqrt((most + own) / labels))
     if len(swapped):

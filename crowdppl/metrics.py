@@ -109,8 +109,10 @@ class Evaluation:
         Items are drawn with replacement, and for the two scores of annotators, which are means over annotators,
         annotators; low and high are percentiles. Resamples in which a score does not exist are left out. The
         calibration error takes noise for error, and a resample has the noise twice; so its interval is mirrored
-        at the value, cut off at 0 and stretched to hold the value. A sample without errors says nothing here of
-        how rare they are: accuracy 1 has the interval from 1 to 1.
+        at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right probabilities might
+        have such an error by chance. Where they are nearly right, it still holds the error of all items too
+        seldom. A sample without errors says nothing here of how rare they are: accuracy 1 has the interval from 1
+        to 1.
 
         Returns:
             DataFrame by score with value, low and high.

@@ -95,6 +95,10 @@ class Posterior:
     def annotators(self, level: float = 0.95) -> pd.DataFrame:
         """How good each annotator is.
 
+        Intervals of vb are too narrow where labels are few, for it takes truths and annotators for independent:
+        with three labels for each of 60 items, by eight annotators, those of level .9 by one_coin held .78 of the
+        accuracies, where those of gibbs held .92 (44 crowds each).
+
         Args:
             level: probability of the intervals.
 
@@ -152,6 +156,8 @@ class Posterior:
 
     def confusion_intervals(self, level: float = 0.95) -> pd.DataFrame:
         """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high.
+
+        Too narrow by vb where labels are few, as those of ``annotators``; gibbs keeps its level.
 
         Examples:
             >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)

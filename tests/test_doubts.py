@@ -17,6 +17,7 @@ from crowdppl.doubt import Doubt
 from crowdppl.doubts import doubts
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.inference import fit
+from crowdppl.memory import Memory
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
 
@@ -239,6 +240,29 @@ def test_spammers_are_named_most_labels_first() -> None:
     first = sorted(range(7), key=lambda a: (-given[a], a))[:5]
     assert doubt.text.startswith("7 of 20 annotators, with 3")
     assert f": {', '.join(map(str, first))} and 2 more. " in doubt.text
+
+
+def test_after_an_update_labels_before_it_count() -> None:
+    """Who was known to say nothing is not made unknown by two more labels, or none; nor are others, by few."""
+    data = simulated(0, 300, 10, 6, 3, spam=1)
+    old = fit("bayesian_dawid_skene", data, inference="vb")
+    assert kinds(old) == ["spammers"]
+    for new in ([(500, 0, 1), (501, 0, 2), (500, 1, 1)], [(500, 1, 1), (500, 2, 1), (501, 3, 2)]):
+        more = annotations(new, 3, annotators=list(range(10)))
+        posterior = old.update(more)
+        assert kinds(posterior) == ["spammers"]
+        table = crowdppl.suspicious_annotators(posterior)
+        assert table.index[table["spammer"]].tolist() == [0]
+        assert table["labels"].tolist() == posterior.annotators()["labels"].tolist()
+
+
+def test_classes_swapped_before_an_update_stay_swapped() -> None:
+    table = np.array([[[0.3, 0.7], [0.2, 0.8]]])
+    assert "diagonal" in kinds(handmade([200], table=table))
+    few = handmade([2], table=table)
+    assert "diagonal" not in kinds(few)
+    memory = Memory({}, few.data.items, np.zeros((2, 2)), np.array([198]))
+    assert "diagonal" in kinds(replace(few, memory=memory))
 
 
 def test_spammers_need_labels_enough() -> None:

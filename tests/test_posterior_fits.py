@@ -224,6 +224,13 @@ def test_one_annotator_is_named_without_a_list() -> None:
     assert all(table.equals(asked[0]) for table in asked[1:])
 
 
+def test_of_who_is_left_out_maximum_likelihood_keeps_nothing() -> None:
+    """Flat priors leave open what no label teaches, and EM would leave it where it stood."""
+    whole = fit("dawid_skene", crowd(), inference="em")
+    assert np.abs(whole.result.table[[0, 3]] - 1 / 3).max() > 0.3
+    np.testing.assert_allclose(whole.without([0, 3]).result.table[[0, 3]], 1 / 3, atol=1e-6)
+
+
 def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
     posterior = fit("one_coin", crowd(), inference="em")
     options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}

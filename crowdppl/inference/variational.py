@@ -96,7 +96,20 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
     ascent = Ascent(fold, rule, state, repeats=problem.steady)
     if conjugate and not resumed:
         _first_update(ascent, problem, conjugate, values, shares, engine)
+    elif engine == "em":
+        _forget(ascent, conjugate, values)
     return ascent
+
+
+def _forget(ascent: Ascent, names: list[str], values: Mapping[str, Tensor]) -> None:
+    """What labels that are gone had taught goes back to where fits start, if none that is left teaches it.
+
+    Under a flat prior the mode is open there, and EM leaves such rows where they are.
+    """
+    total, share = ascent.fold(ascent.here.values(), gradient=names), ascent.fold.density.chains or 1
+    for name, prior in ascent.here.priors(total).items():
+        open_at = values[name].clamp(min=1e-30).log()
+        ascent.state.parameters[name] = DIRICHLET.mode(prior + total.gradient[name] / share, open_at)
 
 
 def _first_update(
