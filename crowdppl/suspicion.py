@@ -55,9 +55,9 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
       chosen at random 2 and 1, and where all labels were fitted at once none: do so before anyone is accused. And
       a method that cannot know of habits takes them for copying: where four of 16 always say one class, all 113
       fits by one_coin found a group, and none of 27 by bayesian_dawid_skene.
-      Intervals of accuracies at level .9, of mean field alone, held the truth for 85 % of honest annotators, for 87,
-      86, 75 and 25 % of pairs of 80 %, and for 78, 55, 41 and 0 % of four of whom three repeat the first as often:
-      who copies is taken for better, and the more labels, the surer.
+      Intervals of accuracies at level .9, of mean field alone, held the truth for 85 % of honest annotators, for
+      87, 86, 75 and 25 % of pairs of 80 %, and for 78, 55, 41 and 0 % of four of whom three repeat the first as
+      often: who copies is taken for better, and the more labels, the surer.
     - Colluding: three or more annotators linked by such pairs are a group. ``collusion`` is a score that needs no
       test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
       squared), in standard deviations of noise; 0 where nothing stands out.
