@@ -23,8 +23,8 @@ from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optim
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import Regularised
-from crowdppl.inference.rehearsal import batch_sizes, learns, rehearse
-from crowdppl.networks import begin
+from crowdppl.inference.rehearsal import batch_sizes, rehearse
+from crowdppl.networks import begin, learns
 from crowdppl.seeding import seed_streams
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.stored_features import read

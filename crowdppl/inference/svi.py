@@ -26,7 +26,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import for_pyro, train
 from crowdppl.inference.variational import prepare
 from crowdppl.seeding import seeded
-from crowdppl.sight import networks_of
+from crowdppl.sight import learning_of
 
 STEPS = 2000
 DRAWS = 200
@@ -56,7 +56,7 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
         NumericalError: when the ELBO or a parameter is not finite; it names the parameter.
     """
     guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
-    if networks_of(problem.story):
+    if learning_of(problem.story):
         if problem.given or options.restarts > 1:
             raise MethodError(
                 "svi begins where the networks do: leave start and restarts out where a network learns"
