@@ -21,6 +21,7 @@ _PUBLIC = {
     "clouds": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
+    "covariates": ("annotator_covariates", "item_covariates"),
     "crowd_map": ("annotator_map", "plot_annotator_map"),
     "criticism": ("Check", "predictive_check"),
     "datasets": ("anaesthetists", "digits"),
@@ -116,6 +117,8 @@ if TYPE_CHECKING:
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
     from crowdppl.confusions import crowd_confusion as crowd_confusion
+    from crowdppl.covariates import annotator_covariates as annotator_covariates
+    from crowdppl.covariates import item_covariates as item_covariates
     from crowdppl.criticism import Check as Check
     from crowdppl.criticism import predictive_check as predictive_check
     from crowdppl.crowd_map import annotator_map as annotator_map

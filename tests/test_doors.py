@@ -34,7 +34,7 @@ WRONG: dict[str, Any] = {
 # What stories and engines call: beside the data they take tensors and networks, of which torch itself speaks.
 WORDS = {
     *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
-    *("cloud_prior", "coin_counts", "seen_clouds"),
+    *("annotator_covariates", "cloud_prior", "coin_counts", "item_covariates", "seen_clouds"),
     *("coin_table", "confusion_prior", "crowd_confusion", "departed", "each_label", "em_on", "em_steps"),
     *(
         "experts_for",

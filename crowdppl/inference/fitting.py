@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.choosing import check_history, choose, refuse
+from crowdppl.inference.choosing import check_uses, choose, refuse
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
@@ -65,7 +65,7 @@ def run(
     began = time.perf_counter()
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
-    check_history(story, data)
+    check_uses(story, data)
     prepare = getattr(story, "prepare", None)
     asked, story = story, story if prepare is None else prepare(data)
     _refuse_checkpoint(story, options)
