@@ -45,8 +45,8 @@ def _validated(story: Story, block: Block) -> Trace:
             _refuse_misplaced(type(story).__name__, nodes(trace), block)
             trace.compute_log_prob()
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
-            if isinstance(error, CrowdpplError):
-                raise
+            if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
+                raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
             raise MethodError(
                 f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
                 f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"

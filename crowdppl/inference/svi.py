@@ -22,6 +22,7 @@ from crowdppl.guides import Start, mean_field, starting
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
+from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import for_pyro, train
 from crowdppl.inference.variational import prepare
@@ -82,7 +83,8 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[d
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
 
         def watched(*given: Any) -> float:
-            value = float(elbo.loss_and_grads(*given))
+            with one_precision(problem, guide, whole):
+                value = float(elbo.loss_and_grads(*given))
             if not math.isfinite(value):
                 raise NumericalError(f"svi's objective is {-value}: {_culprit()}; {REMEDY}")
             return value
