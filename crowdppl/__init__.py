@@ -77,7 +77,7 @@ _PUBLIC = {
     "posterior": ("Posterior", "load"),
     "priors": ("coin_counts", "coin_prior", "confusion_prior", "house_prevalence", "leaning_rows"),
     "ranks": ("RankCheck",),
-    "reading": ("read_annotations", "read_gold"),
+    "reading": ("read_annotations", "read_annotator_covariates", "read_gold", "read_item_covariates"),
     "recipes": ("house_training",),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
@@ -188,7 +188,9 @@ if TYPE_CHECKING:
     from crowdppl.priors import leaning_rows as leaning_rows
     from crowdppl.ranks import RankCheck as RankCheck
     from crowdppl.reading import read_annotations as read_annotations
+    from crowdppl.reading import read_annotator_covariates as read_annotator_covariates
     from crowdppl.reading import read_gold as read_gold
+    from crowdppl.reading import read_item_covariates as read_item_covariates
     from crowdppl.recipes import house_training as house_training
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register

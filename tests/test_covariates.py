@@ -31,6 +31,7 @@ from crowdppl import (
 )
 from crowdppl.blocks import build_blocks
 from crowdppl.building import with_covariates, with_known
+from crowdppl.cli import main
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
@@ -337,3 +338,67 @@ def test_pyros_own_svi_and_annotations_as_they_are_do_as_well() -> None:
         svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO(max_plate_nesting=1))
         losses = [svi.step(data) for _ in range(60)]
     assert np.mean(losses[-10:]) < np.mean(losses[:10])
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Answers and covariates on disk, and ``by_source`` by name."""
+    monkeypatch.setattr(crowdppl.registry, "_registered", {"by_source": BySource})
+    rows, items, _ = crowd()
+    rows.to_csv(tmp_path / "answers.csv", index=False)
+    items["web"].astype(int).rename_axis("task").to_csv(tmp_path / "items.csv")
+    people().rename_axis("who").to_csv(tmp_path / "people.csv", encoding="utf-16")
+    return tmp_path
+
+
+def command(files: Path, *more: Any) -> int:
+    """Exit status of ``crowdppl fit``."""
+    try:
+        main([*map(str, ("fit", files / "answers.csv", "--out", files / "result", "--inference", "em", *more))])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def test_files_of_covariates_on_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = ("--item-covariates", files / "items.csv")
+    them = (*items, "--annotator-covariates", files / "people.csv")
+    assert command(files, "--model", "by_source") == 2
+    said = "By source reads item_covariates, and the data have none; give --item-covariates, a DataFrame by item id"
+    assert said in capsys.readouterr().err
+    assert command(files, "--model", "by_source", *them) == 2
+    assert "people.csv is not UTF-8" in (told := capsys.readouterr().err) or "--covariates-encoding" in told
+    them = (*them, "--covariates-encoding", "utf-16")
+    items_only = ("--item-covariates", files / "people.csv", "--covariates-encoding", "utf-16")
+    assert command(files, "--model", "by_source", *items_only) == 2
+    assert "say --covariates-item" in capsys.readouterr().err
+    write = (files / "items.csv").read_text().encode("utf-16")
+    (files / "items.csv").write_bytes(write)
+    assert command(files, "--model", "by_source", *them, "--covariates-annotator", "who") == 0
+    found = crowdppl.load(files / "result", story=BySource()).probabilities()
+    rows, table, _ = crowd()
+    rows = rows.assign(label=rows["label"].astype(str))
+    data = Annotations.from_frame(rows, item_covariates=table, annotator_covariates=people())
+    want = crowdppl.fit(BySource(), data, inference="em").probabilities()
+    assert np.allclose(found.loc[want.index].to_numpy(), want.to_numpy())
+
+
+def test_covariates_that_no_method_reads_are_warned_of(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(files, "--model", "one_coin", "--item-covariates", files / "items.csv") == 0
+    assert "warning: one_coin: no card says that item_covariates are read, so that" in capsys.readouterr().err
+    (files / "items.csv").write_text("task,web\ni0,1\nnobody,0\n")
+    more = ("--overwrite", "--annotator-covariates", files / "items.csv", "--covariates-annotator", "task")
+    assert command(files, "--model", "by_source", "--item-covariates", files / "items.csv", *more) == 2
+    assert "item_covariates names the item 'nobody'" in capsys.readouterr().err
+
+
+def test_a_file_of_covariates_without_rows_or_ids_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("worker,years\n")
+    with pytest.raises(DataError, match="people.csv has no rows, so that nothing is known of any annotator"):
+        crowdppl.read_annotator_covariates(path)
+    path.write_text("worker,years\nann,3\n,4\n")
+    with pytest.raises(DataError, match="line 3 of people.csv"):
+        crowdppl.read_annotator_covariates(path)
+    path.write_text("worker,years\n007,3\n7,\n")
+    assert crowdppl.read_annotator_covariates(path)["years"].fillna(0).to_dict() == {"007": 3, "7": 0}
