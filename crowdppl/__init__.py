@@ -21,6 +21,7 @@ _PUBLIC = {
     "clouds": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
     "comparison": ("Comparison", "compare"),
     "confusions": ("crowd_confusion",),
+    "covariates": ("annotator_covariates", "item_covariates"),
     "crowd_map": ("annotator_map", "plot_annotator_map"),
     "criticism": ("Check", "predictive_check"),
     "datasets": ("anaesthetists", "digits"),
@@ -76,7 +77,7 @@ _PUBLIC = {
     "posterior": ("Posterior", "load"),
     "priors": ("coin_counts", "coin_prior", "confusion_prior", "house_prevalence", "leaning_rows"),
     "ranks": ("RankCheck",),
-    "reading": ("read_annotations", "read_gold"),
+    "reading": ("read_annotations", "read_annotator_covariates", "read_gold", "read_item_covariates"),
     "recipes": ("house_training",),
     "registry": ("method", "register", "zoo"),
     "reliability": ("plot_reliability",),
@@ -116,6 +117,8 @@ if TYPE_CHECKING:
     from crowdppl.comparison import Comparison as Comparison
     from crowdppl.comparison import compare as compare
     from crowdppl.confusions import crowd_confusion as crowd_confusion
+    from crowdppl.covariates import annotator_covariates as annotator_covariates
+    from crowdppl.covariates import item_covariates as item_covariates
     from crowdppl.criticism import Check as Check
     from crowdppl.criticism import predictive_check as predictive_check
     from crowdppl.crowd_map import annotator_map as annotator_map
@@ -185,7 +188,9 @@ if TYPE_CHECKING:
     from crowdppl.priors import leaning_rows as leaning_rows
     from crowdppl.ranks import RankCheck as RankCheck
     from crowdppl.reading import read_annotations as read_annotations
+    from crowdppl.reading import read_annotator_covariates as read_annotator_covariates
     from crowdppl.reading import read_gold as read_gold
+    from crowdppl.reading import read_item_covariates as read_item_covariates
     from crowdppl.recipes import house_training as house_training
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register

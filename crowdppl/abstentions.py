@@ -9,9 +9,12 @@ from typing import overload
 import pyro
 import pyro.distributions as dist
 import torch
+from pyro.poutine import runtime
+from pyro.poutine.indep_messenger import IndepMessenger
 from torch import Tensor
 
 from crowdppl import plates
+from crowdppl.errors import MethodError
 from crowdppl.labels import Coin, Table
 from crowdppl.plates import Data
 
@@ -44,6 +47,9 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     Returns:
         The same kind, over the L answers.
 
+    Raises:
+        MethodError: in a plate, where data have abstentions.
+
     Examples:
         >>> import pyro, torch
         >>> labels = {"ann": {"x": "no", "y": "?"}, "bob": {"x": "no", "y": "yes"}}
@@ -57,6 +63,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     ways = block.n_answers - block.n_classes
     if ways == 0:
         return log_p
+    _refuse_plates()
     states = 1
     if block.informative:
         states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
@@ -71,6 +78,16 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
         return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
     return _per_label_abstentions(data, log_p, log_answer)
+
+
+def _refuse_plates() -> None:
+    """Refuses what Pyro would refuse as a collision of plates, without a word of what to do."""
+    inside = [x.name for x in runtime._PYRO_STACK if isinstance(x, IndepMessenger) and x.dim == -1]
+    if inside:
+        raise MethodError(
+            f"with_abstentions is called in the plate of {inside[-1]}, and draws a rate for each annotator in a "
+            "plate of its own; call it outside all plates, before annotate"
+        )
 
 
 def _per_label_abstentions(

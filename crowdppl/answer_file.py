@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from crowdppl import arguments
-from crowdppl.errors import DataError
-from crowdppl.wording import OF_GOLD, on_command_line
+from crowdppl import arguments, registry
+from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.story import card_of
+from crowdppl.wording import OF_COVARIATES, OF_GOLD, on_command_line
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -44,6 +46,11 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "gold_item": (arguments.GoldItem, None),
     "gold_label": (arguments.GoldLabel, None),
     "gold_encoding": (arguments.GoldEncoding, None),
+    "item_covariates": (arguments.ItemCovariates, None),
+    "covariates_item": (arguments.CovariatesItem, None),
+    "annotator_covariates": (arguments.AnnotatorCovariates, None),
+    "covariates_annotator": (arguments.CovariatesAnnotator, None),
+    "covariates_encoding": (arguments.CovariatesEncoding, None),
 }
 """What each command that reads answers can be told of them: kind and default."""
 
@@ -64,19 +71,47 @@ def read_answers(answers: Path, said: Mapping[str, Any]) -> Annotations:
 
     Args:
         answers: the file.
-        said: how it is to be read, and known truths: the options of ``READING``.
+        said: how it is to be read, and known truths and covariates: the options of ``READING``.
 
     Raises:
-        DataError: as ``read_annotations`` and ``read_gold`` do.
+        DataError: as ``read_annotations``, ``read_gold`` and ``read_item_covariates`` do.
     """
-    from crowdppl.reading import read_annotations, read_gold  # imports torch
+    from crowdppl import reading  # imports torch
 
     how: Any = {name: said[name] for name in AS_THEY_ARE}
     how |= {"classes": arguments.names(said["classes"]), "abstentions": said["abstain"] or ()}
     if said["gold"] is not None:
         try:
             encoding = said["gold_encoding"]
-            how["gold"] = read_gold(said["gold"], said["gold_item"], said["gold_label"], encoding=encoding)
+            how["gold"] = reading.read_gold(said["gold"], said["gold_item"], said["gold_label"], encoding=encoding)
         except DataError as error:  # --item and --label are about the answers
             raise DataError(on_command_line(str(error), OF_GOLD)) from error
-    return read_annotations(answers, **how)
+    readers = {"item": reading.read_item_covariates, "annotator": reading.read_annotator_covariates}
+    for entity, read in readers.items():
+        if (path := said[f"{entity}_covariates"]) is None:
+            continue
+        try:
+            column, encoding = said[f"covariates_{entity}"], said["covariates_encoding"]
+            how[f"{entity}_covariates"] = read(path, column, encoding=encoding)
+        except DataError as error:
+            raise DataError(on_command_line(str(error), OF_COVARIATES)) from error
+    return reading.read_annotations(answers, **how)
+
+
+def sources(answers: Path, said: Mapping[str, Any]) -> dict[str, Path | None]:
+    """The files that a command is given, by what they are."""
+    names = ("gold", "item_covariates", "annotator_covariates")
+    return {"answers": answers, **{name: said[name] for name in names}}
+
+
+def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
+    """Warns of covariates that none of some methods reads, by their cards; without a card that is not known."""
+    if said["item_covariates"] is None and said["annotator_covariates"] is None:
+        return
+    cards = [None if name == "auto" else card_of(registry.method(name)) for name in models]
+    if any(card is None and name != "auto" for name, card in zip(models, cards, strict=True)):
+        return
+    for what in ("item_covariates", "annotator_covariates"):
+        if said[what] is not None and not any(card is not None and what in card.uses for card in cards):
+            text = f"{', '.join(models)}: no card says that {what} are read, so that {said[what]} changes nothing"
+            warnings.warn(text, CrowdpplWarning, stacklevel=2)

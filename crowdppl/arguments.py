@@ -102,6 +102,24 @@ GoldLabel = Annotated[
 GoldEncoding = Annotated[
     str | None, Option(help="How the file of known truths is written, if it is not UTF-8.", metavar="NAME")
 ]
+ItemCovariates = Annotated[
+    Path | None, Option(help="File with what is known of items, an item a row; methods read it by column.")
+]
+AnnotatorCovariates = Annotated[
+    Path | None,
+    Option(help="File with what is known of annotators, an annotator a row; read by column."),
+]
+CovariatesItem = Annotated[
+    str | None,
+    Option(help="Column of items in the file of their covariates, if it is not recognised.", metavar="COLUMN"),
+]
+CovariatesAnnotator = Annotated[
+    str | None,
+    Option(help="Column of annotators in the file of their covariates, if not recognised.", metavar="COLUMN"),
+]
+CovariatesEncoding = Annotated[
+    str | None, Option(help="How files of covariates are written, if they are not UTF-8.", metavar="NAME")
+]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace what an earlier run has written there.")]
 Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]

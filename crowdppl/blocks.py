@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.bags import Bags, gather, sorted_pairs
+from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.stored_features import Features, taken
 
 BLOCK_LABELS = 500_000
@@ -33,6 +34,7 @@ class Block:
         features: (n_items, ...) what a network may look at; None unless the story has a network.
         seen: by network of the story, what it returns, (n_items, ...); None where a story asks its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
+        item_covariates, annotator_covariates: read by the functions of these names; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
         observed: False for a design: who labels what, the labels still to be drawn.
@@ -52,6 +54,8 @@ class Block:
     features: Features | None = None
     seen: Mapping[str, Tensor] | None = None
     history: Tensor | None = None
+    item_covariates: CovariateColumns | None = None
+    annotator_covariates: CovariateColumns | None = None
     abstainers: Tensor | None = None
     informative: bool = False
     observed: bool = True
@@ -186,16 +190,16 @@ class Block:
         return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), scale=scale, _views={}, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
-        """What is known of the items at ``positions`` besides labels: gold, evidence, features, seen."""
+        """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""
         at = torch.as_tensor(positions, device=self.device)
-        found = {name: getattr(self, name) for name in ("gold", "evidence", "features")}
-        known: dict[str, Any] = {name: None if x is None else taken(x, at) for name, x in found.items()}
+        found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "item_covariates")}
+        known: dict[str, Any] = {n: None if x is None else taken(x, at) for n, x in found.items()}
         return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
         names = ("gold", "evidence", "features", "history", "abstainers", "entries")
-        found = {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in (*names, "item_covariates", "annotator_covariates")}
         moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
         seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
         return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, _views={}, **moved)
@@ -240,8 +244,6 @@ def build_blocks(
     size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
     n_blocks = max(1, min(-(-len(item) // size), n_items))
     edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
-    blocks = []
-    for first, last in pairwise(edges):
-        bags = Bags.of_matrix(whole[first:last])
-        blocks.append(Block(bags, n_annotators, n_classes, n_answers, first, observed=answer is not None))
-    return order, blocks
+    sizes, observed = (n_annotators, n_classes, n_answers), answer is not None
+    bags = [(Bags.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
+    return order, [Block(some, *sizes, first, observed=observed) for some, first in bags]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -22,6 +23,7 @@ from crowdppl.checking import (
 )
 from crowdppl.codebook import Codebook
 from crowdppl.coding import Coded, code_rows
+from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
 from crowdppl.options import Known, Options, check_options
@@ -74,16 +76,18 @@ def assemble(rows: Rows, options: Options) -> Parts:
     shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
     tells = coded.alphabet.informative
     blocks = [replace(block, history=shared[0], abstainers=shared[1], informative=tells) for block in blocks]
+    of_items = covariate_table(options.get("item_covariates"), coded.items)
+    of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
     return Parts(
         item_book=coded.items,
         annotator_book=coded.annotators,
         alphabet=coded.alphabet,
-        blocks=[with_known(block, order, gold) for block in blocks],
+        blocks=with_covariates([with_known(b, order, gold) for b in blocks], order, of_items, of_annotators),
         order=order,
         gold_codes=gold,
         features=feature_table(options.get("features"), options.get("items"), coded.items),
-        item_covariates=covariate_table(options.get("item_covariates"), coded.items),
-        annotator_covariates=covariate_table(options.get("annotator_covariates"), coded.annotators),
+        item_covariates=of_items,
+        annotator_covariates=of_annotators,
         columns=columns,
         warnings=tuple(warnings),
     )
@@ -137,3 +141,30 @@ def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Bloc
     """
     mine = order[block.offset : block.offset + block.n_items]
     return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)), _views={})
+
+
+def with_covariates(
+    blocks: Sequence[Block], order: np.ndarray, of_items: pd.DataFrame | None, of_annotators: pd.DataFrame | None
+) -> list[Block]:
+    """Blocks with the covariates of their items, and of all annotators, as stories read them.
+
+    Args:
+        blocks: all of the data.
+        order: the item code at each position.
+        of_items, of_annotators: tables in codebook order, or None.
+    """
+    if of_items is None and of_annotators is None:
+        return list(blocks)
+    items, annotators = (
+        CovariateColumns.of(of_items, "item", order),
+        CovariateColumns.of(of_annotators, "annotator"),
+    )
+
+    def of_block(block: Block) -> CovariateColumns | None:
+        at = torch.arange(block.offset, block.offset + block.n_items)
+        return None if items is None else items.at(at)
+
+    return [
+        replace(block, item_covariates=of_block(block), annotator_covariates=annotators, _views={})
+        for block in blocks
+    ]

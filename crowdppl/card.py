@@ -27,7 +27,8 @@ class Card:
         fails: when it goes wrong, and what one sees then.
         cost: work and memory of one pass, in labels and sizes.
         refused: engines that cannot treat this story although its structure would let them try, and why.
-        uses: parts of the data beyond labels and gold that the method reads, such as "history".
+        uses: parts of the data beyond labels and gold that the method reads: "history", and "item_covariates" or
+            "annotator_covariates", without which a fit is then refused.
 
     Raises:
         MethodError: when title or reference are empty, the truth has no shape, or the DOI is not a bare one.

@@ -83,13 +83,16 @@ def fit_answers(
     settings = arguments.pairs(setting, "--setting")
     options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
     _check(model, inference, settings, options)  # what is wrong is said before a long file is read
-    require_room(out, overwrite, (answers, how["gold"]))
+    answer_file.warn_of_unread([model], how)
+    files = answer_file.sources(answers, how)
+    require_room(out, overwrite, list(files.values()))
     began = time.perf_counter()
     data = answer_file.read_answers(answers, how)
     read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
-    write_result(posterior, out, {"answers": str(answers), "gold": how["gold"] and str(how["gold"])}, seconds)
+    said = {name: path and str(path) for name, path in files.items() if path or name == "gold"}
+    write_result(posterior, out, said, seconds)
     print(summary_on_command_line(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 
@@ -120,8 +123,9 @@ def compare_methods(
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # before a large file is read
         unprepared(name, settings.get(name))
+    answer_file.warn_of_unread(model, how)
     if out is not None:
-        require_new(out, overwrite, (answers, how["gold"]))
+        require_new(out, overwrite, list(answer_file.sources(answers, how).values()))
     data = answer_file.read_answers(answers, how)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)

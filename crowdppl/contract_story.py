@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,6 @@ from torch import Tensor
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.guides import mean_field
-from crowdppl.inference.density import Density
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
 from crowdppl.seeding import seeded
@@ -75,48 +74,6 @@ def simulates(trial: Trial) -> None:
     require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")
     require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
     require(found.equals(again.data.frame()), "the same seed drew other labels")
-
-
-def density_is_pyros(trial: Trial) -> None:
-    """Summed out by crowdppl and by Pyro's enumeration, the labels have one log-likelihood, with one gradient."""
-    for data in (trial.data, trial.odd):
-        story, block = ready(trial, data), data.as_block()
-        with double_precision():
-            at = latent_values(story, block, 2)
-            density = Density(story.model, plates_of(story))
-            found = density(block, at, gradient=list(at))
-            model = poutine.block(poutine.condition(story.model, data=at), hide=list(at))
-            nothing: Callable[..., None] = lambda data: None  # noqa: E731
-            theirs = -TraceEnum_ELBO(max_plate_nesting=plates_of(story)).loss(model, nothing, block)
-            _near(float(found.objective), theirs, "the log-likelihood", "under TraceEnum_ELBO")
-            step = {n: 1e-6 * torch.randn(x.shape) * x for n, x in at.items()}
-            up, down = ({n: x + sign * step[n] for n, x in at.items()} for sign in (1, -1))
-            slope = float(density(block, up).objective - density(block, down).objective) / 2
-            mine = sum(float((found.gradient[n] * step[n]).sum()) for n in at)
-            _near(mine / 1e-6, slope / 1e-6, "the gradient", "by finite differences", 1e-4)
-
-
-def chains_are_runs(trial: Trial) -> None:
-    """Three chains in one pass give what three passes give: the story indexes from the right."""
-    story, block = ready(trial, trial.data), trial.data.as_block()
-    plates = plates_of(story)
-    with double_precision():
-        draws = [latent_values(story, block, seed) for seed in (1, 2, 3)]
-        ranks = {n: len(x["fn"].batch_shape) for n, x in _continuous(story, block, 1).items()}
-        wide = {}
-        for name, rank in ranks.items():
-            x = torch.stack([values[name] for values in draws])
-            wide[name] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
-        together = Density(story.model, plates, 3)(block, wide, gradient=list(wide))
-        for c, values in enumerate(draws):
-            alone = Density(story.model, plates)(block, values, gradient=list(values))
-            _near(float(together.objective[c]), float(alone.objective), f"chain {c} of 3", "alone")
-            for name, x in alone.gradient.items():
-                off = float((together.gradient[name][c].reshape(x.shape) - x).abs().max())
-                require(
-                    off <= 1e-8 * (1 + float(x.abs().max())),
-                    f"the gradient of {name!r} in chain {c} is off by {off}",
-                )
 
 
 def settings_round_trip(trial: Trial) -> None:
@@ -209,14 +166,15 @@ def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
     }
 
 
-def _continuous(story: Story, block: Block, seed: int) -> dict[str, Any]:
+def continuous_sites(story: Story, block: Block, seed: int) -> dict[str, Any]:
+    """Latent sites that are not summed out, at a draw from the prior."""
     found = _latents(story, block, seed)
     return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
 
 
 def latent_values(story: Story, block: Block, seed: int) -> Values:
     """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
-    found = _continuous(story, block, seed)
+    found = continuous_sites(story, block, seed)
     values = {n: x["value"].detach() for n, x in found.items()}
     soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
     return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
@@ -226,10 +184,6 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
     """A word of a shape as a number: sums and products of sizes, such as 1+G or K*M."""
     terms = [[f.strip() for f in term.split("*")] for term in word.split("+")]
     return sum(math.prod(int(f) if f.isdigit() else sizes.get(f, -1) for f in term) for term in terms)
-
-
-def _near(a: float, b: float, what: str, other: str, tolerance: float = 1e-8) -> None:
-    require(abs(a - b) <= tolerance * (1 + abs(b)), f"{what} is {a!r}, {other} {b!r}")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from crowdppl.bags import Bags
 from crowdppl.blocks import Block
 from crowdppl.checking import cell_counts, count_repeats
 from crowdppl.codebook import plain
+from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.errors import CrowdpplWarning
 
 
@@ -58,6 +59,7 @@ def join(blocks: Sequence[Block]) -> Block:
     for name in ("gold", "evidence", "features"):
         parts = [getattr(b, name) for b in blocks]
         known[name] = None if parts[0] is None else torch.cat(parts)
+    known["item_covariates"] = CovariateColumns.joined(block.item_covariates for block in blocks)
     seen = [block.seen for block in blocks if block.seen is not None]
     known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
     return replace(first, bags=bags, entries=None, _views={}, **known)

@@ -129,8 +129,8 @@ def warn_of_rounding(features: Any) -> None:
             warnings.warn(CrowdpplWarning(text), stacklevel=2)
 
 
-def in_columns(table: pd.DataFrame, names: pd.Index[Any]) -> pd.DataFrame:
-    """A table with its columns in the order of these names.
+def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:
+    """A table with its columns in the order of these names; ``what`` it holds, for messages.
 
     Raises:
         DataError: when it lacks one of them, or has one besides, or has one twice.
@@ -143,8 +143,8 @@ def in_columns(table: pd.DataFrame, names: pd.Index[Any]) -> pd.DataFrame:
         said = ["have several columns of one name, in another order"]
     if said:
         raise DataError(
-            f"the columns of these features are not those of the fit: they {' and '.join(said)}; name columns as "
-            "the fit did, or give .to_numpy() if their order is the same"
+            f"the columns of these {what} are not those of the fit: they {' and '.join(said)}; name columns as "
+            f"the fit did{', or give .to_numpy() if their order is the same' * (what == 'features')}"
         )
     return table.loc[:, names]
 

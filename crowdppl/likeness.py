@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
+from crowdppl.building import with_covariates
 from crowdppl.checking import require_labels
 from crowdppl.decoding import row_codes
 from crowdppl.errors import RepeatsWarning
@@ -20,21 +21,23 @@ from crowdppl.stored_features import StoredFeatures
 def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
-    Features come along, of tables in the old order of columns; where new ones have none and all items are old
-    ones, theirs do. A fit cannot take in annotators whom it does not know, so that ``grow`` is no way out.
+    Features and covariates come along, of tables in the old order of columns; where new ones have none, those of
+    annotators do, and if all items are old ones, theirs. A fit cannot take in annotators whom it does not know, so
+    that ``grow`` is no way out.
 
     Raises:
-        DataError: when an annotator, a class or a column of features is not one of the old ones, or there are no
-            labels.
+        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones, or
+            there are no labels.
     """
     if not isinstance(new, Annotations):
-        return _with_features(old, Annotations.from_frame(new, like=old, grow=False))
+        return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
     require_labels(new.blocks)
     pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
     if not all(a.equals(b) for a, b in pairs):
-        known: Any = {"items": new.items, "gold": new.gold, "features": new.features}
+        names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
+        known: Any = {name: getattr(new, name) for name in names}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
-    return _with_features(old, new)
+    return _with_known(old, new)
 
 
 def warn_of_repeats(old: Annotations, new: Annotations) -> None:
@@ -56,8 +59,27 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
         )
 
 
-def _with_features(old: Annotations, new: Annotations) -> Annotations:
+def _with_known(old: Annotations, new: Annotations) -> Annotations:
+    """What is known of items and annotators beside labels."""
     code = old.item_book.codes(new.items)
+    of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
+    every = np.arange(old.n_annotators)
+    of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
+    blocks = with_covariates(new.blocks, new.order, of_items, of_annotators)
+    new = replace(new, blocks=blocks, item_covariates=of_items, annotator_covariates=of_annotators)
+    return _with_features(old, new, code)
+
+
+def _columns_of(old: pd.DataFrame | None, new: pd.DataFrame | None, code: np.ndarray | None) -> pd.DataFrame | None:
+    """New covariates with the old columns; else the old ones of the same ids, where all are known."""
+    if old is None:
+        return new
+    if new is not None:
+        return in_columns(new, old.columns, "covariates")
+    return None if code is None else old.iloc[code]
+
+
+def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Annotations:
     if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
         return replace(new, features=in_columns(new.features, old.features.columns))
     if new.features is not None or old.features is None or (code < 0).any():

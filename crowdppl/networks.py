@@ -209,6 +209,11 @@ def tried(
     return found
 
 
+def learns(network: nn.Module) -> bool:
+    """Whether it has a weight that is to move; one without any stands still, and has its say."""
+    return any(x.requires_grad for x in network.parameters())
+
+
 def begin(network: nn.Module, training: Training, seed: int) -> None:
     """First weights for a fit, where crowdppl made the network ready; any other learns on from where it stands.
 

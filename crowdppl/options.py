@@ -50,7 +50,7 @@ class Options(TypedDict, total=False):
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; a dataset
             stays where it is, and rows are read when a network looks at them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
-        item_covariates, annotator_covariates: DataFrames by id, carried along.
+        item_covariates, annotator_covariates: DataFrames by id; stories read them by the functions of these names.
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
         repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"

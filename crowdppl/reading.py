@@ -120,3 +120,70 @@ def read_gold(
             refuse_markers(found, role, table.place, (), "leave the row out")
     values = {role: pd.Index(np.asarray(table.frame[column])) for role, column in roles.items()}
     return pd.Series(values["class"], index=values["item"], name="gold")
+
+
+def read_item_covariates(
+    path: str | Path,
+    item: str | None = None,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> pd.DataFrame:
+    """What is known of items, from a file: a table by item id, to be given as ``item_covariates``.
+
+    Args:
+        path: CSV, TSV, parquet or JSON lines with a column of items; what else it holds are covariates.
+        item: name of that column, where it is not recognised.
+        format, delimiter, encoding: as for ``read_annotations``.
+
+    Raises:
+        DataError: when the file cannot be read or has no rows, the column is missing, or an id is.
+
+    Examples:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"item": ["007", "008"], "words": [120, 45]}).to_csv("items.csv", index=False)
+        >>> crowdppl.read_item_covariates("items.csv")["words"].to_dict()
+        {'007': 120, '008': 45}
+    """
+    return _covariates(path, "item", item, _texts(format=format, delimiter=delimiter, encoding=encoding))
+
+
+def read_annotator_covariates(
+    path: str | Path,
+    annotator: str | None = None,
+    *,
+    format: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> pd.DataFrame:
+    """What is known of annotators, from a file: a table by annotator id, to be given as ``annotator_covariates``.
+
+    Args:
+        path: CSV, TSV, parquet or JSON lines with a column of annotators; what else it holds are covariates.
+        annotator: name of that column, where it is not recognised.
+        format, delimiter, encoding: as for ``read_annotations``.
+
+    Raises:
+        DataError: when the file cannot be read or has no rows, the column is missing, or an id is.
+
+    Examples:
+        >>> import pandas as pd
+        >>> pd.DataFrame({"worker": ["ann", "bob"], "years": [20, 3]}).to_csv("people.csv", index=False)
+        >>> crowdppl.read_annotator_covariates("people.csv")["years"].to_dict()
+        {'ann': 20, 'bob': 3}
+    """
+    return _covariates(path, "annotator", annotator, _texts(format=format, delimiter=delimiter, encoding=encoding))
+
+
+def _covariates(path: str | Path, role: str, column: str | None, said: dict[str, Any]) -> pd.DataFrame:
+    given, name = {role: column}, require_path(path).name
+    table = read_table(path, as_text=lambda columns: list(recognise(columns, given, name).values()), **said)
+    found = recognise(list(table.frame.columns), given, name)[role]
+    if table.frame.empty:
+        raise DataError(f"{name} has no rows, so that nothing is known of any {role}; give some, or leave it out")
+    ids = encode(table.frame[found], role, table.place)
+    if table.text:
+        refuse_markers(ids, role, table.place, (), "leave the row out")
+    rest = table.frame.drop(columns=[found]).infer_objects()
+    return rest.set_axis(pd.Index(np.asarray(table.frame[found]), name=role))

@@ -14,7 +14,7 @@ from crowdppl import errors
 from crowdppl.alphabet import Alphabet
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import build_blocks
-from crowdppl.building import with_known
+from crowdppl.building import with_covariates, with_known
 from crowdppl.codebook import Codebook
 from crowdppl.decoding import row_codes
 from crowdppl.errors import CrowdpplWarning, ResultError
@@ -71,16 +71,18 @@ def put_together(parts: Mapping[str, Any], dataset: Any = None) -> Annotations:
         )
         for block in blocks
     ]
+    of_items = _frame(parts["item_covariates"], parts["items"])
+    of_annotators = _frame(parts["annotator_covariates"], parts["annotators"])
     return Annotations(
         item_book=Codebook("item", parts["items"]),
         annotator_book=Codebook("annotator", parts["annotators"]),
         alphabet=alphabet,
-        blocks=found,
+        blocks=with_covariates(found, order, of_items, of_annotators),
         order=order,
         gold_codes=gold,
         features=_features_again(parts["features"], parts["items"], dataset),
-        item_covariates=_frame(parts["item_covariates"], parts["items"]),
-        annotator_covariates=_frame(parts["annotator_covariates"], parts["annotators"]),
+        item_covariates=of_items,
+        annotator_covariates=of_annotators,
         columns=_frame(parts["columns"], None),
         warnings=tuple(_warning(*said) for said in parts["warnings"]),
     )

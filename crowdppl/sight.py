@@ -16,7 +16,7 @@ from crowdppl.devices import lent, where_found
 from crowdppl.errors import DataError, MethodError
 from crowdppl.extras import is_dataset
 from crowdppl.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.networks import log_shares, outputs
+from crowdppl.networks import learns, log_shares, outputs
 from crowdppl.plates import Data, block_of
 from crowdppl.stored_features import Features, StoredFeatures, read
 
@@ -36,9 +36,14 @@ def networks_of(story: Any) -> dict[str, nn.Module]:
     return {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
 
 
+def learning_of(story: Any) -> dict[str, nn.Module]:
+    """The networks of a story that are to learn: all, unless it calls them ``standing``."""
+    return {} if hasattr(story, "standing") else networks_of(story)
+
+
 def network_of(story: Any) -> nn.Module | None:
     """The classifier of a story, if it is to learn; None where there is none."""
-    return None if hasattr(story, "standing") else networks_of(story).get("network")
+    return learning_of(story).get("network")
 
 
 def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
@@ -48,7 +53,9 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
     (``Posterior.confusion``): these are for an item that nobody has seen, and say what the story says there.
 
     Where the network learns by gradients (``inference="svi"``, or Pyro's own SVI), its parameters enter Pyro's
-    store, and the gradient flows through. Elsewhere it stands still.
+    store, and the gradient flows through. Elsewhere it stands still. Under Pyro's own SVI, so does one without a
+    weight that is to learn (``network.requires_grad_(False)``); ``fit`` leaves those alone that a story keeps in
+    its mapping ``standing``, by name.
 
     Args:
         data: the story's argument.
@@ -66,7 +73,8 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
         found = block.seen[name]
     else:
         assert block.features is not None
-        pyro.module(name, network)
+        if learns(network):
+            pyro.module(name, network)
         found = network(read(block.features))
     return found.to(torch.get_default_dtype())
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import build_blocks
-from crowdppl.building import with_known
+from crowdppl.building import with_covariates, with_known
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError
 
@@ -48,6 +48,7 @@ def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd
     kept = {name: getattr(first, name) for name in ("history", "abstainers", "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]
+    known = with_covariates(known, order, data.item_covariates, data.annotator_covariates)
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 
 

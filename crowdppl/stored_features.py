@@ -210,7 +210,7 @@ Features = Tensor | StoredFeatures
 
 def taken(features: Features, at: Tensor) -> Features:
     """The rows of some items; of those that are stored, none is read yet."""
-    return features.at(at) if isinstance(features, StoredFeatures) else features[at]
+    return features[at] if isinstance(features, Tensor) else features.at(at)
 
 
 def read(features: Features) -> Tensor:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from crowdppl import contract_answers, contract_fit, contract_story
+from crowdppl import contract_answers, contract_density, contract_features, contract_fit, contract_story
 from crowdppl.errors import MethodError
 from crowdppl.registry import resolve
 from crowdppl.story import Story
@@ -27,9 +27,10 @@ _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": contract_story.card_and_shapes,
     "validation": contract_story.runs_with_validation,
     "simulation": contract_story.simulates,
-    "density": contract_story.density_is_pyros,
+    "density": contract_density.density_is_pyros,
     "answers": contract_answers.answers_sum_to_one,
-    "chains": contract_story.chains_are_runs,
+    "chains": contract_density.chains_are_runs,
+    "features": contract_features.sees_features,
     "settings": contract_story.settings_round_trip,
     "plain svi": contract_story.plain_svi,
     "plain nuts": contract_story.plain_nuts,

@@ -10,7 +10,7 @@ import numpy as np
 from crowdppl.classifier_scores import ClassifierScore, classifier_score
 from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.rehearsal import learns
+from crowdppl.networks import learns
 from crowdppl.sight import networks_of
 from crowdppl.splitting import keep
 from crowdppl.training import VOLUMES

@@ -10,6 +10,7 @@ ENGINE += ["max_iterations", "restarts", "tolerance", "warmup"]
 """Options of engines."""
 OPTIONS: Mapping[str, str] = {
     "abstentions": "--abstain",
+    "annotator_covariates": "--annotator-covariates",
     "annotator": "--annotator",
     "calibrate": "--calibrate",
     "classes": "--classes",
@@ -22,6 +23,7 @@ OPTIONS: Mapping[str, str] = {
     "inference": "--inference",
     "informative_abstentions": "--informative-abstentions",
     "item": "--item",
+    "item_covariates": "--item-covariates",
     "kind": "--kind",
     "label": "--label",
     "models": "--model",
@@ -49,6 +51,15 @@ OF_GOLD: Mapping[str, str] = {
     "encoding": "--gold-encoding",
 }
 """What keywords are called where the file of known truths is read beside the answers."""
+
+OF_COVARIATES: Mapping[str, str] = {
+    "item": "--covariates-item",
+    "annotator": "--covariates-annotator",
+    "format": PYTHON,
+    "delimiter": PYTHON,
+    "encoding": "--covariates-encoding",
+}
+"""What keywords are called where a file of covariates is read beside the answers."""
 
 # What is quoted is a value, and a call is Python as it stands: neither is translated. Keywords may have a value.
 _KEYWORD = re.compile(

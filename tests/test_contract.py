@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ import torch
 import crowdppl
 import crowdppl.models
 from crowdppl import (
+    Annotations,
     Block,
     Card,
     MethodError,
@@ -206,6 +207,34 @@ BROKEN = [
 def test_a_broken_promise_is_seen(story: Broken, check: str, message: str) -> None:
     with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError), match=message):
         testing.check(story, check)
+
+
+@dataclass
+class Sighted(Broken):
+    """A story with a network, which is wrong only where this sees something."""
+
+    network: Any = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def prepare(self, data: Annotations) -> Sighted:
+        return replace(self, network=crowdppl.ready(self.network, data, self.training))
+
+    def model(self, data: Block) -> None:
+        with plates.annotators(data):
+            rows = pyro.sample("confusion", dist.Dirichlet(confusion_prior(data, 4.0)).to_event(1)).log()
+        seen = crowdppl.classify(data, self.network)
+        if self.how == "rows" and self.network is not None:
+            rows = rows + rows.detach()  # half of its gradient
+        table = with_abstentions(data, rows)
+        with plates.items(data):
+            annotate(data, table, truth(data, prevalence(data) + seen))
+
+
+def test_a_network_is_tried_on_features() -> None:
+    testing.check(Sighted(), "features")
+    testing.check(Sighted("rows"), "density")  # blind
+    with pytest.raises(AssertionError, match="the gradient is .* by finite differences"):
+        testing.check(Sighted("rows"), "features")
 
 
 def test_all_that_failed_is_said_at_once() -> None:

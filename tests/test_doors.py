@@ -34,7 +34,7 @@ WRONG: dict[str, Any] = {
 # What stories and engines call: beside the data they take tensors and networks, of which torch itself speaks.
 WORDS = {
     *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
-    *("cloud_prior", "coin_counts", "seen_clouds"),
+    *("annotator_covariates", "cloud_prior", "coin_counts", "item_covariates", "seen_clouds"),
     *("coin_table", "confusion_prior", "crowd_confusion", "departed", "each_label", "em_on", "em_steps"),
     *(
         "experts_for",
@@ -101,7 +101,9 @@ def doors() -> dict[str, dict[str, Any]]:
         "random_design": {"n_items": 4, "n_annotators": 3, "labels_per_item": 2, "classes": 2},
         "rank_check": {"story": "one_coin", "design": data, "simulations": 1},
         "read_annotations": {"path": "nowhere.csv"},
+        "read_annotator_covariates": {"path": "nowhere.csv"},
         "read_gold": {"path": "nowhere.csv"},
+        "read_item_covariates": {"path": "nowhere.csv"},
         "register": {"name": "mine", "cls": None},
         "rivals": {"scores": scores(), "default": "one_coin"},
         "simulate": {"story": crowdppl.method("one_coin"), "design": data},

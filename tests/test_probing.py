@@ -141,3 +141,82 @@ def test_an_update_with_items_that_come_again_is_refused_for_such_a_story() -> N
     again = pd.DataFrame({"item": [0], "annotator": [3], "label": [1]})
     with pytest.warns(crowdppl.RepeatsWarning), pytest.raises(MethodError, match=r"what earlier labels said"):
         posterior.update(again)
+
+
+class Idle:
+    """Draws a number that nothing depends on."""
+
+    def model(self, data: Block) -> None:
+        pyro.sample("idle", dist.Normal(0.0, 1.0))
+        table = confusion(data)
+        with plates.items(data):
+            annotate(data, table, truth(data, prevalence(data)))
+
+
+class Weights:
+    """The weights of communities come from a site of their own, which so is a prior parameter."""
+
+    def model(self, data: Block) -> None:
+        k = data.n_classes
+        weights = pyro.sample("weights", dist.Normal(torch.zeros(2), 1.0).to_event(1))
+        with plates.annotators(data):
+            mine = pyro.sample("mine", crowdppl.OneHot(weights.log_softmax(-1)))
+            rows = dist.Dirichlet(leaning_rows(k, 20.0).expand(2, k, k)).to_event(2)
+            both = pyro.sample("confusion", rows).log()
+        with plates.items(data):
+            annotate(data, torch.einsum("...ac,...actl->...atl", mine, both), truth(data, prevalence(data)))
+
+
+def test_a_site_that_reaches_nothing_is_called_no_prior_parameter() -> None:
+    with pytest.raises(MethodError, match="em refuses Idle: idle reaches neither labels nor the prior of another"):
+        crowdppl.fit(Idle(), crowd(), inference="em")
+    crowdppl.fit(Idle(), crowd(), inference="vb")
+    with pytest.raises(MethodError, match="em refuses Weights: the prior parameters weights are inferred too"):
+        crowdppl.fit(Weights(), crowd(), inference="em")
+
+
+class Declining:
+    """Extends its table in a plate."""
+
+    def __init__(self, inside: str) -> None:
+        self.inside = inside
+
+    def model(self, data: Block) -> None:
+        table = confusion(data)
+        if self.inside == "annotators":
+            with plates.annotators(data, "again"):
+                table = crowdppl.with_abstentions(data, table)
+        with plates.items(data):
+            state = truth(data, prevalence(data))
+            if self.inside == "items":
+                table = crowdppl.with_abstentions(data, table)
+            annotate(data, table, state)
+
+
+@pytest.mark.parametrize(("inside", "plate"), [("items", "items"), ("annotators", "again")])
+def test_abstentions_in_a_plate_are_refused_with_the_remedy(inside: str, plate: str) -> None:
+    with pytest.raises(MethodError) as refused:
+        crowdppl.fit(Declining(inside), crowd(abstentions=[2]), inference="vb")
+    assert str(refused.value) == (
+        f"with_abstentions is called in the plate of {plate}, and draws a rate for each annotator in a plate of "
+        "its own; call it outside all plates, before annotate"
+    )
+
+
+class Coarse:
+    """Keeps a tensor of single precision from before the fit."""
+
+    def __init__(self) -> None:
+        self.log_p = torch.tensor([0.2, 0.3, 0.5]).log()
+
+    def model(self, data: Block) -> None:
+        table = confusion(data)
+        with plates.items(data):
+            annotate(data, table, truth(data, self.log_p))
+
+
+def test_a_tensor_of_another_precision_is_named_by_svi_and_taken_elsewhere() -> None:
+    with pytest.raises(MethodError, match="svi of Coarse computes truth in float32, and fits are in float64: make"):
+        crowdppl.fit(Coarse(), crowd(), inference="svi", max_iterations=5)
+    for engine in ("em", "vb"):
+        crowdppl.fit(Coarse(), crowd(), inference=engine)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -14,7 +16,7 @@ from pyro.infer import SVI, Predictive, TraceEnum_ELBO
 from pyro.optim import Adam
 
 import crowdppl
-from crowdppl import annotate, plates, prevalence, truth
+from crowdppl import annotate, classify, leaning_rows, plates, prevalence, truth
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
@@ -195,3 +197,51 @@ def test_the_pair_is_plain_pyro(name: str) -> None:
         assert np.mean(losses[-10:]) < np.mean(losses[:10]) + 5
         drawn = Predictive(story.model, guide=story.guide, num_samples=2)(data)
         assert {"truth", "label"} <= drawn.keys() and drawn["truth"].shape[0] == 2
+
+
+class Standing:
+    """A classifier that was trained elsewhere tells how likely each class is."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        self.standing = {"network": network}
+
+    def model(self, data: Block) -> None:
+        with plates.annotators(data):
+            rows = dist.Dirichlet(leaning_rows(data.n_classes, 12.0)).to_event(1)
+            confusion = pyro.sample("confusion", rows).log()
+        with plates.items(data):
+            annotate(data, confusion, truth(data, classify(data, self.standing["network"])))
+
+
+def seen_items() -> Annotations:
+    data = crowd(30, 4, 2, 3, seed=1)
+    features = np.random.default_rng(0).normal(size=(30, 3))
+    return Annotations.from_frame(data.frame(), features=pd.DataFrame(features, index=data.items))
+
+
+def test_a_standing_network_is_left_as_it_is_and_leaves_the_options_of_other_fits() -> None:
+    data, network = seen_items(), torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
+    before = deepcopy(network.state_dict())
+    options: dict[str, Any] = {"max_iterations": 150, "batch_size": 10, "restarts": 2, "learning_rate": 0.05}
+    found = crowdppl.fit(Standing(network), data, inference="svi", seed=0, **options)
+    assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())
+    assert len(found.diagnostics()["objectives"]) == 150
+    near = crowdppl.fit(Standing(network), data, inference="vb", seed=0)
+    assert np.abs(found.probabilities().to_numpy() - near.probabilities().to_numpy()).max() < 0.15
+    with pytest.raises(MethodError, match="fits in which a network learns"):
+        crowdppl.fit(Standing(network), data, inference="svi", checkpoint="run.ckpt")
+
+
+def test_pyros_own_svi_leaves_a_network_alone_none_of_whose_weights_is_to_learn() -> None:
+    data, network = seen_items(), torch.nn.Linear(3, 2).requires_grad_(False)
+    before, story = deepcopy(network.state_dict()), Standing(network)
+    with pyro.get_param_store().scope(), double(), torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("error")  # Pyro's, that weights were not registered
+        pyro.set_rng_seed(0)
+        guide = lambda given: crowdppl.mean_field(story, given)  # noqa: E731
+        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO(max_plate_nesting=1))
+        first, *_, last = [svi.step(data) for _ in range(30)]
+        names = list(pyro.get_param_store())
+    assert last < first
+    assert names and not any("$$$" in name for name in names)
+    assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())

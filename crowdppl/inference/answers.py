@@ -17,7 +17,8 @@ from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.posing import pose
-from crowdppl.inference.predictive import label_power, seen_of
+from crowdppl.inference.predictive import covariates_of, label_power, seen_of
+from crowdppl.inference.probing import reads_item_covariates
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.results import SiteResult
@@ -107,6 +108,7 @@ class AnswerTables:
         bags = Bags.of_pairs(rows, cells, n * m, first.bags.n_cells)
         known: dict[str, Any] = {"gold": None, "evidence": None, "features": None}
         known["seen"] = seen_of(self._problem, self.data, np.repeat(items, m))
+        known["item_covariates"] = covariates_of(self._problem, self.data, np.repeat(items, m))
         block = replace(first, bags=bags, offset=0, scale=1.0, _views={}, **known)
         logs = frozenset(site.name for site in self._problem.of_kind("conjugate"))
         truth, n_draws = str(self._problem.truth), max(map(len, self._draws.values()), default=1)
@@ -143,6 +145,8 @@ def truth_alone(problem: Problem) -> bool:
     more = any(fn.state is not found[problem.truth]["value"] for fn in labels if fn.within == "item")
     apart = any(fn.within != "item" for fn in labels)
     seen = bool(networks_of(problem.story)) and any(callable(fn.log_p) for fn in labels)  # features matter, too
+    each = any(not isinstance(fn.log_p, torch.Tensor) for fn in labels)
+    seen = seen or (each and reads_item_covariates(problem.story, problem.blocks[0]))
     local = any(s.local for s in problem.sites.values())
     return summed == {problem.truth} and not (more or apart or seen or local)
 

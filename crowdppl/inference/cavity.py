@@ -22,6 +22,7 @@ from crowdppl.inference.families import DIRICHLET
 from crowdppl.inference.fold import Fold, Total
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.posing import pose
+from crowdppl.inference.probing import reads_item_covariates
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.results import SiteResult
@@ -154,6 +155,8 @@ def _refuse(problem: Problem, posterior: Posterior) -> None:
         raise no_form(problem, "it sums out no truth")
     if getattr(problem.story, "counting", None) is not None:
         raise no_form(problem, NETWORK)
+    if reads_item_covariates(problem.story, problem.blocks[0]):
+        raise no_form(problem, "it depends on what is known of the item (item_covariates)")
     for site in problem.sites.values():
         if site.local or site.kind in ("free", "onehot"):
             raise no_form(problem, f"site {site.name!r} is no Dirichlet of which labels have counts")

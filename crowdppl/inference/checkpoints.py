@@ -108,6 +108,9 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
     for block in problem.blocks:
         for name in ("gold", "evidence", "history", "abstainers"):
             _add(digest, name, getattr(block, name))
+        for columns in (block.item_covariates, block.annotator_covariates):
+            if columns is not None:
+                _add(digest, f"{columns.what} {columns.names}", columns.values)
         _add(digest, "cells", block.bags.cells)
         _add(digest, "rows", block.bags.row_starts)
         for part in () if block.features is None else parts(block.features):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from crowdppl.errors import MethodError
+from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.sight import network_of
@@ -26,11 +26,12 @@ A_SEARCH, A_SEARCHED = 1.2e-2, 1e-6
 """Seconds of a sweep that parameters of priors add: for their search, and for each number below them."""
 
 
-def check_history(story: Story, data: Annotations) -> None:
-    """Refuses annotators' history for a method without a prior on confusion or accuracy.
+def check_uses(story: Story, data: Annotations) -> None:
+    """Refuses data that do not have what the method's card says it reads, or have a history that it cannot use.
 
     Raises:
-        MethodError: naming methods' remedy.
+        MethodError: for a history, without a prior on confusion or accuracy.
+        DataError: for covariates that are missing.
     """
     card = card_of(story)
     if data.history is not None and card is not None and "history" not in card.uses:
@@ -38,6 +39,12 @@ def check_history(story: Story, data: Annotations) -> None:
             f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
             "whose card lists it (crowdppl.zoo() shows which)"
         )
+    for entity in ("item", "annotator"):
+        what = f"{entity}_covariates"
+        if card is not None and what in card.uses and getattr(data, what) is None:
+            raise DataError(
+                f"{card.title} reads {what}, and the data have none; give {what}=, a DataFrame by {entity} id"
+            )
 
 
 def refuse(story: Story, engine: str) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.choosing import check_history, choose, refuse
+from crowdppl.inference.choosing import check_uses, choose, refuse
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.results import FitResult
 from crowdppl.inference.stopping import stopped
-from crowdppl.sight import networks_of
+from crowdppl.sight import learning_of, networks_of
 from crowdppl.story import Story
 from crowdppl.training import VOLUMES, training_of
 
@@ -65,7 +65,7 @@ def run(
     began = time.perf_counter()
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
-    check_history(story, data)
+    check_uses(story, data)
     prepare = getattr(story, "prepare", None)
     asked, story = story, story if prepare is None else prepare(data)
     _refuse_checkpoint(story, options)
@@ -101,10 +101,10 @@ def _homecoming(story: Story) -> Iterator[None]:
 
 
 def _refuse_checkpoint(story: Story, options: Options) -> None:
-    if options.checkpoint is not None and not networks_of(story):
+    if options.checkpoint is not None and not learning_of(story):
         raise MethodError(
-            f"checkpoint={options.checkpoint!r} is for fits with a network, and {type(story).__name__} has none "
-            "here; leave it out"
+            f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(story).__name__} "
+            "has none here; leave it out"
         )
 
 
@@ -116,7 +116,7 @@ def _with_volume(
     Where Ctrl-C ends that look, the options end the fit after its first epoch, and leave checkpoints alone.
     """
     training = getattr(story, "training", {})
-    if engine not in ("em", "vb", "svi") or not networks_of(story) or training_of(training).volume != "auto":
+    if engine not in ("em", "vb", "svi") or not learning_of(story) or training_of(training).volume != "auto":
         return story, {}, options
     trials = import_module("crowdppl.volumes")  # by name, because trials are fits
     more: dict[str, Any] = {}

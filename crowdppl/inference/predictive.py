@@ -13,6 +13,7 @@ from torch import Tensor
 
 from crowdppl.bags import Bags
 from crowdppl.blocks import Block
+from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.errors import MethodError
 from crowdppl.inference.continuing import Continued, posed, said_before
 from crowdppl.inference.density import Density
@@ -162,6 +163,7 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     gold = None if data.gold_codes is None else torch.from_numpy(data.gold_codes[rows.item].astype(np.int64))
     known: dict[str, Any] = {"evidence": said_of(problem, data, rows.item)}
     known["seen"] = seen_of(problem, data, rows.item)
+    known["item_covariates"] = covariates_of(problem, data, rows.item)
     return replace(first, bags=bags, gold=gold, features=None, offset=0, scale=1.0, _views={}, **known)
 
 
@@ -177,6 +179,12 @@ def seen_of(problem: Problem, data: Annotations, item: np.ndarray) -> dict[str, 
         return None
     parts, at = [block.seen for block in problem.blocks if block.seen is not None], _positions(data, item)
     return {name: torch.cat([seen[name] for seen in parts])[at] for name in parts[0]}
+
+
+def covariates_of(problem: Problem, data: Annotations, item: np.ndarray) -> CovariateColumns | None:
+    """Covariates of some items, (len(item), D), by their codes; None without any."""
+    found = CovariateColumns.joined(block.item_covariates for block in problem.blocks)
+    return None if found is None else found.at(_positions(data, item))
 
 
 def _positions(data: Annotations, item: np.ndarray) -> Tensor:

@@ -13,7 +13,7 @@ from pyro import poutine
 from pyro.poutine import Trace
 
 from crowdppl.blocks import Block
-from crowdppl.errors import MethodError, NumericalError
+from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import Density
 from crowdppl.inference.nodes import is_latent, nodes
 from crowdppl.labels import Labels
@@ -45,8 +45,8 @@ def _validated(story: Story, block: Block) -> Trace:
             _refuse_misplaced(type(story).__name__, nodes(trace), block)
             trace.compute_log_prob()
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
-            if isinstance(error, MethodError):
-                raise
+            if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
+                raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
             raise MethodError(
                 f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
                 f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
@@ -94,6 +94,18 @@ def _refuse_latent(name: str, site: str, node: Mapping[str, Any]) -> None:
 
 def _plates(node: Mapping[str, Any]) -> set[str]:
     return {frame.name for frame in node["cond_indep_stack"] if frame.vectorized}
+
+
+def reads_item_covariates(story: Story, block: Block) -> bool:
+    """Whether a story reads what is known of items, found out by running it on one of a block."""
+    some = block.subset(np.arange(1), 1.0)
+    if some.item_covariates is None:
+        return False
+    watched = replace(some.item_covariates, asked=set())
+    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    with seeded(0):
+        poutine.trace(model).get_trace(replace(some, item_covariates=watched, _views={}))
+    return bool(watched.asked)
 
 
 def refuse_other(trace: Trace, truth: str, n_classes: int) -> None:

@@ -150,6 +150,12 @@ class Problem:
         Raises:
             MethodError: naming the sites.
         """
+        idle = [s.name for s in self.of_kind("hyper") if s.idle]
+        if idle:
+            raise MethodError(
+                f"{engine} refuses {type(self.story).__name__}: {', '.join(idle)} reaches neither labels nor the "
+                "prior of another site, so that data say nothing of it; use it in model, or take it out"
+            )
         names = [s.name for s in self.of_kind("hyper")]
         if names:
             others = "'vb' or 'nuts'" if self.of_kind("free") else "'vb', 'gibbs' or 'nuts'"

@@ -12,7 +12,7 @@ from torch import Tensor
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.rehearsal import learns
+from crowdppl.networks import learns
 from crowdppl.sight import network_of
 from crowdppl.training import Training, log_volume
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks import Network, outputs
+from crowdppl.networks import Network, learns, outputs
 from crowdppl.stored_features import Features, read
 
 
@@ -22,11 +22,6 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
     if rest == 1 and whole:
         sizes[-2:] = [size + 1]
     return sizes
-
-
-def learns(network: nn.Module) -> bool:
-    """Whether it has a weight that is to move; one without any stands still, and has its say."""
-    return any(x.requires_grad for x in network.parameters())
 
 
 def rehearse(network: nn.Module, name: str, features: Features, size: int) -> None:

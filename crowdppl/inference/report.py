@@ -116,7 +116,7 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
 
 def _probe_block(block: Block) -> Block:
     """One item for each (annotator, answer) pair, and one without labels."""
-    cells = block.n_annotators * block.n_answers
+    cells, known = block.n_annotators * block.n_answers, block.item_covariates
     every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
     bags = Bags(cells + 1, cells, every[:-1], every, every[:-1], None, None)
     # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
@@ -127,6 +127,7 @@ def _probe_block(block: Block) -> Block:
         evidence=None,
         features=None,
         seen=None,
+        item_covariates=known and known.average(cells + 1),
         abstainers=None,
         offset=0,
         scale=1.0,

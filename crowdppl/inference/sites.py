@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -41,6 +41,7 @@ class Site:
         event_shape: shape of one value.
         support: constraint on its values.
         plates: name of the plate of each batch dimension, "" where there is none.
+        idle: whether it reaches neither labels nor the prior of another site.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Site:
     event_shape: tuple[int, ...]
     support: Any
     plates: tuple[str, ...]
+    idle: bool = False
 
     @property
     def transform(self) -> Transform:
@@ -97,11 +99,14 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
             chains could not run at once.
     """
     latents = _latents(trace)
+    density = Density(story.model, plates_of(story))
     with seeded(0):
-        kinds = _kinds(Density(story.model, plates_of(story)), small, latents)
+        kinds = _kinds(density, small, latents)
         values = {n: x["value"].detach().double() for n, x in latents.items()}
         refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})
-    return [_site(name, kinds[name], node) for name, node in latents.items()]
+        idle = {name for name, kind in kinds.items() if kind == "hyper"}
+        idle -= _parents(density, small, values, set()) if idle else set()
+    return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
 
 
 def _latents(trace: Trace) -> dict[str, Any]:
@@ -140,7 +145,7 @@ def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[s
 
 
 def _parents(density: Density, block: Block, values: Mapping[str, Tensor], onehot: set[str]) -> set[str]:
-    """Sites on which the prior of another latent depends (weights of one-hot sites apart: those are linear)."""
+    """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
     leaves = {n: x.clone().requires_grad_() for n, x in values.items()}
     trace = density.trace(block, leaves)
     found: set[str] = set()

@@ -21,10 +21,11 @@ from crowdppl.inference.checkpoints import checkpoint_of, cut
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
+from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import Regularised
-from crowdppl.inference.rehearsal import batch_sizes, learns, rehearse
-from crowdppl.networks import begin
+from crowdppl.inference.rehearsal import batch_sizes, rehearse
+from crowdppl.networks import begin, learns
 from crowdppl.seeding import seed_streams
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.stored_features import read
@@ -104,7 +105,9 @@ class Epochs:
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
         seed_streams(options.seed)
-        self.loss(problem.model, guide, self._batch(self.rows[: training.batch_size]))  # parameters come to be
+        some = self._batch(self.rows[: training.batch_size])
+        with one_precision(problem, guide, some):
+            self.loss(problem.model, guide, some)  # parameters come to be
         self.regularised = Regularised(problem, training)
         self.optimiser = adamw(self._groups())
         self.first = [group["lr"] for group in self.optimiser.param_groups]

@@ -24,7 +24,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import Epochs
 from crowdppl.inference.svi import point_of
 from crowdppl.inference.variational import learner_of, prepare
-from crowdppl.sight import networks_of, seen_by
+from crowdppl.sight import learning_of, seen_by
 from crowdppl.splitting import keep, label_folds
 from crowdppl.story import Story
 from crowdppl.training import Training, training_of
@@ -49,7 +49,7 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
         DataError: when one item has all labels.
         KeyboardInterrupt: at Ctrl-C, for there is nothing yet that was learned from all labels.
     """
-    training = training_of(getattr(story, "training", {})) if networks_of(story) else Training()
+    training = training_of(getattr(story, "training", {})) if learning_of(story) else Training()
     if training.patience == 0:
         return story
     out = _left_out(data, options.seed)

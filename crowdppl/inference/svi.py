@@ -22,11 +22,12 @@ from crowdppl.guides import Start, mean_field, starting
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
+from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.stochastic import for_pyro, train
 from crowdppl.inference.variational import prepare
 from crowdppl.seeding import seeded
-from crowdppl.sight import networks_of
+from crowdppl.sight import learning_of
 
 STEPS = 2000
 DRAWS = 200
@@ -56,7 +57,7 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
         NumericalError: when the ELBO or a parameter is not finite; it names the parameter.
     """
     guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
-    if networks_of(problem.story):
+    if learning_of(problem.story):
         if problem.given or options.restarts > 1:
             raise MethodError(
                 "svi begins where the networks do: leave start and restarts out where a network learns"
@@ -82,7 +83,8 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[d
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
 
         def watched(*given: Any) -> float:
-            value = float(elbo.loss_and_grads(*given))
+            with one_precision(problem, guide, whole):
+                value = float(elbo.loss_and_grads(*given))
             if not math.isfinite(value):
                 raise NumericalError(f"svi's objective is {-value}: {_culprit()}; {REMEDY}")
             return value

@@ -34,6 +34,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "story_plot",
         "card",
         "likelihood",
+        "covariates",
         "abstentions",
         "labels",
         "distributions",
