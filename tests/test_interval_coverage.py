@@ -28,6 +28,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import quiet
 from crowdppl.inference.report import MOST_DRAWS, Draws, thinned
+from crowdppl.inference.response import weights
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.inference.variational import climb
 from crowdppl.intervals import Estimate
@@ -71,10 +72,13 @@ def by_gibbs(data: Annotations, seed: int) -> Found:
 def by_vb(data: Annotations, seed: int) -> Found:
     with quiet("cpu"):
         problem = pose(story(), data, Options(seed=seed, tolerance=1e-6))
-        parameters = climb(problem, problem.options, "vb")[0].ascent.state.parameters
+        ascent = climb(problem, problem.options, "vb")[0].ascent
+        wide = weights(problem, ascent, problem.options.generator(13))
         sites = {
-            name: SiteResult(name, DIMS[name], "dirichlet", {"concentration": c.numpy()})
-            for name, c in parameters.items()
+            name: SiteResult(
+                name, DIMS[name], "dirichlet", {"concentration": c.numpy(), "weight": wide[name].numpy()}
+            )
+            for name, c in ascent.state.parameters.items()
         }
         return estimates(draws_of(problem, sites, data.order, MOST_DRAWS, problem.options.generator(8)), sites)
 

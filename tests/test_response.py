@@ -153,3 +153,14 @@ def test_a_fit_that_was_stopped_is_widened_by_what_can_be_seen() -> None:
     found = crowdppl.fit("bayesian_dawid_skene", drawn(7).data, inference="vb", seed=0, max_iterations=2)
     weight = found.result.sites["confusion"].arrays["weight"]
     assert np.isfinite(weight).all() and (weight > 0).all() and (weight <= 1).all()
+
+
+def test_rows_of_one_entry_and_of_very_many_labels() -> None:
+    data = drawn(8).data
+    one = crowdppl.fit("community", data, inference="vb", seed=0, settings={"communities": 1})
+    sure = fitted(data, settings={"prevalence_mass": 1e13, "mass": 1e13})
+    for found in (one, sure):
+        for site in found.result.sites.values():
+            weight = site.arrays.get("weight", np.ones(1))
+            assert np.isfinite(weight).all() and (weight > 0).all() and (weight <= 1).all()
+    np.testing.assert_allclose(sure.result.sites["confusion"].arrays["weight"], 1, atol=1e-6)

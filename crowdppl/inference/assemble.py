@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def from_climb(
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
     mean = None if engine == "em" or problem.spread else _mean_enough(problem, sites)
+    if engine == "vb" and mean is None:
+        sites |= _widened(problem, best, sites)
     if engine == "em" or mean is not None:
         at = (values, chains) if mean is None else (mean, None)
         mean_table, mean_share = (x.cpu().numpy() for x in tables_at(problem, *at))
@@ -137,18 +140,22 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
 
 def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: str) -> dict[str, SiteResult]:
     state, out = best.ascent.state, {}
-    wide = weights(problem, best.ascent, problem.options.generator(13)) if engine == "vb" and problem.spread else {}
     for name, x in state.parameters.items():
         dims = Dims(problem).of(problem.sites[name])
         array = x.detach().cpu().numpy()
         family = "point" if engine == "em" else "dirichlet"
         arrays = {"value": np.exp(array)} if engine == "em" else {"concentration": array}
-        arrays |= {"weight": wide[name].cpu().numpy()} if name in wide else {}
         out[name] = SiteResult(name, dims, family, arrays)
     for name, x in state.logits.items():
         share = x.softmax(-1).detach().cpu().numpy()
         out[name] = SiteResult(name, Dims(problem).of(problem.sites[name]), "onehot", {"probability": share})
     return out | _gaussian_sites(problem, order, state.gaussians)
+
+
+def _widened(problem: Problem, best: Climbed, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
+    """Dirichlets of vb, with what linear response says of their width."""
+    found = weights(problem, best.ascent, problem.options.generator(13))
+    return {n: replace(sites[n], arrays={**sites[n].arrays, "weight": x.cpu().numpy()}) for n, x in found.items()}
 
 
 def _gaussian_sites(problem: Problem, order: np.ndarray, gaussians: Gaussians) -> dict[str, SiteResult]:

@@ -27,6 +27,8 @@ PROBES, FEWEST, LABELS = 200, 8, 400_000
 """Vectors that are solved for, of each site; with more than so many labels in all of them, fewer, down to eight."""
 STEPS, TOLERANCE = 20, 1e-2
 """Of conjugate gradients."""
+LARGE = 1e7
+"""Labels of a row beyond which a difference is lost in rounding, and its limit is as good."""
 AWAY = 1e-2
 """Distance in log theta over which differences are taken."""
 
@@ -50,10 +52,11 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
         counts are those of another likelihood.
     """
     here = ascent.here
-    if here.touching or not ascent.state.parameters or getattr(problem.story, "counting", None) is not None:
+    total = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}  # one share is known
+    if here.touching or not total or getattr(problem.story, "counting", None) is not None:
         return {}
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
-    rows, curvature = Rows({n: x.double() for n, x in ascent.state.parameters.items()}), _Curvature(problem, ascent)
+    rows, curvature = Rows(total), _Curvature(problem, ascent)
     labels = sum(block.n_labels for block in problem.blocks)
     most = max(FEWEST, min(PROBES, LABELS // max(labels, 1)))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
@@ -141,8 +144,10 @@ class Rows:
         out = {}
         for n, x in self.total.items():
             one = y[n] / _own(x)
-            share = _common(x) / (1 - _common(x) * (1 / _own(x)).sum(-1, keepdim=True))
-            out[n] = one + share * one.sum(-1, keepdim=True) / _own(x)
+            large = x.sum(-1, keepdim=True)
+            left = 1 - _common(x) * (1 / _own(x)).sum(-1, keepdim=True)
+            left = torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
+            out[n] = one + _common(x) / left * one.sum(-1, keepdim=True) / _own(x)
         return out
 
     def down(self, y: Parts) -> Parts:
