@@ -241,8 +241,9 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, histo
     if history:
         how: dict[str, Any] = {"features": data.features, "items": data.items, "history": known}
         data = crowdppl.Annotations.from_frame(data.frame(), **how)
+    trained = replace(learned(), coins=coins)  # in single precision, as it always is
     with double():
-        posing = posed(replace(learned(), coins=coins), data, tolerance=1e-14)
+        posing = posed(trained, data, tolerance=1e-14)
         (run,) = climb(posing, posing.options, "em")
         block, story = posing.blocks[0], posing.story
         c = crowdppl.leaning_rows(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
