@@ -49,21 +49,24 @@ def from_climb(
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
+    wide = sites | _widened(problem, best, sites) if engine == "vb" and problem.spread else sites
     mean = None if engine == "em" or problem.spread else _mean_enough(problem, sites)
-    if engine == "vb" and mean is None:
-        sites |= _widened(problem, best, sites)
     if engine == "em" or mean is not None:
         at = (values, chains) if mean is None else (mean, None)
         mean_table, mean_share = (x.cpu().numpy() for x in tables_at(problem, *at))
     else:
-        draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+        draws = draws_of(problem, wide, order, MOST_DRAWS, problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)
-        mean_table, mean_share = tables.mean(0, dtype=np.float64), prevalence.mean(0)
+        # Wider draws have the same mean, and more noise.
+        least = (
+            draws if wide is sites else draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+        )
+        mean_table, mean_share = (x.mean(0, dtype=np.float64) for x in table_draws(problem, least))
         if problem.spread:
             over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
             sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     return FitResult(
-        sites,
+        wide,
         probabilities,
         sd,
         mean_table,
