@@ -167,7 +167,7 @@ def prevalence(
     if kind != "learned":
         raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
     mass = house_prevalence(n_classes) if concentration is None else concentration
-    share: Tensor = pyro.sample("prevalence", dist.Dirichlet(torch.full((n_classes,), mass)))
+    share: Tensor = pyro.sample("prevalence", dist.Dirichlet(mass * torch.ones(n_classes)))
     return share.log()
 
 

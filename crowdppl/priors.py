@@ -93,7 +93,7 @@ def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -
         tensor([4., 2.])
     """
     block = block_of(data)
-    prior = torch.tensor([right, wrong], device=block.device)
+    prior = torch.tensor([float(right), float(wrong)], device=block.device)
     if by_class:
         prior = prior.expand(block.n_classes, 2)
     if block.history is None:

@@ -65,7 +65,7 @@ def with_urn(
     if block.observed:
         urn = log_urn(block, spread)
         return log_rate + torch.stack([torch.zeros_like(urn), urn], -1), table
-    even = torch.full((block.n_classes,), spread, device=block.device)
+    even = spread * torch.ones(block.n_classes, device=block.device)
     shares = torch.distributions.Dirichlet(even).sample((block.n_items,))
     return log_rate, _drawn(block, table, shares.log())
 

@@ -89,7 +89,7 @@ class CoinNet:
             table = crowdppl.with_abstentions(data, self._departing(data, log_p, confusion))
             crowdppl.truth_and_labels(data, log_p, table)
             return
-        rate = pyro.sample("rate", dist.Dirichlet(torch.tensor([self.nominal, self.outlying]))).log()
+        rate = pyro.sample("rate", dist.Dirichlet(torch.tensor([float(self.nominal), float(self.outlying)]))).log()
         states = torch.cat([confusion.log(), torch.zeros(*confusion.shape[:-2], 1, k)], -2)
         rate, table = crowdppl.with_urn(data, rate, crowdppl.with_abstentions(data, states), self.spread)
         with plates.items(data):

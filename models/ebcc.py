@@ -78,7 +78,7 @@ class Ebcc:
     def model(self, data: Block) -> None:
         """Draws subtype weights, confusions, truths, subtypes and labels."""
         log_p = prevalence(data, self.prevalence, self.prevalence_mass)
-        weights = torch.full((data.n_classes, self.subtypes), self.subtype_mass)
+        weights = self.subtype_mass * torch.ones(data.n_classes, self.subtypes)
         log_subtypes = pyro.sample("subtypes", dist.Dirichlet(weights).to_event(1)).log()
         with plates.annotators(data):
             rows = confusion_prior(data, self.mass, self.diagonal).unsqueeze(-2)

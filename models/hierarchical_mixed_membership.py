@@ -81,7 +81,7 @@ class HierarchicalMixedMembership:
     def model(self, data: Block) -> None:
         """Draws shares of kinds, confusions, kinds, truths and labels."""
         log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
-        log_kinds = pyro.sample("kinds", dist.Dirichlet(torch.full((len(log_atoms),), self.kind_mass))).log()
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_mass * torch.ones(len(log_atoms)))).log()
         table = through_atoms(
             log_atoms, with_abstentions(data, crowd_confusion(data, self.alike))
         )  # (..., A, S, L)

@@ -57,9 +57,9 @@ class Mace:
         k = data.n_classes
         log_p = prevalence(data, self.prevalence)
         with plates.annotators(data):
-            coin = dist.Dirichlet(torch.tensor([self.knows, self.guesses]))
+            coin = dist.Dirichlet(torch.tensor([float(self.knows), float(self.guesses)]))
             competence = pyro.sample("competence", coin).log()
-            guess = pyro.sample("guess", dist.Dirichlet(torch.full((k,), self.guess))).log()
+            guess = pyro.sample("guess", dist.Dirichlet(self.guess * torch.ones(k))).log()
         wrong = competence[..., 1:] + guess  # (..., A, K) by label
         known = competence[..., :1].expand(wrong.shape)
         right = logsumexp(torch.stack([known, wrong], -1), name="knows")

@@ -73,7 +73,7 @@ class MajorityVote:
     def model(self, data: Block) -> None:
         """Draws the accuracy, the truths and the labels."""
         log_p = prevalence(data, self.prevalence)
-        ability = pyro.sample("ability", dist.Dirichlet(torch.tensor([self.right, self.wrong])))
+        ability = pyro.sample("ability", dist.Dirichlet(torch.tensor([float(self.right), float(self.wrong)])))
         log_coin = ability.log()
         # Label by label, not as a table: then tied classes get the same number to the last bit.
         right, wrong = (log_coin[..., j].expand(*log_coin.shape[:-2], data.n_labels) for j in (0, 1))

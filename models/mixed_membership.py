@@ -72,7 +72,7 @@ class MixedMembership:
     def model(self, data: Block) -> None:
         """Draws shares of kinds, confusions, kinds, truths and labels."""
         log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
-        log_kinds = pyro.sample("kinds", dist.Dirichlet(torch.full((len(log_atoms),), self.kind_mass))).log()
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_mass * torch.ones(len(log_atoms)))).log()
         with plates.annotators(data):
             prior = confusion_prior(data, self.mass, self.diagonal)
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))

@@ -74,7 +74,7 @@ class Ordinal:
         k = data.n_classes
         log_p, cut = crowdppl.prevalence(data, self.prevalence), self._cutpoints(k)
         with plates.annotators(data):
-            competence = pyro.sample("competence", dist.Dirichlet(torch.full((2,), self.knows))).log()
+            competence = pyro.sample("competence", dist.Dirichlet(self.knows * torch.ones(2))).log()
             guess = pyro.sample("guess", dist.Dirichlet(1 + k * self._crowd(data))).log()
             precision = pyro.sample("log_precision", dist.Normal(0.0, self.spread)).exp()
             bias = pyro.sample("bias", dist.Normal(0.0, 0.5)) if self.bias else torch.zeros(1)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -118,3 +120,27 @@ def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
     for wrong in (Own("c"), Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
         with pytest.raises(MethodError, match=r"^(kind|mass|size)="):
             crowdppl.fit(wrong, crowd(20), inference="em")
+
+
+def whole() -> Iterator[tuple[str, dict[str, int]]]:
+    """Methods whose settings may be fractions, with whole numbers for all of them."""
+    for method in sorted(set(registry._of_the_zoo()) - {"meta_em"}):  # which draws nothing before it has trained
+        found: dict[str, int] = {}
+        for setting, kinds in _declared(registry._find(method)).items():
+            for limits in filter(None, map(_range, kinds)):
+                if not limits.whole and limits.takes(1):
+                    found[setting] = 1
+        if found:
+            yield method, found
+
+
+@pytest.mark.parametrize(("method", "settings"), list(whole()))
+def test_a_whole_number_is_a_number_like_another(method: str, settings: dict[str, int]) -> None:
+    design = clouds(30, 24)[0]
+    ints = crowdppl.simulate(crowdppl.method(method, **settings), design, seed=0)
+    floats = crowdppl.simulate(
+        crowdppl.method(method, **{name: float(value) for name, value in settings.items()}), design, seed=0
+    )
+    pd.testing.assert_frame_equal(ints.data.frame(), floats.data.frame())
+    for name, value in ints.parameters.items():
+        np.testing.assert_array_equal(value, floats.parameters[name])
