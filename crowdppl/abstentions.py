@@ -9,8 +9,7 @@ from typing import overload
 import pyro
 import pyro.distributions as dist
 import torch
-from pyro.poutine import runtime
-from pyro.poutine.indep_messenger import IndepMessenger
+from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
 from crowdppl import plates
@@ -82,7 +81,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
 
 def _refuse_plates() -> None:
     """Refuses what Pyro would refuse as a collision of plates, without a word of what to do."""
-    inside = [x.name for x in runtime._PYRO_STACK if isinstance(x, IndepMessenger) and x.dim == -1]
+    inside = [plate.name for plate in get_plates() if plate.dim == -1]
     if inside:
         raise MethodError(
             f"with_abstentions is called in the plate of {inside[-1]}, and draws a rate for each annotator in a "

@@ -56,6 +56,12 @@ class Continued:
         self.standing = networks_of(story)
         self._story, self._sites = story, sites
 
+    @property
+    def unsure(self) -> dict[str, Tensor]:
+        """By site of Dirichlets, what of each row's concentration is no knowledge."""
+        shared = (site for site in self._sites.values() if "weight" in site.arrays)
+        return {x.name: torch.as_tensor((x.arrays["concentration"] - x.spread).sum(-1)) for x in shared}
+
     def model(self, data: Block) -> Any:
         """The old story under new priors."""
         with _Priors(self._sites):
@@ -221,5 +227,5 @@ class _Truths:
         for name, counts in self.counts.items():
             c = sites[name].arrays["concentration"]
             left = np.maximum(c - counts, np.minimum(c, self.priors[name]))
-            out[name] = replace(sites[name], arrays={"concentration": left})
+            out[name] = replace(sites[name], arrays={**sites[name].arrays, "concentration": left})
         return out

@@ -40,7 +40,8 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
     """For each row of each Dirichlet, the part of its concentration that is knowledge: above 0, at most 1.
 
     A Dirichlet with this part of the concentration has the same mean, and as much variance as linear response finds
-    for the row; it never knows less than the prior.
+    for the row; it never knows less than the prior. After an update, what the earlier fit only counted is not known
+    either.
 
     Args:
         problem: story and data.
@@ -60,7 +61,8 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
     labels = sum(block.n_labels for block in problem.blocks)
     most = max(FEWEST, min(PROBES, LABELS // max(labels, 1)))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
-    return {name: rows.weight(name, x, priors[name].sum(-1)) for name, x in beyond.items()}
+    unsure: Parts = getattr(problem.story, "unsure", {})
+    return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
 
 
 def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
@@ -135,20 +137,34 @@ class Rows:
 
     total: Mapping[str, Tensor]
 
+    @cached_property
+    def own(self) -> Parts:
+        """The diagonal of V, to which ``common`` comes, with a minus, everywhere in a row."""
+        return {n: torch.polygamma(1, x) for n, x in self.total.items()}
+
+    @cached_property
+    def common(self) -> Parts:
+        """What the shares of a row have in common: (..., 1)."""
+        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.total.items()}
+
+    @cached_property
+    def inverted(self) -> Parts:
+        """What they have in common in V^-1 (Sherman-Morrison): (..., 1)."""
+        out = {}
+        for n, x in self.total.items():
+            large = x.sum(-1, keepdim=True)
+            left = 1 - self.common[n] * (1 / self.own[n]).sum(-1, keepdim=True)
+            out[n] = self.common[n] / torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
+        return out
+
     def covariance(self, y: Parts) -> Parts:
         """V y, V being the covariance of log theta."""
-        return {n: _own(x) * y[n] - _common(x) * y[n].sum(-1, keepdim=True) for n, x in self.total.items()}
+        return {n: x * y[n] - self.common[n] * y[n].sum(-1, keepdim=True) for n, x in self.own.items()}
 
     def inverse(self, y: Parts) -> Parts:
         """V^-1 y."""
-        out = {}
-        for n, x in self.total.items():
-            one = y[n] / _own(x)
-            large = x.sum(-1, keepdim=True)
-            left = 1 - _common(x) * (1 / _own(x)).sum(-1, keepdim=True)
-            left = torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
-            out[n] = one + _common(x) / left * one.sum(-1, keepdim=True) / _own(x)
-        return out
+        each = {n: y[n] / x for n, x in self.own.items()}
+        return {n: x + self.inverted[n] * x.sum(-1, keepdim=True) / self.own[n] for n, x in each.items()}
 
     def down(self, y: Parts) -> Parts:
         """How mean shares move when concentrations do."""
@@ -164,15 +180,19 @@ class Rows:
             for n, x in self.total.items()
         }
 
-    def weight(self, name: str, beyond: Tensor, prior: Tensor) -> Tensor:
-        """The part of a concentration that is left where a row's variance is larger by ``beyond``."""
+    def weight(self, name: str, beyond: Tensor, prior: Tensor, unsure: Tensor) -> Tensor:
+        """The part of a concentration that is left where a row's variance is larger by ``beyond``.
+
+        ``unsure`` is what of ``prior`` is no knowledge.
+        """
         alone = Rows({name: self.total[name]})
         x = alone.total[name]
         k, n = x.shape[-1], x.sum(-1)
         unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
         own = (unit * alone.down(alone.inverse(alone.up({name: unit})))[name]).sum((0, -1))
         left = (n + 1) / (1 + beyond / own).clamp(min=1) - 1
-        out: Tensor = (torch.maximum(left, torch.minimum(prior.to(n), n)) / n).clamp(max=1)
+        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsure.to(n)
+        out: Tensor = (known / n).clamp(max=1)
         return out
 
 
@@ -215,14 +235,6 @@ class _Curvature:
             one, other = counts[name].double().reshape(2, *x.shape).unbind(0)
             out[name] = (one - other) / (2 * away.reshape(-1, *(1,) * (x.dim() - 1)))
         return out
-
-
-def _own(x: Tensor) -> Tensor:
-    return torch.polygamma(1, x)
-
-
-def _common(x: Tensor) -> Tensor:
-    return torch.polygamma(1, x.sum(-1, keepdim=True))
 
 
 def _dot(one: Parts, other: Parts) -> Tensor:
