@@ -25,7 +25,8 @@ def answers_sum_to_one(trial: Trial) -> None:
     names = [str(name) for name in trial.data.annotators]
     rows = [(f"one {a}", a) for a in names]
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
-    design = Annotations.design(*zip(*rows, strict=True), like=trial.data)
+    items, people = zip(*rows, strict=True)
+    design = Annotations.design(items, people, like=trial.data, **trial.covariates(items, people))
     story, block = ready(trial, design), design.as_block()
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)

@@ -39,7 +39,8 @@ def sees_features(trial: Trial) -> None:
     same_density(story, block)
     same_chains(story, block)
     rows = trial.rows
-    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, features=data.features)
+    known = trial.covariates(rows["item"], rows["annotator"])
+    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, features=data.features, **known)
     drawn = simulate(story, design, seed=3).truth
     require(drawn.equals(simulate(story, design, seed=3).truth), "with features, the same seed drew other truths")
     _fits(trial, data, training_of(getattr(story, "training", {})))

@@ -108,7 +108,8 @@ def renaming(trial: Trial) -> None:
     for names in _renamings(trial):
         rows = pd.DataFrame({role: [names[role].get(x, x) for x in trial.rows[role]] for role in names})
         classes = [names["label"].get(name, name) for name in "abc"]
-        data = trial.read(rows, classes=classes if trial.kind == "ordinal" else sorted(classes))
+        old = {new: old for role in ("item", "annotator") for old, new in names[role].items()}
+        data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
         roles = {"item": names["item"], "annotator": names["annotator"], "class": names["label"]}
         story = trial.story if trial.renamed is None else trial.renamed(trial.story, roles)
         for engine in trial.accepted("em", "vb"):
@@ -161,7 +162,8 @@ def saving(trial: Trial) -> None:
         require(all(np.array_equal(a, b) for a, b in pairs), f"{engine}: site {name!r} came back different")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        new = Annotations.from_frame(trial.rows.replace(regex=r"^item", value="new"), like=trial.data)
+        rows = trial.rows.replace(regex=r"^item", value="new")
+        new = Annotations.from_frame(rows, like=trial.data, **trial.covariates(rows["item"], rows["annotator"]))
         first, second = one.predict(new), two.predict(new)
     require(first.equals(second), f"{engine}: the loaded result predicts something else")
     require(bool(np.isclose(first.sum(axis=1), 1).all()), f"{engine}: predictions do not sum to one")

@@ -68,7 +68,8 @@ def runs_with_validation(trial: Trial) -> None:
 def simulates(trial: Trial) -> None:
     """The same story draws labels for a design, and the same ones again from the same seed."""
     story, rows = ready(trial, trial.data), trial.rows
-    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data)
+    known = trial.covariates(rows["item"], rows["annotator"])
+    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
     drawn, again = simulate(story, design, seed=3), simulate(story, design, seed=3)
     found = drawn.data.frame()
     require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypedDict, Unpack
 
 from crowdppl import contract_answers, contract_density, contract_features, contract_fit, contract_story
 from crowdppl.errors import MethodError
 from crowdppl.registry import resolve
 from crowdppl.story import Story
-from crowdppl.trial import ENGINES, Renamed, Trial
+from crowdppl.trial import ENGINES, Columns, Renamed, Trial
 
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": contract_story.card_and_shapes,
@@ -50,52 +51,66 @@ NAMES = tuple(_CHECKS)
 """Names of all checks."""
 
 
-def checks(story: str | Story, *, renamed: Renamed | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
+class About(TypedDict, total=False):
+    """What a story needs to know of the contract's own data, or they of it.
+
+    Attributes:
+        renamed: for a story whose settings name items, annotators or classes of these data ("item 00" to "item
+            11", "annotator 0" to "annotator 4", "a" to "c"): (story, names) -> the story for renamed data, where
+            ``names["annotator"]`` maps old ids to new ones, and so for item and class.
+        item_covariates, annotator_covariates: for a story that reads any, by column the numbers that items, or
+            annotators, have in turn, as in ``item_covariates={"words": [10, 200]}``.
+    """
+
+    renamed: Renamed | None
+    item_covariates: Columns
+    annotator_covariates: Columns
+
+
+def checks(story: str | Story, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:
     """The checks of a method, each a name and a function that raises ``AssertionError`` where it fails.
 
     Args:
         story: a name that ``crowdppl.zoo()`` lists, or a story.
-        renamed: for a story whose settings name items, annotators or classes of the contract's own data ("item
-            00" to "item 11", "annotator 0" to "annotator 4", "a" to "c"): (story, names) -> the story for
-            renamed data, where ``names["annotator"]`` maps old ids to new ones, and so for item and class.
+        about: see ``About``.
 
     Raises:
-        MethodError: for an unknown name, or an object that is no story.
+        MethodError: for an unknown name, an object that is no story, or covariates without numbers.
     """
-    trial = Trial(resolve(story), renamed)
+    trial = Trial(resolve(story), **about)
     for name, run in _CHECKS.items():
         yield name, partial(run, trial)
 
 
-def check(story: str | Story, name: str, *, renamed: Renamed | None = None) -> None:
+def check(story: str | Story, name: str, **about: Unpack[About]) -> None:
     """Runs one check.
 
     Args:
-        story, renamed: as for ``checks``.
+        story, about: as for ``checks``.
         name: one of ``NAMES``.
 
     Raises:
         AssertionError: when the method does not pass; the message says what was found.
-        MethodError: for an unknown method or check.
+        MethodError: for an unknown method or check, or covariates without numbers.
     """
     if name not in _CHECKS:
         raise MethodError(f"{name!r} is no check; there are {', '.join(NAMES)}")
-    dict(checks(story, renamed=renamed))[name]()
+    dict(checks(story, **about))[name]()
 
 
-def check_method(story: str | Story, *, renamed: Renamed | None = None) -> None:
+def check_method(story: str | Story, **about: Unpack[About]) -> None:
     """Runs every check, and says at the end which failed.
 
     Args:
-        story, renamed: as for ``checks``.
+        story, about: as for ``checks``.
 
     Raises:
         AssertionError: with a line for each check that failed.
-        MethodError: for an unknown name, or an object that is no story.
+        MethodError: for an unknown name, an object that is no story, or covariates without numbers.
     """
     failed: list[str] = []
     first: Exception | None = None
-    for name, run in checks(story, renamed=renamed):
+    for name, run in checks(story, **about):
         try:
             run()
         except Exception as error:  # a broken story may raise anything, and the other checks are still wanted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.annotations import Annotations
-from crowdppl.errors import CrowdpplWarning
+from crowdppl.counts import is_number
+from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.story import Story, card_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ QUICK: dict[str, dict[str, Any]] = {
 GOLD = {"item 03": "c", "mute 1": "a"}
 Names = Mapping[str, Mapping[Any, Any]]
 Renamed = Callable[[Story, Names], Story]
+Columns = Mapping[Hashable, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,25 @@ class Trial:
         story: the method with its settings.
         renamed: for a story whose settings name items, annotators or classes: (story, names) -> the story for
             renamed data, where ``names["annotator"]`` maps old ids to new ones, and so for item and class.
+        item_covariates, annotator_covariates: for a story that reads any, by column the values that items, or
+            annotators, have in turn.
     """
 
     story: Story
     renamed: Renamed | None = None
+    item_covariates: Columns = field(default_factory=dict)
+    annotator_covariates: Columns = field(default_factory=dict)
     _fits: dict[Any, Any] = field(default_factory=dict, repr=False)
     _cells: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for what in ("item_covariates", "annotator_covariates"):
+            given = getattr(self, what)
+            named = isinstance(given, Mapping) and all(isinstance(x, Sequence) for x in given.values())
+            if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
+                raise MethodError(
+                    f"{what}={given!r} names no columns of numbers; write it as {{'words': [10, 200]}}"
+                )
 
     @property
     def kind(self) -> str:
@@ -78,12 +94,21 @@ class Trial:
         rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
         return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
 
-    def read(self, rows: pd.DataFrame, **options: Any) -> Annotations:
-        """Annotations of a table, without warnings about how small it is."""
+    def read(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None, **options: Any) -> Annotations:
+        """Annotations of a table, without warnings about how small it is; ``old`` has the ids that were renamed."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
-            options = {"classes": list("abc"), "kind": self.kind, **options}
+            known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
+            options = {"classes": list("abc"), "kind": self.kind, **known, **options}
             return Annotations.from_frame(rows, **options)
+
+    def covariates(
+        self, items: Iterable[str], annotators: Iterable[str], old: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Covariates for annotations of these ids, which end in a number, or did so before they were renamed."""
+        of_items = _in_turn(self.item_covariates, items, old or {})
+        of_annotators = _in_turn(self.annotator_covariates, annotators, old or {})
+        return {"item_covariates": of_items, "annotator_covariates": of_annotators}
 
     def cell(self, engine: str) -> str:
         """What the zoo's table says of an engine and this story."""
@@ -114,6 +139,13 @@ class Trial:
             self._fits[key] = found
         result: Posterior = self._fits[key]
         return result
+
+
+def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:
+    names = sorted(set(ids))
+    turn = [int(re.findall(r"\d+", old.get(name, name))[-1]) for name in names]
+    table = {column: [values[n % len(values)] for n in turn] for column, values in columns.items()}
+    return pd.DataFrame(table, index=names) if table else None
 
 
 def fit_quickly(story: Story, data: Annotations, engine: str, **how: Any) -> Posterior:

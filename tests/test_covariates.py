@@ -26,6 +26,7 @@ from crowdppl import (
     item_covariates,
     plates,
     simulate,
+    testing,
     truth,
     with_abstentions,
 )
@@ -35,6 +36,7 @@ from crowdppl.cli import main
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
+from crowdppl.trial import Trial
 from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -402,3 +404,30 @@ def test_a_file_of_covariates_without_rows_or_ids_is_refused(tmp_path: Path) -> 
         crowdppl.read_annotator_covariates(path)
     path.write_text("worker,years\n007,3\n7,\n")
     assert crowdppl.read_annotator_covariates(path)["years"].fillna(0).to_dict() == {"007": 3, "7": 0}
+
+
+@pytest.mark.parametrize("name", testing.NAMES)
+def test_a_story_that_reads_covariates_meets_the_contract(name: str) -> None:
+    testing.check(BySource(), name, item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})
+
+
+def test_covariates_of_the_contract_stay_with_whom_they_belong_to() -> None:
+    trial = Trial(BySource(), item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})
+    rows = trial.rows.replace({"item 01": "new 08"})
+    odd, renamed = trial.odd.item_covariates, trial.read(rows, {"new 08": "item 01"}).item_covariates
+    assert odd is not None and renamed is not None
+    assert odd.loc[["item 01", "item 02", "mute 1", "mute 2"], "web"].tolist() == [1, 0, 1, 0]
+    assert renamed.loc["new 08", "web"] == 1
+
+
+@pytest.mark.parametrize("wrong", [{"web": []}, {"web": ["a"]}, {"web": 1}, ["web"]])
+def test_columns_without_numbers_are_refused(wrong: Any) -> None:
+    with pytest.raises(MethodError, match=r"item_covariates=.* names no columns of numbers"):
+        testing.check(BySource(), "card", item_covariates=wrong)
+
+
+def test_without_columns_the_contract_says_what_it_lacks() -> None:
+    with pytest.raises(
+        AssertionError, match="reads item_covariates, and the data have none; give item_covariates="
+    ):
+        testing.check_method(BySource())

@@ -40,7 +40,8 @@ class _Operation(NamedTuple):
     @property
     def written(self) -> list[Tensor]:
         """Tensors that were changed in place."""
-        return _tensors([self.args[i] for i in _in_place(self.run)])
+        places = _in_place(self.run)
+        return _tensors([self.args[i] for i in places]) if places else []
 
 
 def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors, Program | None]:
@@ -127,14 +128,14 @@ class _Writing:
         places = _Places()
         found = self._found()
         moving = self._moving(places)
-        live = [o for o in self.operations if any(places.of(x) in moving for x in (*o.reads, *o.makes))]
+        live = [o for o in self.operations if not moving.isdisjoint(map(places.of, (*o.reads, *o.makes)))]
         used = [*(x for o in live for x in o.reads), *self.outputs.values()]
         if (
             any(torch.Tag.nondeterministic_seeded in o.run.tags for o in self.operations)
             or any(map(_unsteady, live))
             or any(_tensors([*o.kwargs.values()]) for o in self.operations)  # rare, and never seen in a story
             or any(places.of(x) in moving for x in self.looks)
-            or any(places.of(x) in moving for x in used if id(x) in found)  # not its own, or a way in unseen
+            or any(id(x) in found and places.of(x) in moving for x in used)  # not its own, or a way in unseen
         ):
             return None
         live = self._needed(live)
