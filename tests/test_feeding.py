@@ -184,3 +184,29 @@ class Rows:
 
     def __getitem__(self, index: int) -> Any:
         return self.rows[index]
+
+
+class Places(nn.Module):
+    """Adds what a network may make on its way: where a feature stands, and while it learns noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = x + torch.linspace(0, 1, 4)
+        out: Tensor = self.layer(x + 0.1 * torch.randn(x.shape) if self.training else x)
+        return out
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_tensors_that_a_network_makes_are_in_the_precision_of_its_weights(
+    data: Annotations, name: str, engine: str
+) -> None:
+    settings = {"network": Places(), "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
+    found = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+    unlabelled = data.items[data.votes().sum(1) == 0]
+    classified = found.classify(data.features).loc[unlabelled]
+    np.testing.assert_allclose(found.probabilities().loc[unlabelled], classified, atol=1e-6)
+    assert found.predict(data).shape == found.without([0]).probabilities().shape
