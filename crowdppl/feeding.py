@@ -74,8 +74,10 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
     """A copy of a user's network, which may learn.
 
     Raises:
-        MethodError: when it is one that cannot be copied or cannot learn: lazy, or TorchScript.
+        MethodError: when it is no module, or one that cannot be copied or cannot learn: lazy, or TorchScript.
     """
+    if not isinstance(network, nn.Module):
+        raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module; give one, made with its sizes")
     if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
         raise MethodError(
             f"{what} has layers that do not know their sizes yet, such as LazyLinear; call it once on a batch of "
@@ -86,7 +88,29 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
         raise MethodError(
             f"{what} has TorchScript modules, copies of which cannot learn; give the modules they were made from"
         )
-    return deepcopy(network)
+    try:
+        return deepcopy(network)
+    except Exception as error:  # a user's network may hold anything
+        raise MethodError(
+            f"{what} cannot be copied, and fits train copies: {error} (a network may keep no results of a pass as "
+            "its attributes; torch.nn.utils.parametrizations.weight_norm can be copied, torch.nn.utils.weight_norm "
+            "cannot)"
+        ) from error
+
+
+def told(network: nn.Module, x: Tensor) -> Tensor:
+    """What a network returns for a batch (B, ...), which may be anything but has to be a tensor.
+
+    Raises:
+        MethodError: when it is none.
+    """
+    found = network(x)
+    if not isinstance(found, Tensor):
+        raise MethodError(
+            f"the network returns a {type(found).__name__}, where a tensor with a row an item is wanted; let it "
+            "return that alone"
+        )
+    return found
 
 
 def hint(first: nn.Module, features: Tensor) -> str:

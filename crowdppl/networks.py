@@ -17,7 +17,7 @@ from crowdppl.devices import device_of, lent, single
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
-from crowdppl.feeding import Whole, entrance, hint, own_copy
+from crowdppl.feeding import Whole, entrance, hint, own_copy, told
 from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
@@ -87,7 +87,7 @@ class Network(nn.Module):
         mixed, x = self.precision == "mixed", self.first(x)
         with single(), torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
             out = body(x)
-        return out.float() if mixed else out
+        return out.float() if isinstance(out, Tensor) else out
 
 
 def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
@@ -196,7 +196,7 @@ def tried(
     some = features[:2]
     try:
         found = outputs(network, some)
-    except DataError:
+    except (DataError, MethodError):
         raise
     except Exception as error:  # a user's network may raise anything
         more = hint(network.first, some) if isinstance(network, Network) else ""
@@ -236,7 +236,7 @@ def outputs(network: nn.Module, features: Features) -> Tensor:
     network.eval()
     with torch.no_grad():
         device = device_of(network)
-        rows = [network(part.to(device)) for part in parts(features)]
+        rows = [told(network, part.to(device)) for part in parts(features)]
     network.train(learning)
     return torch.cat(rows)
 

@@ -161,6 +161,75 @@ def test_networks_that_cannot_be_copied_or_cannot_learn_are_refused(data: Annota
             crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
 
 
+class Keeping(nn.Module):
+    """Keeps what it found on its way, with its graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        self.found = self.layer(x)
+        return self.found
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_what_is_no_network_or_cannot_be_copied_is_refused_by_name(data: Annotations) -> None:
+    keeping = Keeping()
+    keeping(torch.zeros(2, 4))
+    known: list[tuple[Any, str]] = [
+        (nn.Linear, "is <class .*Linear'>, which is no torch.nn.Module"),
+        ("mlp", "is 'mlp', which is no torch.nn.Module"),
+        (keeping, "cannot be copied, and fits train copies"),
+        (nn.utils.weight_norm(nn.Linear(4, 3)), "parametrizations.weight_norm can be copied"),
+    ]
+    for network, message in known:
+        with pytest.raises(MethodError, match=message):
+            fitted(data, network=network)
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("madl", data, inference="svi", settings={"view": network})
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
+
+
+class Coarse(nn.Module):
+    """A frozen part and logits, both in bfloat16."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.frozen = nn.Linear(4, 8).bfloat16().requires_grad_(False)
+            self.top = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return self.top(self.frozen(x.bfloat16()).float()).bfloat16()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_network_with_parts_in_bfloat16_is_fitted_saved_and_fitted_again(
+    data: Annotations, name: str, engine: str, tmp_path: Path
+) -> None:
+    found: Any = crowdppl.fit(
+        name, data, inference=engine, seed=0, settings={"network": Coarse(0), "training": TRAINING}
+    )
+    x = torch.from_numpy(np.asarray(data.features, np.float32))
+    logits = found.story.network(x).detach()
+    assert logits.dtype == torch.float32
+    classified = found.classify(data.features)
+    np.testing.assert_allclose(classified, logits.double().softmax(-1), atol=1e-6)
+    found.save(tmp_path / "one")
+    story = crowdppl.method(name, network=Coarse(1), training=TRAINING)
+    loaded: Any = crowdppl.load(tmp_path / "one", story=story)
+    assert loaded.story.network.body.frozen.weight.dtype == torch.bfloat16
+    pd.testing.assert_frame_equal(loaded.classify(data.features), classified, check_exact=True)
+    loaded.save(tmp_path / "two")
+    again = crowdppl.load(tmp_path / "two", story=story).without([0])
+    pd.testing.assert_frame_equal(again.probabilities(), found.without([0]).probabilities(), check_exact=True)
+
+
 @pytest.mark.parametrize("pack", [tuple, list])
 def test_a_dataset_may_return_a_list_or_a_tuple_that_begins_with_the_row(pack: Any) -> None:
     x = np.arange(8.0).reshape(4, 2)

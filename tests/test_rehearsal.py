@@ -74,6 +74,43 @@ def test_a_network_that_cannot_learn_is_refused_by_name(name: str, engine: str) 
         fitted(name, engine, data, normed(), training={"epochs": 2, "batch_size": 1})
 
 
+class Cut(nn.Module):
+    """Logits that do not hang on its weights, or not as torch sees it."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(4, 3), how
+
+    def forward(self, x: Tensor) -> Any:
+        """Logits, or something else."""
+        found = self.layer(x)
+        known: dict[str, Any] = {"detached": found.detach(), "whole": found.long(), "pair": (found, x)}
+        return known[self.how]
+
+
+@pytest.mark.parametrize(("name", "engine"), BOTH)
+def test_a_network_that_no_gradient_reaches_is_refused_and_so_is_one_that_returns_no_tensor(
+    name: str, engine: str
+) -> None:
+    data = clouds(40, 40)[0]
+    for how in ("detached", "whole"):
+        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+            fitted(name, engine, data, Cut(how))
+    with pytest.raises(
+        MethodError, match="the network returns a tuple, where a tensor with a row an item is wanted"
+    ):
+        fitted(name, engine, data, Cut("pair"))
+    frozen = fitted(name, engine, data, Cut("detached").requires_grad_(False))
+    assert np.isfinite(frozen.probabilities().to_numpy()).all()
+
+
+def test_frozen_experts_are_no_reason_to_refuse_the_tower_above_them() -> None:
+    experts = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (4, 3))).requires_grad_(False)
+    settings = {"experts": experts, "n_experts": 4, "training": {"epochs": 2, "batch_size": 16}}
+    found: Any = crowdppl.fit("mmlc", clouds(40, 40)[0], inference="svi", seed=0, settings=settings)
+    assert torch.equal(found.story.experts.body[0].weight, experts[0].weight)
+
+
 def test_a_rehearsal_leaves_no_trace() -> None:
     network = normed().eval()
     before = {key: x.clone() for key, x in network.state_dict().items()}

@@ -36,7 +36,8 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
         size: items of the smallest batch.
 
     Raises:
-        MethodError: when it fails, or returns something else than a standing network does.
+        MethodError: when it fails, or returns something else than a standing network does, or what its weights
+            cannot learn from.
         DataError: when the features cannot be read.
     """
     if not learns(network) or (isinstance(network, Network) and network.default):
@@ -47,7 +48,7 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
     was = network.training
     network.train()
     try:
-        with torch.no_grad(), torch.random.fork_rng():
+        with torch.enable_grad(), torch.random.fork_rng():
             found = network(some)
     except DataError:
         raise
@@ -66,4 +67,9 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
         raise MethodError(
             f"{name} returns {got} for {len(some)} items while it learns (in train mode), and {tuple(shape)} when "
             "it is asked; it must return one shape"
+        )
+    if not found.requires_grad and learns(network.body if isinstance(network, Network) else network):
+        raise MethodError(
+            f"what {name} returns hangs on none of its weights that are to learn: let gradients through (no "
+            "detach, no torch.no_grad, no whole numbers), or freeze all of them (requires_grad_(False))"
         )
