@@ -16,7 +16,15 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
     Args:
         n_items: that are to be learned from.
         size: of a batch.
+
+    Raises:
+        DataError: when there are none.
     """
+    if not n_items:
+        raise DataError(
+            "no label tells of a truth, and none is known, so that networks have nothing to learn from; give "
+            "labels, or leave the network out"
+        )
     whole, rest = divmod(n_items, size)
     sizes = [size] * whole + [rest] * (rest > 0)
     if rest == 1 and whole:
