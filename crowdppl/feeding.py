@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
 
@@ -88,13 +89,36 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
         raise MethodError(
             f"{what} has TorchScript modules, copies of which cannot learn; give the modules they were made from"
         )
+    return copied(network, what)
+
+
+def copied(network: nn.Module, what: str = "the network") -> nn.Module:
+    """A copy; what a pass left behind as an attribute, with its graph, is copied without the graph.
+
+    Raises:
+        MethodError: when it cannot be copied.
+    """
+    left = (x for part in network.modules() for x in vars(part).values() if isinstance(x, Tensor) and not x.is_leaf)
     try:
-        return deepcopy(network)
+        return deepcopy(network, {id(x): x.detach() for x in left})
     except Exception as error:  # a user's network may hold anything
         raise MethodError(
-            f"{what} cannot be copied, and fits train copies: {error} (a network may keep no results of a pass as "
-            "its attributes; torch.nn.utils.parametrizations.weight_norm can be copied, torch.nn.utils.weight_norm "
-            "cannot)"
+            f"{what} cannot be copied, and fits train copies: {error}; leave out what cannot"
+        ) from error
+
+
+def put_back(body: nn.Module, given: Mapping[str, Tensor]) -> None:
+    """Gives a user's network the weights and buffers with which it came.
+
+    Raises:
+        MethodError: when they are no longer of one kind.
+    """
+    try:
+        body.load_state_dict(given)
+    except RuntimeError as error:
+        raise MethodError(
+            f"the network's state, once it was asked, is not of the kind that was given: {error}; register all "
+            "buffers when it is made, or call it once on a batch of features"
         ) from error
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from crowdppl.devices import device_of, lent, single
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
-from crowdppl.feeding import Whole, entrance, hint, own_copy, told
+from crowdppl.feeding import Whole, copied, entrance, hint, own_copy, put_back, told
 from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
@@ -55,7 +55,7 @@ class Network(nn.Module):
     def begin(self, seed: int) -> None:
         """First weights, drawn or as given: what a fit learned of labels that are now left out is forgotten."""
         if self.given is not None:
-            self.body.load_state_dict(self.given)
+            put_back(self.body, self.given)
             return
         with seeded(seed), lent(self.body, "cpu"):  # so that a seed draws the same on every device
             for part in self.body.modules():
@@ -142,7 +142,7 @@ def ready(
     if features is None:
         return None
     if isinstance(network, Network):
-        out = deepcopy(network)
+        out = cast(Network, copied(network))
     elif network is not None:
         out = Network(own_copy(network), features, whole=whole_numbers(data.features))
     else:

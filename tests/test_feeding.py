@@ -170,19 +170,70 @@ class Keeping(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        self.found = self.layer(x)
-        return self.found
+        out: Tensor = self.layer(x)
+        if self.training:
+            self.found: Any = out
+        return out
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_networks_that_keep_what_a_pass_made_are_copied_before_and_after_a_fit(
+    data: Annotations, name: str, engine: str
+) -> None:
+    called = Keeping()
+    called(torch.zeros(2, 4))
+    for network in (called, nn.utils.weight_norm(nn.Linear(4, 3))):
+        settings = {"network": network, "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
+        found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+        assert found.story.network.body is not network
+        left = found.without([0]).probabilities().to_numpy()
+        assert np.isfinite(left).all() and not np.array_equal(left, found.probabilities())
+
+
+class Late(nn.Module):
+    """Registers a buffer, or lets one grow, when it is asked."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(4, 3), how
+        if how == "grows":
+            self.register_buffer("memory", torch.zeros(0, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        if self.how == "grows" and self.training:
+            self.memory = torch.cat([self.memory, x.detach()])
+        elif self.how == "late" or (self.how == "late, learning" and self.training):
+            self.register_buffer("memory", x.detach().mean(0))
+        out: Tensor = self.layer(x)
+        return out
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("late", "state, once it was asked, is not of the kind that was given"),
+        ("late, learning", "has buffers that change in number or shape while it learns"),
+        ("grows", "has buffers that change in number or shape while it learns"),
+    ],
+)
+def test_networks_whose_buffers_change_are_refused_by_name(
+    data: Annotations, name: str, engine: str, how: str, message: str
+) -> None:
+    with pytest.raises(MethodError, match=message):
+        crowdppl.fit(name, data, inference=engine, settings={"network": Late(how), "training": TRAINING})
+
+
 def test_what_is_no_network_or_cannot_be_copied_is_refused_by_name(data: Annotations) -> None:
     keeping = Keeping()
     keeping(torch.zeros(2, 4))
+    keeping.found = [keeping.found]
     known: list[tuple[Any, str]] = [
         (nn.Linear, "is <class .*Linear'>, which is no torch.nn.Module"),
         ("mlp", "is 'mlp', which is no torch.nn.Module"),
         (keeping, "cannot be copied, and fits train copies"),
-        (nn.utils.weight_norm(nn.Linear(4, 3)), "parametrizations.weight_norm can be copied"),
     ]
     for network, message in known:
         with pytest.raises(MethodError, match=message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -45,7 +47,7 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
 
     Raises:
         MethodError: when it fails, or returns something else than a standing network does, or what its weights
-            cannot learn from.
+            cannot learn from; when its buffers change in number or shape.
         DataError: when the features cannot be read.
     """
     if not learns(network) or (isinstance(network, Network) and network.default):
@@ -67,9 +69,12 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
         ) from error
     finally:
         network.train(was)
-        with torch.no_grad():
-            for key, x in network.named_buffers():
-                x.copy_(before[key])
+        same = _put_back(network, before)
+    if not same:
+        raise MethodError(
+            f"{name} has buffers that change in number or shape while it learns, and could not be put back; "
+            "register all of them when it is made, in the shapes that they keep"
+        )
     got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if got != tuple(shape):
         raise MethodError(
@@ -81,3 +86,13 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
             f"what {name} returns hangs on none of its weights that are to learn: let gradients through (no "
             "detach, no torch.no_grad, no whole numbers), or freeze all of them (requires_grad_(False))"
         )
+
+
+@torch.no_grad()
+def _put_back(network: nn.Module, before: Mapping[str, Tensor]) -> bool:
+    """Whether the buffers are still of one kind; they are then as they were."""
+    after = dict(network.named_buffers())
+    same = after.keys() == before.keys() and all(x.shape == before[key].shape for key, x in after.items())
+    for key, x in after.items() if same else ():
+        x.copy_(before[key])
+    return same
