@@ -117,8 +117,10 @@ def ready(
 
     Args:
         network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several, which look at
-            flattened images; one that is ready already is copied. Tables (N, D) are standardised for it, unless
-            it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as they are.
+            flattened images; one that is ready already is copied. It learns with all parts in train mode: running
+            means of a frozen part move, unless its ``train`` keeps them still. Tables (N, D) are standardised for
+            it, unless it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as
+            they are.
         data: the annotations.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
             dropout.
@@ -129,7 +131,7 @@ def ready(
     Raises:
         DataError: when a network is given and data have no features.
         MethodError: when the network refuses the features, or does not return K finite logits an item; when it is
-            lazy or TorchScript; when items are to be blended (mixup) that are whole numbers.
+            lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
 
     Examples:
         >>> import torch
