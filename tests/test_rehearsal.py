@@ -101,6 +101,9 @@ def test_a_network_that_no_gradient_reaches_is_refused_and_so_is_one_that_return
         MethodError, match="the network returns a tuple, where a tensor with a row an item is wanted"
     ):
         fitted(name, engine, data, Cut("pair"))
+    if engine != "svi":
+        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+            fitted(name, engine, data, Cut("detached"), training={"epochs": 2, "full_batch": True})
     frozen = fitted(name, engine, data, Cut("detached").requires_grad_(False))
     assert np.isfinite(frozen.probabilities().to_numpy()).all()
 

@@ -81,6 +81,15 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
             f"{name} returns {got} for {len(some)} items while it learns (in train mode), and {tuple(shape)} when "
             "it is asked; it must return one shape"
         )
+    require_reached(network, name, found)
+
+
+def require_reached(network: nn.Module, name: str, found: Tensor) -> None:
+    """Refuses what a network returns, where gradients were asked for, if they reach none of its weights.
+
+    Raises:
+        MethodError: unless all its weights are frozen.
+    """
     if not found.requires_grad and learns(network.body if isinstance(network, Network) else network):
         raise MethodError(
             f"what {name} returns hangs on none of its weights that are to learn: let gradients through (no "
