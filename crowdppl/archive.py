@@ -39,7 +39,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
         path: the folder; a posterior that is already there is replaced.
 
     Raises:
-        ResultError: when a setting is of a type that cannot be saved, or the path is that of a file.
+        ResultError: when a setting, or extra state of a network, is of a type that cannot be saved, or the path is
+            that of a file.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)

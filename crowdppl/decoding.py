@@ -28,6 +28,12 @@ def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, n
     return item[by_item], cell[by_item]
 
 
+def told(block: Block) -> np.ndarray:
+    """Items with a label that tells of their truth, bool (n_items,); to decline tells only where data say so."""
+    telling = block.item if block.informative else block.item[block.named]
+    return (torch.bincount(telling, minlength=block.n_items) > 0).cpu().numpy()
+
+
 def row_sizes(block: Block) -> np.ndarray:
     """Labels of each item of a block, int64 (n_items,)."""
     assert block.bags.row_starts is not None, "a block's rows are items"

@@ -1,4 +1,4 @@
-"""Where torch computes: a device by its name, and that of a network."""
+"""Where torch computes, a device by its name and that of a network, and in which precision networks do."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ def where_found(name: object) -> str:
 def device_of(network: nn.Module) -> torch.device:
     """Where a network's weights are; the CPU for one without any."""
     return next((x.device for x in network.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def single() -> Iterator[None]:
+    """Lets torch make new tensors in float32, as it does outside of fits, which are in float64.
+
+    A network that adds noise, or numbers that say where a word stands, would else mix precisions.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.demands import require_data
+from crowdppl.devices import single
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
@@ -51,7 +52,8 @@ class Embedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, M)."""
         x = self.first(x)
-        out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
+        with single():
+            out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
         return out
 
     def places(self, x: Tensor) -> Tensor:

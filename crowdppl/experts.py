@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from crowdppl.counts import is_whole
 from crowdppl.devices import lent
 from crowdppl.errors import MethodError
 from crowdppl.feature_values import whole_numbers
-from crowdppl.feeding import own_copy
+from crowdppl.feeding import copied, own_copy, put_back
 from crowdppl.labels import Table
 from crowdppl.networks import Network, features_for, outputs, tried
 from crowdppl.plates import Data
@@ -65,7 +64,7 @@ class Experts(Network):
     def begin(self, seed: int) -> None:
         """First weights, as of any network; the tower's are drawn."""
         if self.given is not None:
-            self.body.load_state_dict(self.given)
+            put_back(self.body, self.given)
         with seeded(seed), lent(self, "cpu"):  # so that a seed draws the same on every device
             for part in (self.tower if self.given is not None else self).modules():
                 reset: Any = getattr(part, "reset_parameters", None)
@@ -224,7 +223,7 @@ def experts_for(
     if features is None:
         return None
     if isinstance(experts, Experts):
-        out = deepcopy(experts)
+        out = cast(Experts, copied(experts))
         out.precision = given.precision
         return out.eval()
     what, whole = "the network of experts", whole_numbers(data.features)

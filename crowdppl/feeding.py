@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
 
@@ -74,8 +75,10 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
     """A copy of a user's network, which may learn.
 
     Raises:
-        MethodError: when it is one that cannot be copied or cannot learn: lazy, or TorchScript.
+        MethodError: when it is no module, or one that cannot be copied or cannot learn: lazy, or TorchScript.
     """
+    if not isinstance(network, nn.Module):
+        raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module; give one, made with its sizes")
     if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
         raise MethodError(
             f"{what} has layers that do not know their sizes yet, such as LazyLinear; call it once on a batch of "
@@ -86,7 +89,52 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
         raise MethodError(
             f"{what} has TorchScript modules, copies of which cannot learn; give the modules they were made from"
         )
-    return deepcopy(network)
+    return copied(network, what)
+
+
+def copied(network: nn.Module, what: str = "the network") -> nn.Module:
+    """A copy; what a pass left behind as an attribute, with its graph, is copied without the graph.
+
+    Raises:
+        MethodError: when it cannot be copied.
+    """
+    left = (x for part in network.modules() for x in vars(part).values() if isinstance(x, Tensor) and not x.is_leaf)
+    try:
+        return deepcopy(network, {id(x): x.detach() for x in left})
+    except Exception as error:  # a user's network may hold anything
+        raise MethodError(
+            f"{what} cannot be copied, and fits train copies: {error}; leave out what cannot"
+        ) from error
+
+
+def put_back(body: nn.Module, given: Mapping[str, Tensor]) -> None:
+    """Gives a user's network the weights and buffers with which it came.
+
+    Raises:
+        MethodError: when they are no longer of one kind.
+    """
+    try:
+        body.load_state_dict(given)
+    except RuntimeError as error:
+        raise MethodError(
+            f"the network's state, once it was asked, is not of the kind that was given: {error}; register all "
+            "buffers when it is made, or call it once on a batch of features"
+        ) from error
+
+
+def told(network: nn.Module, x: Tensor) -> Tensor:
+    """What a network returns for a batch (B, ...), which may be anything but has to be a tensor.
+
+    Raises:
+        MethodError: when it is none.
+    """
+    found = network(x)
+    if not isinstance(found, Tensor):
+        raise MethodError(
+            f"the network returns a {type(found).__name__}, where a tensor with a row an item is wanted; let it "
+            "return that alone"
+        )
+    return found
 
 
 def hint(first: nn.Module, features: Tensor) -> str:

@@ -13,7 +13,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.building import with_covariates
 from crowdppl.checking import require_labels
 from crowdppl.decoding import row_codes
-from crowdppl.errors import RepeatsWarning
+from crowdppl.errors import DataError, RepeatsWarning
 from crowdppl.feature_values import in_columns
 from crowdppl.stored_features import StoredFeatures
 
@@ -26,8 +26,8 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     that ``grow`` is no way out.
 
     Raises:
-        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones, or
-            there are no labels.
+        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones,
+            features are of another shape, or there are no labels.
     """
     if not isinstance(new, Annotations):
         return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
@@ -82,6 +82,12 @@ def _columns_of(old: pd.DataFrame | None, new: pd.DataFrame | None, code: np.nda
 def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Annotations:
     if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
         return replace(new, features=in_columns(new.features, old.features.columns))
+    if new.features is not None and old.features is not None:
+        found, wanted = tuple(new.features.shape[1:]), tuple(old.features.shape[1:])
+        if found != wanted:
+            raise DataError(
+                f"features of new items have shape {found} each; those of the fit had {wanted}: give such"
+            )
     if new.features is not None or old.features is None or (code < 0).any():
         return new
     features = old.features

@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from crowdppl.demands import require_data
-from crowdppl.devices import device_of, lent
+from crowdppl.devices import device_of, lent, single
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
-from crowdppl.feeding import Whole, entrance, hint, own_copy
+from crowdppl.feeding import Whole, copied, entrance, hint, own_copy, put_back, told
 from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
@@ -55,7 +55,7 @@ class Network(nn.Module):
     def begin(self, seed: int) -> None:
         """First weights, drawn or as given: what a fit learned of labels that are now left out is forgotten."""
         if self.given is not None:
-            self.body.load_state_dict(self.given)
+            put_back(self.body, self.given)
             return
         with seeded(seed), lent(self.body, "cpu"):  # so that a seed draws the same on every device
             for part in self.body.modules():
@@ -85,9 +85,9 @@ class Network(nn.Module):
 
     def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         mixed, x = self.precision == "mixed", self.first(x)
-        with torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
+        with single(), torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
             out = body(x)
-        return out.float() if mixed else out
+        return out.float() if isinstance(out, Tensor) else out
 
 
 def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
@@ -117,8 +117,10 @@ def ready(
 
     Args:
         network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several, which look at
-            flattened images; one that is ready already is copied. Tables (N, D) are standardised for it, unless
-            it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as they are.
+            flattened images; one that is ready already is copied. It learns with all parts in train mode: running
+            means of a frozen part move, unless its ``train`` keeps them still. Tables (N, D) are standardised for
+            it, unless it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as
+            they are.
         data: the annotations.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
             dropout.
@@ -129,7 +131,7 @@ def ready(
     Raises:
         DataError: when a network is given and data have no features.
         MethodError: when the network refuses the features, or does not return K finite logits an item; when it is
-            lazy or TorchScript; when items are to be blended (mixup) that are whole numbers.
+            lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
 
     Examples:
         >>> import torch
@@ -142,7 +144,7 @@ def ready(
     if features is None:
         return None
     if isinstance(network, Network):
-        out = deepcopy(network)
+        out = cast(Network, copied(network))
     elif network is not None:
         out = Network(own_copy(network), features, whole=whole_numbers(data.features))
     else:
@@ -196,7 +198,7 @@ def tried(
     some = features[:2]
     try:
         found = outputs(network, some)
-    except DataError:
+    except (DataError, MethodError):
         raise
     except Exception as error:  # a user's network may raise anything
         more = hint(network.first, some) if isinstance(network, Network) else ""
@@ -236,7 +238,7 @@ def outputs(network: nn.Module, features: Features) -> Tensor:
     network.eval()
     with torch.no_grad():
         device = device_of(network)
-        rows = [network(part.to(device)) for part in parts(features)]
+        rows = [told(network, part.to(device)) for part in parts(features)]
     network.train(learning)
     return torch.cat(rows)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.counts import is_whole
-from crowdppl.decoding import row_sizes
+from crowdppl.decoding import told
 from crowdppl.networks import feature_tensor
 from crowdppl.training import VOLUMES, Training
 
@@ -46,8 +46,8 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
         5
     """
     features = feature_tensor(data)
-    told = sum(int((row_sizes(block) > 0).sum()) for block in data.blocks)
-    steps = math.ceil(max(1, told) / Training.batch_size)
+    labelled = sum(int(told(block).sum()) for block in data.blocks)
+    steps = math.ceil(max(1, labelled) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
     asked = more.get("epochs", epochs)
     hasty = more.get("full_batch") or (is_whole(asked) and int(asked) < epochs)

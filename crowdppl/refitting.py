@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl import demands
 from crowdppl.annotations import Annotations
-from crowdppl.codebook import one_or_several
+from crowdppl.codebook import one_or_several, plain
 from crowdppl.counts import seed_number, whole_number
 from crowdppl.decoding import row_codes, row_sizes
 from crowdppl.errors import DataError, MethodError
@@ -57,7 +57,8 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
         DataFrame of the new items x classes.
 
     Raises:
-        DataError: when an annotator or a class is not one of this fit, or features have other columns.
+        DataError: when an annotator or a class is not one of this fit, or features have other columns or another
+            shape.
         MethodError: when the posterior is corrected, as by ``fit("auto", ...)``.
 
     Examples:
@@ -157,7 +158,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
         MethodError: when the fit was not made by vb or is corrected, an option is none of ``fit``'s, annotators'
             history comes with the new labels, or items come again whose truths taught a site that is no Dirichlet.
         DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
-            network looks at.
+            network looks at, or have others.
 
     Examples:
         >>> import pandas as pd
@@ -213,7 +214,7 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     if before[out].any():
         most = out[np.argmax(before[out])]
         raise MethodError(
-            f"annotator {data.annotators[most]!r} gave {before[most]} labels before an update, whose lesson "
+            f"annotator {plain(data.annotators[most])!r} gave {before[most]} labels before an update, whose lesson "
             "cannot be taken out without them; fit to all labels that are to stay, old and new together"
         )
     _, cell = row_codes(data.blocks, data.order)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.devices import lent, where_found
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError, MethodError, ResultError
 from crowdppl.extras import is_dataset
 from crowdppl.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.networks import learns, log_shares, outputs
@@ -44,6 +44,26 @@ def learning_of(story: Any) -> dict[str, nn.Module]:
 def network_of(story: Any) -> nn.Module | None:
     """The classifier of a story, if it is to learn; None where there is none."""
     return learning_of(story).get("network")
+
+
+def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
+    """A network's state as files hold it: tensors by name.
+
+    Args:
+        network: any.
+        keep_vars: as of ``torch.nn.Module.state_dict``.
+
+    Raises:
+        ResultError: when a part of it has extra state of another type.
+    """
+    found: dict[str, Any] = network.state_dict(keep_vars=keep_vars)
+    for name, x in found.items():
+        if not isinstance(x, Tensor):
+            raise ResultError(
+                f"the network's state {name!r} is a {type(x).__name__}, and files hold tensors alone; let "
+                "get_extra_state return a tensor, or leave it out"
+            )
+    return found
 
 
 def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.codebook import plain
+from crowdppl.devices import single
 from crowdppl.errors import DataError, ResultError
 
 
@@ -230,10 +231,5 @@ def joined(parts: Sequence[Features]) -> Features:
 
 @contextmanager
 def _outside_of_fits() -> Iterator[None]:
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
+    with single(), nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+        yield

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
 from crowdppl.feature_values import whole_numbers
-from crowdppl.feeding import own_copy
+from crowdppl.feeding import copied, own_copy
 from crowdppl.networks import Network, features_for, perceptron, tried
 from crowdppl.training import training_of
 
@@ -58,7 +57,7 @@ def ready_view(
     if features is None:
         return None
     if isinstance(network, View):
-        out = deepcopy(network)
+        out = cast(View, copied(network))
     elif network is not None:
         out = View(own_copy(network), features, whole=whole_numbers(data.features))
     else:

@@ -15,7 +15,7 @@ from torch import Tensor
 from crowdppl.embedding import Embedding
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.networks import Network
-from crowdppl.sight import networks_of
+from crowdppl.sight import networks_of, state_of
 from crowdppl.standardise import ROWS
 from crowdppl.stored_features import StoredFeatures
 from crowdppl.story import Story, settings_of
@@ -37,7 +37,7 @@ def described(story: Story) -> dict[str, Any] | None:
     """
     found = {}
     for name, network in networks_of(story).items():
-        state = network.state_dict()
+        state = state_of(network)
         first = (network.given or {}) if isinstance(network, Network) else {}
         found[name] = {
             "own": network.own if isinstance(network, Network | Embedding) else False,
@@ -78,7 +78,8 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
             network.eval()
             if isinstance(network, Network) and network.given is not None and "first" in found[name]:
                 last = {key: x.clone() for key, x in network.body.state_dict().items()}
-                network.given = {**last, **_tensors(found[name]["first"])}
+                first = _tensors(found[name]["first"])
+                network.given = {**last, **{key: x.to(last[key].dtype) for key, x in first.items()}}
     except (RuntimeError, MethodError) as error:
         raise ResultError(f"the network handed over is not the one that was saved: {error}") from error
     return again
@@ -94,7 +95,9 @@ def _told(story: Story, found: Mapping[str, Any]) -> Story:
 
 
 def _arrays(state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    return {key: x.detach().cpu().numpy() for key, x in state.items()}
+    found = {key: x.detach().cpu() for key, x in state.items()}
+    # bfloat16, which numpy does not know, loses nothing in float32, and comes back when weights are loaded.
+    return {key: (x.float() if x.dtype == torch.bfloat16 else x).numpy() for key, x in found.items()}
 
 
 def _tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -138,6 +138,29 @@ def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_info
     assert informative == before != ignorable
 
 
+class Noting(nn.Linear):
+    """Has state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, str]:
+        return {"made": "here"}
+
+    def set_extra_state(self, state: dict[str, str]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_state_that_is_no_tensor_is_refused_where_it_would_be_written(
+    name: str, engine: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"network": Noting(4, 3), "training": {"epochs": 2}}
+    data = clouds(60, 40)[0]
+    found = crowdppl.fit(name, data, inference=engine, settings=settings, seed=0)
+    with pytest.raises(ResultError, match="state 'body._extra_state' is a dict, and files hold tensors alone"):
+        found.save(tmp_path / "result")
+    with pytest.raises(ResultError, match="files hold tensors alone; let get_extra_state return a tensor"):
+        crowdppl.fit(name, data, inference=engine, settings=settings, seed=0, checkpoint=str(tmp_path / "file"))
+
+
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     """A file with this fit's key from which a tensor is gone."""
     data, _ = clouds(60, 40)

@@ -146,6 +146,19 @@ def test_new_items_are_refused_for_what_they_are(data: Annotations, posterior: P
     pd.testing.assert_frame_equal(posterior.classify(flags), posterior.classify(flags.astype(float)))
 
 
+def test_new_labels_come_with_features_of_the_shape_of_the_fit(data: Annotations, posterior: Posterior) -> None:
+    """One number an item would be stretched over all four, and the answer be about other items."""
+    x = table_of(data).to_numpy()
+    for wrong in (x[:, :1], x[:, :3], np.concatenate([x, x], 1), x.reshape(-1, 2, 2)):
+        new = with_features(data, wrong)
+        for ask in (posterior.predict, posterior.update):
+            with pytest.raises(
+                DataError, match=r"features of new items have shape \(.*those of the fit had \(4,\)"
+            ):
+                ask(new)
+    pd.testing.assert_frame_equal(posterior.predict(with_features(data, x)), posterior.predict(data))
+
+
 def test_of_no_items_there_is_nothing_to_say(data: Annotations, posterior: Posterior) -> None:
     table = table_of(data)
     for nobody in (table.iloc[:0], table.to_numpy()[:0], torch.from_numpy(table.to_numpy()[:0])):

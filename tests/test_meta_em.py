@@ -358,6 +358,20 @@ def test_a_network_of_ones_own_is_trained_in_a_copy() -> None:
             method(embedding=body).meta_fit(worlds()[0], iterations=1)
 
 
+class Shifted(nn.Linear):
+    """Adds what it makes on its way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Places."""
+        return super().forward(x + torch.linspace(0, 1, WIDE))
+
+
+def test_what_an_embedding_makes_on_its_way_is_in_the_precision_of_its_weights() -> None:
+    story = method(embedding=Shifted(WIDE, 3)).meta_fit(worlds()[0], iterations=2)
+    found = crowdppl.fit(story, worlds()[1].draw(1, 2).annotations(), max_iterations=3)
+    assert np.isfinite(found.probabilities().to_numpy()).all()
+
+
 def test_meta_training_that_explodes_says_where() -> None:
     with pytest.raises(NumericalError, match=r"in step \d+ of meta-training; lower learning_rate \(1e\+30\)"):
         method().meta_fit(worlds()[0], iterations=5, learning_rate=1e30)

@@ -6,13 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.annotations import Annotations
-from crowdppl.errors import MethodError
+from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.rehearsal import batch_sizes, rehearse
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds
@@ -74,6 +75,46 @@ def test_a_network_that_cannot_learn_is_refused_by_name(name: str, engine: str) 
         fitted(name, engine, data, normed(), training={"epochs": 2, "batch_size": 1})
 
 
+class Cut(nn.Module):
+    """Logits that do not hang on its weights, or not as torch sees it."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(4, 3), how
+
+    def forward(self, x: Tensor) -> Any:
+        """Logits, or something else."""
+        found = self.layer(x)
+        known: dict[str, Any] = {"detached": found.detach(), "whole": found.long(), "pair": (found, x)}
+        return known[self.how]
+
+
+@pytest.mark.parametrize(("name", "engine"), BOTH)
+def test_a_network_that_no_gradient_reaches_is_refused_and_so_is_one_that_returns_no_tensor(
+    name: str, engine: str
+) -> None:
+    data = clouds(40, 40)[0]
+    for how in ("detached", "whole"):
+        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+            fitted(name, engine, data, Cut(how))
+    with pytest.raises(
+        MethodError, match="the network returns a tuple, where a tensor with a row an item is wanted"
+    ):
+        fitted(name, engine, data, Cut("pair"))
+    if engine != "svi":
+        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+            fitted(name, engine, data, Cut("detached"), training={"epochs": 2, "full_batch": True})
+    frozen = fitted(name, engine, data, Cut("detached").requires_grad_(False))
+    assert np.isfinite(frozen.probabilities().to_numpy()).all()
+
+
+def test_frozen_experts_are_no_reason_to_refuse_the_tower_above_them() -> None:
+    experts = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (4, 3))).requires_grad_(False)
+    settings = {"experts": experts, "n_experts": 4, "training": {"epochs": 2, "batch_size": 16}}
+    found: Any = crowdppl.fit("mmlc", clouds(40, 40)[0], inference="svi", seed=0, settings=settings)
+    assert torch.equal(found.story.experts.body[0].weight, experts[0].weight)
+
+
 def test_a_rehearsal_leaves_no_trace() -> None:
     network = normed().eval()
     before = {key: x.clone() for key, x in network.state_dict().items()}
@@ -122,3 +163,35 @@ def test_a_network_that_the_model_never_asks_is_refused_with_a_way_out_that_is_o
     data = clouds(60, 50)[0]
     with pytest.raises(MethodError, match="model never asks it; .* or use inference='em'$"):
         fitted("raykar", "svi", data, None, bootstrapped=True)
+
+
+def declining(shares: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Labels, of which a share of the items has none but "?"; and features."""
+    data = clouds(60, 40)[0]
+    frame = data.frame().astype({"label": object})
+    silent = frame["item"].isin(data.items[: int(60 * shares)])
+    frame.loc[silent, "label"] = "?"
+    return frame, data.features
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("majority_vote", "em")])
+def test_items_that_everybody_declined_teach_a_network_as_little_as_items_that_nobody_saw(
+    name: str, engine: str
+) -> None:
+    frame, features = declining(0.3)
+    known: Any = {"classes": range(3), "features": features, "annotators": range(12)}
+    network = "default" if name == "majority_vote" else None
+    found, without = (
+        fitted(name, engine, Annotations.from_frame(rows, abstentions=["?"], **known), network)  # type: ignore[arg-type]
+        for rows in (frame, frame[frame["label"] != "?"])
+    )
+    np.testing.assert_allclose(found.classify(features), without.classify(features), atol=1e-6)
+    np.testing.assert_allclose(found.probabilities(), without.probabilities(), atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "engine"), BOTH)
+def test_where_nothing_is_told_of_any_item_a_network_is_refused(name: str, engine: str) -> None:
+    frame, features = declining(1.0)
+    data = Annotations.from_frame(frame, abstentions=["?"], classes=range(3), features=features)
+    with pytest.raises(DataError, match="networks have nothing to learn from; give labels"):
+        fitted(name, engine, data, None)

@@ -15,7 +15,7 @@ from torch import Tensor
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.sight import networks_of
+from crowdppl.sight import networks_of, state_of
 from crowdppl.standardise import parts
 from crowdppl.story import settings_of
 
@@ -103,7 +103,7 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
     for name, x in problem.given.items():
         _add(digest, name, x)
     for network in networks.values():
-        for name, x in network.state_dict(keep_vars=True).items():
+        for name, x in state_of(network, keep_vars=True).items():
             _add(digest, f"{name} {x.requires_grad}", x)
     for block in problem.blocks:
         for name in ("gold", "evidence", "history", "abstainers"):

@@ -12,7 +12,9 @@ from crowdppl.inference.climb import Climb
 from crowdppl.inference.learning import Learner
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.regularisers import wanted
+from crowdppl.inference.rehearsal import require_reached
 from crowdppl.standardise import parts
+from crowdppl.stored_features import read
 from crowdppl.training import Training
 
 LOOKS = 12
@@ -32,6 +34,7 @@ class FullBatch(Learner):
         _refuse(problem, training)
         self.warmed = training.warm_up == 0
         super().__init__(problem, training)
+        require_reached(self.network, "network", self.network(read(self.features[:2])))
         self._settle()
 
     @property

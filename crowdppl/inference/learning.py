@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.blocks import Block
+from crowdppl.decoding import told
 from crowdppl.errors import NumericalError
 from crowdppl.inference.checkpoints import cut
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
@@ -51,8 +52,8 @@ class Learner:
         self.network, self.truth, self.epochs = network, truth, 0
         begin(network, training, problem.options.seed)
         self.features = joined([_features(block) for block in problem.blocks])
-        told = torch.cat([_told(block) for block in problem.blocks])
-        self.rows = torch.nonzero(told).squeeze(-1)
+        known = torch.cat([_known(block) for block in problem.blocks])
+        self.rows = torch.nonzero(known).squeeze(-1)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         if not training.full_batch:  # there, a network is asked as it stands
             rehearse(network, "network", self.features, min(self.sizes))
@@ -170,7 +171,7 @@ def _features(block: Block) -> Features:
     return block.features
 
 
-def _told(block: Block) -> Tensor:
+def _known(block: Block) -> Tensor:
     """Items of which something is known, bool (n_items,)."""
-    sizes = torch.bincount(block.item, minlength=block.n_items) > 0
-    return sizes if block.gold is None else sizes | (block.gold >= 0)
+    found = torch.from_numpy(told(block)).to(block.device)
+    return found if block.gold is None else found | (block.gold >= 0)

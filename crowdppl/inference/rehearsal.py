@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +18,15 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
     Args:
         n_items: that are to be learned from.
         size: of a batch.
+
+    Raises:
+        DataError: when there are none.
     """
+    if not n_items:
+        raise DataError(
+            "no label tells of a truth, and none is known, so that networks have nothing to learn from; give "
+            "labels, or leave the network out"
+        )
     whole, rest = divmod(n_items, size)
     sizes = [size] * whole + [rest] * (rest > 0)
     if rest == 1 and whole:
@@ -36,7 +46,8 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
         size: items of the smallest batch.
 
     Raises:
-        MethodError: when it fails, or returns something else than a standing network does.
+        MethodError: when it fails, or returns something else than a standing network does, or what its weights
+            cannot learn from; when its buffers change in number or shape.
         DataError: when the features cannot be read.
     """
     if not learns(network) or (isinstance(network, Network) and network.default):
@@ -47,7 +58,7 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
     was = network.training
     network.train()
     try:
-        with torch.no_grad(), torch.random.fork_rng():
+        with torch.enable_grad(), torch.random.fork_rng():
             found = network(some)
     except DataError:
         raise
@@ -58,12 +69,39 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
         ) from error
     finally:
         network.train(was)
-        with torch.no_grad():
-            for key, x in network.named_buffers():
-                x.copy_(before[key])
+        same = _put_back(network, before)
+    if not same:
+        raise MethodError(
+            f"{name} has buffers that change in number or shape while it learns, and could not be put back; "
+            "register all of them when it is made, in the shapes that they keep"
+        )
     got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if got != tuple(shape):
         raise MethodError(
             f"{name} returns {got} for {len(some)} items while it learns (in train mode), and {tuple(shape)} when "
             "it is asked; it must return one shape"
         )
+    require_reached(network, name, found)
+
+
+def require_reached(network: nn.Module, name: str, found: Tensor) -> None:
+    """Refuses what a network returns, where gradients were asked for, if they reach none of its weights.
+
+    Raises:
+        MethodError: unless all its weights are frozen.
+    """
+    if not found.requires_grad and learns(network.body if isinstance(network, Network) else network):
+        raise MethodError(
+            f"what {name} returns hangs on none of its weights that are to learn: let gradients through (no "
+            "detach, no torch.no_grad, no whole numbers), or freeze all of them (requires_grad_(False))"
+        )
+
+
+@torch.no_grad()
+def _put_back(network: nn.Module, before: Mapping[str, Tensor]) -> bool:
+    """Whether the buffers are still of one kind; they are then as they were."""
+    after = dict(network.named_buffers())
+    same = after.keys() == before.keys() and all(x.shape == before[key].shape for key, x in after.items())
+    for key, x in after.items() if same else ():
+        x.copy_(before[key])
+    return same

@@ -15,7 +15,7 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor, nn
 
 from crowdppl.blocks import Block
-from crowdppl.decoding import row_sizes
+from crowdppl.decoding import told
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoints import checkpoint_of, cut
 from crowdppl.inference.loop import Progress, iterate
@@ -94,10 +94,10 @@ class Epochs:
         for network in networks_of(problem.story).values():
             begin(network, training, options.seed)
         self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
-        told = row_sizes(self.whole) > 0
+        known = told(self.whole)
         if self.whole.gold is not None:
-            told |= (self.whole.gold >= 0).cpu().numpy()
-        self.rows = np.flatnonzero(told)
+            known |= (self.whole.gold >= 0).cpu().numpy()
+        self.rows = np.flatnonzero(known)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         for name, network in self.learning.items():
             assert self.whole.features is not None, "a fit with networks gives its blocks features"
