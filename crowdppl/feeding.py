@@ -122,7 +122,7 @@ def put_back(body: nn.Module, given: Mapping[str, Tensor]) -> None:
         ) from error
 
 
-def told(network: nn.Module, x: Tensor) -> Tensor:
+def returned(network: nn.Module, x: Tensor) -> Tensor:
     """What a network returns for a batch (B, ...), which may be anything but has to be a tensor.
 
     Raises:

@@ -17,7 +17,7 @@ from crowdppl.devices import device_of, lent, single
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
-from crowdppl.feeding import Whole, copied, entrance, hint, own_copy, put_back, told
+from crowdppl.feeding import Whole, copied, entrance, hint, own_copy, put_back, returned
 from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
 from crowdppl.stored_features import Features, StoredFeatures, taken
@@ -238,7 +238,7 @@ def outputs(network: nn.Module, features: Features) -> Tensor:
     network.eval()
     with torch.no_grad():
         device = device_of(network)
-        rows = [told(network, part.to(device)) for part in parts(features)]
+        rows = [returned(network, part.to(device)) for part in parts(features)]
     network.train(learning)
     return torch.cat(rows)
 
