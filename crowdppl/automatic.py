@@ -55,8 +55,9 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)
     try:
-        others = {other: uninterrupted(posterior) for other, posterior in fits}
-        found = calibrated({name: uninterrupted(first), **others}, data)
+        # Ctrl-C in the first fit is known before the others begin.
+        fitted = {name: uninterrupted(first), **{other: uninterrupted(posterior) for other, posterior in fits}}
+        found = calibrated(fitted, data)
         found = _with_note(found, FEATURES) if data.features is not None else found
     except KeyboardInterrupt:
         found = _marked(first)
@@ -84,12 +85,13 @@ def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
     again: dict[str, Posterior] = {}
     for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
         if name == posterior.method and plain is data:
-            again[name] = _named(name, partial(refit, posterior.uncorrected(), plain))
+            fitted = _named(name, partial(refit, posterior.uncorrected(), plain))
         else:
             story = posterior.story if name == posterior.method else name
             given: Any = options_of(posterior).kept()
-            again[name] = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
-    found = calibrated({name: uninterrupted(fitted) for name, fitted in again.items()}, data)
+            fitted = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
+        again[name] = uninterrupted(fitted)
+    found = calibrated(again, data)
     return _with_note(found, FEATURES) if FEATURES in before.notes else found
 
 

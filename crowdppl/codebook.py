@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import DataError
-from crowdppl.handover import of_tensor, unmasked
+from crowdppl.handover import of_tensor, spelled_out, unmasked
 
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -92,10 +92,10 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
     """Ids as an index of one level, whatever they are kept in."""
     if isinstance(values, Codebook):
         return values.ids
-    if isinstance(values, pd.Index):
-        return values
-    if isinstance(values, pd.Series):
-        return pd.Index(values.array)
+    if isinstance(values, pd.Index | pd.Series):
+        found = spelled_out(values)
+        index: pd.Index[Any] = found if isinstance(found, pd.Index) else pd.Index(found.array)
+        return index
     plainly = unmasked(of_tensor(values, "the list of ids"))
     if isinstance(plainly, np.ndarray):
         # pandas has no index of half floats

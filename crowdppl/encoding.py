@@ -13,7 +13,7 @@ import pandas as pd
 
 from crowdppl.codebook import Codebook, plain, sorting
 from crowdppl.errors import DataError
-from crowdppl.handover import of_tensor, unmasked
+from crowdppl.handover import of_tensor, spelled_out, unmasked
 
 Place = Callable[[int], str]
 """Says where the row at a position stands: "line 5 of answers.csv"."""
@@ -93,7 +93,7 @@ def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.Extensio
     Raises:
         DataError: when it has other than one dimension, or is sparse.
     """
-    column = of_tensor(column, f"the {name} column")
+    column = spelled_out(of_tensor(column, f"the {name} column"))
     if isinstance(column, pd.MultiIndex):
         return column.to_numpy()
     if isinstance(column, pd.Series | pd.Index):

@@ -51,6 +51,10 @@ def read_table(
             f"{path.name or path} has no known ending; call it .csv, .tsv, .parquet or .jsonl, or say format="
         )
     if not path.is_file():
+        if path.exists() and not path.is_dir():
+            raise DataError(
+                f"{path} is a pipe or a device, which cannot be read twice; save it to a file, and give that"
+            )
         raise DataError(f"{path} is {'a folder' if path.exists() else 'not there'}; give the path of a file")
     if delimiter is not None:
         _check_delimiter(delimiter, kind, path)

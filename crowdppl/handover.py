@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.errors import DataError
 
@@ -44,6 +45,17 @@ def unmasked(values: Any) -> Any:
         plain = plain.astype(object)
         plain[np.ma.getmaskarray(values)] = None
     return plain
+
+
+def spelled_out(values: Any) -> Any:
+    """A column of pyarrow's dictionaries as one of their values, which pandas can sort; anything else as it is."""
+    kind = getattr(values, "dtype", None)
+    if not isinstance(kind, pd.ArrowDtype):
+        return values
+    import pyarrow as pa  # slow to import
+
+    inner = kind.pyarrow_dtype
+    return values.astype(pd.ArrowDtype(inner.value_type)) if pa.types.is_dictionary(inner) else values
 
 
 def as_matrix(matrix: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -125,9 +125,19 @@ def leave_one_out(
 
 def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Log predictive probability and Pareto shape of each label or item, and what ArviZ warned of."""
+    found, said = [], dict[str, None]()
+    for logs in import_module(ENGINES).given_the_rest(posterior, unit, DRAWS):
+        log_p, pareto_k, more = _of_draws(logs)
+        found.append((log_p, pareto_k))
+        said |= more
+    log_p, pareto_k = (np.concatenate(x) for x in zip(*found, strict=True))
+    return log_p, pareto_k, tuple(said)
+
+
+def _of_draws(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, None]]:
+    """Log predictive probability and Pareto shape of each column of (draws, n), and what ArviZ warned of."""
     import arviz as az  # slow to import
 
-    logs = import_module(ENGINES).given_the_rest(posterior, unit, DRAWS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         log_p, pareto_k = logs.mean(0), np.zeros(logs.shape[1])
@@ -137,7 +147,7 @@ def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, t
     said = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
     if vary.sum() == 1:  # whose value ArviZ then finds the same as the sum of all, and asks to look at the model
         said = {text: None for text in said if "point-wise" not in text}
-    return log_p, pareto_k, tuple(said)
+    return log_p, pareto_k, said
 
 
 def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from crowdppl.turns import TURN
+
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
@@ -15,7 +17,7 @@ def seeded(seed: int) -> Iterator[None]:
     Args:
         seed: a whole number, as ``torch.manual_seed`` takes it.
     """
-    with torch.random.fork_rng():
+    with TURN, torch.random.fork_rng():
         seed_streams(seed)
         yield
 

@@ -24,6 +24,7 @@ from crowdppl.options import Options
 from crowdppl.seeding import seeded
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.story import Story, card_of
+from crowdppl.turns import TURN
 
 Nodes = dict[str, Any]
 CHUNK = 10_000_000
@@ -201,10 +202,11 @@ def _truth_of(story: Story, sites: dict[str, np.ndarray]) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Float64 and no validation while a story runs; the user's settings come back whatever happens."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with pyro.validation_enabled(False):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
+    with TURN:
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with pyro.validation_enabled(False):
+                yield
+        finally:
+            torch.set_default_dtype(dtype)

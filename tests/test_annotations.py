@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -283,3 +284,15 @@ def test_warnings_point_at_the_caller() -> None:
 def test_what_is_refused(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("column", ["item", "worker", "label"])
+def test_dictionaries_of_pyarrow_are_their_values(frame: pd.DataFrame, column: str) -> None:
+    """As pandas reads parquet written from categories, with ``dtype_backend="pyarrow"``."""
+    frame["worker"] = frame["worker"].astype(str)
+    kind = pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))
+    found = Annotations.from_frame(frame.astype({column: kind}))
+    wanted = Annotations.from_frame(frame)
+    pd.testing.assert_frame_equal(found.frame().astype(str), wanted.frame().astype(str))
+    known = pd.Series(["cat"], index=pd.Index(["i1"], dtype=kind), dtype=kind)
+    assert wanted.with_gold(known).gold.to_dict() == {"i1": "cat"}  # type: ignore[union-attr]

@@ -266,9 +266,15 @@ def interrupted_at(call: int) -> Callback:
 @pytest.mark.filterwarnings("default::crowdppl.errors.ConvergenceWarning")
 @pytest.mark.parametrize("call", [2, 12])
 def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked(call: int) -> None:
-    data = crowd(20, 5, 3, 4)
+    data, interrupt, calls = crowd(20, 5, 3, 4), interrupted_at(call), [0]
+
+    def counted(iteration: int, objective: float) -> None:
+        calls[0] += 1
+        interrupt(iteration, objective)
+
     with pytest.warns(ConvergenceWarning, match="auto was stopped before its methods were weighed"):
-        found = crowdppl.fit("auto", data, max_iterations=10, tolerance=0.0, callback=interrupted_at(call))
+        found = crowdppl.fit("auto", data, max_iterations=10, tolerance=0.0, callback=counted)
+    assert calls == [call]  # no further fit begins
     said = found.diagnostics()
     assert said["interrupted"] is True and said["converged"] is False
     assert found.correction is None and found.method == automatic.MEMBERS[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -435,3 +436,20 @@ def test_the_users_settings_are_left_alone(data: Annotations) -> None:
     assert torch.get_default_dtype() == torch.float32
     assert pyro.settings.get("validate_distributions_pyro") is True
     assert not pyro.get_param_store().keys()
+
+
+def test_fits_in_several_threads_wait_for_each_other() -> None:
+    """Pyro's handlers and torch's default type belong to the process; fits at once read each other's sites."""
+    data = crowd()
+
+    def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
+        posterior = fit("glad", data, inference="vb", seed=3)
+        drawn = simulate(posterior.story, data, seed).data.frame()["label"].to_numpy()
+        return posterior.probabilities().to_numpy(), drawn
+
+    wanted = [work(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(4)))
+    for one, other in zip(found, wanted, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert torch.get_default_dtype() == torch.float32

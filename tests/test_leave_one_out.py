@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -16,6 +17,7 @@ from scipy.special import digamma
 import crowdppl
 from crowdppl import Annotations, annotate, plates, truth
 from crowdppl.errors import MethodError
+from crowdppl.inference import leaving_out
 from crowdppl.inference.cavity import ROUNDS, log_left_out
 from crowdppl.inference.leaving_out import given_the_rest, left_out
 from crowdppl.inference.predictive import refit
@@ -55,9 +57,19 @@ def test_items_score_as_after_refits_without_them(posterior: Posterior) -> None:
 
 def test_leaving_out_costs_something(posterior: Posterior) -> None:
     """In-sample predictions, which know the label, are better: the score is no in-sample score."""
-    logs = given_the_rest(posterior, "label", 500)
+    logs = np.hstack(list(given_the_rest(posterior, "label", 500)))
     inside = (logs.max(0) + np.log(np.exp(logs - logs.max(0)).mean(0))).mean()
     assert leave_one_out(posterior, "label").mean < inside - 0.005
+
+
+@pytest.mark.parametrize("unit", ["label", "item"])
+def test_labels_are_dealt_with_in_pieces(unit: str, posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million labels at a thousand draws are many gigabytes; pieces end within items, too."""
+    whole = leave_one_out(posterior, unit)
+    monkeypatch.setattr(leaving_out, "PIECE", 50_000)
+    widths = [logs.shape[1] for logs in given_the_rest(posterior, unit, 1000)]
+    assert len(widths) > 2 and max(widths) <= 50 and sum(widths) == len(whole.values)
+    pd.testing.assert_frame_equal(leave_one_out(posterior, unit).values, whole.values, rtol=1e-12)
 
 
 def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
@@ -258,7 +270,7 @@ def test_the_closed_form_is_near_refits(name: str, engine: str) -> None:
     for row in some:
         out = np.arange(data.n_labels) == row
         wanted.append(left_out(refit(posterior, keep(data, ~out)), data, out)[0][0])
-    logs = given_the_rest(posterior, "label", 1 if engine == "em" else 300)[:, some]
+    logs = np.hstack(list(given_the_rest(posterior, "label", 1 if engine == "em" else 300)))[:, some]
     inside = np.log(np.exp(logs).mean(0)) - wanted
     closed = leave_one_out(posterior, method="closed").values["log_p"].to_numpy()[some] - wanted
     print(f"{name} by {engine}: too high by {closed.mean():.4f}, in sample by {inside.mean():.4f}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -184,6 +185,9 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         read_annotations(tmp_path / "folder.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        read_annotations(tmp_path / "pipe.csv")
 
 
 def test_the_format_can_be_said(frame: pd.DataFrame, tmp_path: Path) -> None:

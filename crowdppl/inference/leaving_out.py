@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,16 @@ from crowdppl.decoding import row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.answers import truth_alone
 from crowdppl.inference.posing import pose
-from crowdppl.inference.predictive import DRAWS, Rows, TemperedError, predictive
+from crowdppl.inference.predictive import DRAWS, Rows, TemperedError, predictive, predictive_each
 from crowdppl.inference.problem import quiet
 from crowdppl.inference.refit import options_of
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.posterior import Posterior
+
+PIECE = 10_000_000
+"""Numbers, draws x labels, that are dealt with at once."""
 
 
 def left_out(
@@ -98,7 +102,7 @@ def _by_tables(
     return np.logaddexp.reduce(start[at] + said, axis=1), items
 
 
-def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
+def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> Iterator[np.ndarray]:
     """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
 
     Args:
@@ -106,23 +110,55 @@ def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> np.ndarray:
         unit: "label" or "item"; items without labels are left out.
         n_draws: how many draws.
 
-    Returns:
-        float64 (n draws, S) in the order of ``data.frame()``, or (n draws, items with labels) in codebook order.
+    Yields:
+        float64 (n draws, some), side by side (n draws, S) in the order of ``data.frame()``, or (n draws, items with
+        labels) in codebook order. Of a million labels, all at once would be many gigabytes.
     """
-    data = posterior.data
-    item, cell = row_codes(data.blocks, data.order)
-    mine, at = np.unique(item, return_inverse=True)
-    every = predictive(posterior, Rows(mine, at, cell), n_draws)
-    if unit == "item" and posterior.memory is not None:  # what earlier labels said is no label
-        nothing = np.empty(0, np.int64)
-        every -= predictive(posterior, Rows(mine, nothing, nothing), n_draws)
-    if unit == "item":
-        return every
-    row, copied = _copies(at, at, len(mine))
-    others = copied != row  # a label's row holds all labels of its item but itself
-    rest = predictive(posterior, Rows(item, row[others], cell[copied[others]]), n_draws)
-    out: np.ndarray = every[:, at] - rest
-    return out
+    item, cell = row_codes(posterior.data.blocks, posterior.data.order)
+    if unit == "label":
+        pieces = _pieces(n_draws + np.bincount(item)[item])
+        asked = (_without_one(item, cell, some) for some in pieces)
+        places = (np.unique(item[some], return_inverse=True)[1] for some in pieces)
+        for at, logs in zip(places, predictive_each(posterior, asked, n_draws), strict=True):
+            n = logs.shape[1] - len(at)
+            yield logs[:, :n][:, at] - logs[:, n:]
+        return
+    before = posterior.memory is not None  # what earlier labels said is no label
+    mine, sizes = np.unique(item, return_counts=True)
+    items = [mine[some] for some in _pieces(n_draws + sizes)]
+    for logs in predictive_each(posterior, (_together(item, cell, some, before) for some in items), n_draws):
+        n = logs.shape[1] // 2
+        yield logs[:, :n] - logs[:, n:] if before else logs
+
+
+def _pieces(work: np.ndarray) -> list[np.ndarray]:
+    """Runs of places (n,) that add up to about so much work each."""
+    edges = np.unique((np.cumsum(work) - 1) // PIECE, return_index=True)[1]
+    return np.split(np.arange(len(work)), edges[1:])
+
+
+def _without_one(item: np.ndarray, cell: np.ndarray, out: np.ndarray) -> Rows:
+    """Rows of all labels of each item that some labels are of, then of each label's item without that label.
+
+    Args:
+        item, cell: of all labels, (S,), sorted by item.
+        out: places of the labels, one after another.
+    """
+    mine, at = np.unique(item[out], return_inverse=True)
+    first, last = np.searchsorted(item, [mine[0], mine[-1] + 1])
+    home = np.searchsorted(mine, item[first:last])
+    row, copied = _copies(home, at, len(mine))
+    others = copied + first != out[row]
+    rows = np.concatenate([home, len(mine) + row[others]])
+    cells = np.concatenate([cell[first:last], cell[first:last][copied[others]]])
+    return Rows(np.concatenate([mine, item[out]]), rows, cells)
+
+
+def _together(item: np.ndarray, cell: np.ndarray, mine: np.ndarray, before: bool) -> Rows:
+    """Rows of all labels of some items, one after another; where asked, then those of none."""
+    first, last = np.searchsorted(item, [mine[0], mine[-1] + 1])
+    rows = np.searchsorted(mine, item[first:last])
+    return Rows(np.concatenate([mine, mine]) if before else mine, rows, cell[first:last])
 
 
 def _copies(owner: np.ndarray, asked: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,11 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
     Raises:
         TemperedError: when the story takes the labels' likelihood to a power.
     """
+    return next(predictive_each(posterior, [rows], n_draws))
+
+
+def predictive_each(posterior: Posterior, asked: Iterable[Rows], n_draws: int) -> Iterator[np.ndarray]:
+    """The same for one portion of rows after another, at the same draws."""
     options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
     data = posterior.data
     with quiet("cpu"):
@@ -116,10 +121,13 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
-        block = rows_block(problem, data, rows)
-        at = _positions(data, rows.item)
-        pieces = [_evidence(problem, block, some, at) for some in _chunks(draws, len(rows.item) * problem.states)]
-        return np.concatenate(pieces) if draws else _evidence(problem, block, {}, at)
+    for rows in asked:
+        with quiet("cpu"):  # not around the yield: the caller's settings are the caller's
+            block = rows_block(problem, data, rows)
+            at = _positions(data, rows.item)
+            some = _chunks(draws, len(rows.item) * problem.states) if draws else [{}]
+            logs = np.concatenate([_evidence(problem, block, values, at) for values in some])
+        yield logs
 
 
 def label_power(problem: Problem) -> float:

@@ -22,6 +22,7 @@ from crowdppl.inference.sites import Site, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.sight import networks_of
 from crowdppl.story import Story, plates_of
+from crowdppl.turns import TURN
 
 if TYPE_CHECKING:
     from crowdppl.inference.resuming import Earlier
@@ -34,14 +35,18 @@ SMALL = 200_000
 
 @contextmanager
 def quiet(device: str) -> Iterator[None]:
-    """Runs stories without Pyro's checks, in float64 and on a device; restores the user's settings after."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with pyro.validation_enabled(False), nullcontext() if device == "cpu" else torch.device(device):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
+    """Runs stories without Pyro's checks, in float64 and on a device; restores the user's settings after.
+
+    Other threads wait: two stories at once would find each other's sites among their own.
+    """
+    with TURN:
+        dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with pyro.validation_enabled(False), nullcontext() if device == "cpu" else torch.device(device):
+                yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 class _Reading(NamedTuple):
