@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from crowdppl.counts import share_between
 from crowdppl.summing import drawing, logsumexp
 
 EMPTY = -80.0
@@ -36,6 +37,7 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
         blends = FEW if n_classes <= len(FEW) else MANY
     rows = [same]
     for x in blends:
+        share_between("each of blends", x, "of the second class in a blend of two")
         pairs = (1 - x) * same.unsqueeze(1) + x * same  # an even blend is the same either way round
         rows.append(pairs[same.logical_not().triu() if x == 0.5 else same.logical_not()])
     for x in DILUTIONS if diluted and n_classes > 2 else ():  # of two classes, all are blends

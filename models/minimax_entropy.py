@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
-from crowdppl.settings import NotNegative
+from crowdppl.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class MinimaxEntropy:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     items: bool = True
-    penalty: NotNegative = 0.25
-    ratio: NotNegative | None = None
+    penalty: Positive = 0.25
+    ratio: Positive | None = None
 
     card: ClassVar[Card] = Card(
         title="Minimax entropy",

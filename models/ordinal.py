@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Block, Card, annotate, logsumexp, mean_field, plates, truth, with_abstentions
+from crowdppl import Block, Card, MethodError, annotate, logsumexp, mean_field, plates, truth, with_abstentions
 from crowdppl.settings import Positive
 
 
@@ -101,11 +101,19 @@ class Ordinal:
 
     def _crowd(self, data: Block) -> Tensor:
         if self.crowd is not None:
-            return torch.as_tensor(self.crowd)
+            return _shares("crowd", self.crowd, data.n_classes, least=data.n_classes)
         counts = 1.0 + torch.bincount(data.answer, minlength=data.n_classes)[: data.n_classes]
         return counts / counts.sum()
 
     def _work(self, data: Block) -> Tensor:
         if self.work is None:
             return torch.bincount(data.annotator, minlength=data.n_annotators) / max(1, data.n_labels)
-        return torch.nn.functional.pad(torch.as_tensor(self.work), (0, data.n_annotators - len(self.work)))
+        work = _shares("work", self.work, data.n_annotators)
+        return torch.nn.functional.pad(work, (0, data.n_annotators - len(work)))  # later ones have no part in it
+
+
+def _shares(name: str, given: Sequence[float], most: int, least: int = 1) -> Tensor:
+    x = torch.as_tensor(given, dtype=torch.get_default_dtype())
+    if x.dim() != 1 or not least <= len(x) <= most or not bool((x >= 0).all() and (x.sum() - 1).abs() < 1e-3):
+        raise MethodError(f"{name}={list(given)} must be a share, at least 0, for each of {most}, and add up to 1")
+    return x

@@ -58,11 +58,29 @@ def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str
         ("mmlc", {"n_experts": 0}, "n_experts=0 must be a whole number, at least 1"),
         ("mmlc", {"oracle": "max"}, "oracle='max' is none of 'mode', 'mean', 'median' and 'centre'"),
         ("raykar", {"training": None}, "training=None must be a mapping"),
+        ("minimax_entropy", {"penalty": 0}, "penalty=0 must be a number above 0$"),
+        ("minimax_entropy", {"ratio": 0.0}, r"ratio=0\.0 must be a number above 0 or None"),
     ],
 )
 def test_the_message_says_what_there_is(method: str, settings: dict[str, Any], says: str) -> None:
     with pytest.raises(MethodError, match=says):
         crowdppl.method(method, **settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "says"),
+    [
+        ("ordinal", {"crowd": (1, 1, 1)}, r"crowd=\[1, 1, 1\] must be a share, at least 0, for each of 3, and add"),
+        ("ordinal", {"crowd": (0.5, 0.5)}, r"crowd=\[0\.5, 0\.5\] must be a share"),
+        ("ordinal", {"work": (1.0, 1.0), "bias": True}, r"work=\[1\.0, 1\.0\] must be a share, .* for each of 5"),
+        ("mixed_membership", {"blends": (1.5,)}, r"each of blends=1\.5 must be a number between 0 and 1"),
+        ("mixed_membership", {"blends": ("half",)}, "each of blends='half' must be a number between 0 and 1"),
+    ],
+)
+def test_so_are_shares_that_are_none(method: str, settings: dict[str, Any], says: str) -> None:
+    data = crowd(20, 5, 3, 3)
+    with pytest.raises(MethodError, match=says):
+        crowdppl.fit(method, data, settings=settings, inference="vb")
 
 
 def test_widths_are_those_of_layers() -> None:
