@@ -127,7 +127,9 @@ class Posterior:
         return table if self.memory is None else table.assign(labels=table["labels"] + self.memory.labels)
 
     def confusion(self, draws: bool = False) -> xr.DataArray:
-        """p(label | annotator, truth), whatever the story: along ``label`` it sums to one.
+        """p(label | annotator, truth) of a new item, whatever the story: along ``label`` it sums to one.
+
+        Where items differ, as in difficulty, it is the mean over the items that the story expects.
 
         Args:
             draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.

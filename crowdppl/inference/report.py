@@ -14,9 +14,9 @@ from crowdppl.bags import Bags
 from crowdppl.blocks import Block
 from crowdppl.inference.density import Density
 from crowdppl.inference.fold import Fold
+from crowdppl.inference.fresh import fresh_items
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
-from crowdppl.inference.starts import typical_values
 
 MOST_DRAWS = 200
 """Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
@@ -87,8 +87,8 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     """What each annotator would answer on a fresh item of each class, whatever the story.
 
     Every (annotator, answer) pair is put to the story as an item with that one label; Bayes' rule turns the
-    posterior of its truth and its evidence into p(answer | annotator, truth). Item-level sites of such fresh
-    items stand at their prior mean.
+    posterior of its truth and its evidence into p(answer | annotator, truth). That is averaged over what sites of
+    single items may be for a fresh item, such as its difficulty: errors on hard items are errors, too.
 
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
@@ -98,12 +98,12 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     probe = _probe_block(block)
     local = [n for n, s in problem.sites.items() if s.local]
     given = {n: x for n, x in values.items() if n not in local}
-    if local:
-        given |= _fresh_items(problem, probe, local)
-    one = _density(problem, chains)(probe, given, marginals=(problem.truth,))
-    share = one.marginals[problem.truth].double()  # (K, [C,] items)
-    joint = share * one.per_item.double().exp()
-    prevalence = share[..., -1]
+    density, joint = _density(problem, chains), torch.zeros(())
+    for own in fresh_items(density, probe, given, local):
+        one = density(probe, given | own, marginals=(problem.truth,))
+        share = one.marginals[problem.truth].double()  # (K, [C,] items)
+        joint = joint + share * one.per_item.double().exp()
+    prevalence = joint[..., -1] / joint[..., -1].sum(0)
     conditional = joint[..., :-1] / prevalence.clamp(min=1e-300).unsqueeze(-1)
     conditional = conditional.reshape(*conditional.shape[:-1], block.n_annotators, block.n_answers)
     if block.abstainers is not None:
@@ -135,11 +135,6 @@ def _probe_block(block: Block) -> Block:
         dtype=torch.float64,
         _views={},
     )
-
-
-def _fresh_items(problem: Problem, probe: Block, local: Sequence[str]) -> dict[str, Tensor]:
-    stream = torch.Generator(device=probe.device).manual_seed(0)
-    return typical_values(problem.story, probe, local, {}, problem.plates, stream)
 
 
 def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:

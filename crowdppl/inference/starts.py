@@ -43,7 +43,7 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
 
 
-class _Typical(Messenger):
+class Typical(Messenger):
     """Replaces every latent that is not given by its prior mean, or the middle of its space."""
 
     def __init__(self, generator: torch.Generator | None) -> None:
@@ -105,7 +105,7 @@ def typical_values(
         generator: breaks the symmetry of one-hot sites.
     """
     model = poutine.condition(story.model, data=dict(given))
-    with _Typical(generator):
+    with Typical(generator):
         trace = Density(model, plates).trace(block, {})
     return {n: nodes(trace)[n]["value"].detach() for n in names}
 
