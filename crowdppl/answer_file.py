@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from crowdppl import arguments, registry
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.story import card_of
-from crowdppl.wording import OF_COVARIATES, OF_GOLD, on_command_line
+from crowdppl.wording import OF_COVARIATES, OF_FEATURES, OF_GOLD, on_command_line
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -46,6 +46,9 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "gold_item": (arguments.GoldItem, None),
     "gold_label": (arguments.GoldLabel, None),
     "gold_encoding": (arguments.GoldEncoding, None),
+    "features": (arguments.Features, None),
+    "features_item": (arguments.FeaturesItem, None),
+    "features_encoding": (arguments.FeaturesEncoding, None),
     "item_covariates": (arguments.ItemCovariates, None),
     "covariates_item": (arguments.CovariatesItem, None),
     "annotator_covariates": (arguments.AnnotatorCovariates, None),
@@ -71,7 +74,7 @@ def read_answers(answers: Path, said: Mapping[str, Any]) -> Annotations:
 
     Args:
         answers: the file.
-        said: how it is to be read, and known truths and covariates: the options of ``READING``.
+        said: how it is to be read, and known truths, features and covariates: the options of ``READING``.
 
     Raises:
         DataError: as ``read_annotations``, ``read_gold`` and ``read_item_covariates`` do.
@@ -86,32 +89,40 @@ def read_answers(answers: Path, said: Mapping[str, Any]) -> Annotations:
             how["gold"] = reading.read_gold(said["gold"], said["gold_item"], said["gold_label"], encoding=encoding)
         except DataError as error:  # --item and --label are about the answers
             raise DataError(on_command_line(str(error), OF_GOLD)) from error
-    readers = {"item": reading.read_item_covariates, "annotator": reading.read_annotator_covariates}
-    for entity, read in readers.items():
-        if (path := said[f"{entity}_covariates"]) is None:
+    items, annotators = reading.read_item_covariates, reading.read_annotator_covariates
+    for what, read, column, spelled in (
+        ("features", items, "features_item", OF_FEATURES),
+        ("item_covariates", items, "covariates_item", OF_COVARIATES),
+        ("annotator_covariates", annotators, "covariates_annotator", OF_COVARIATES),
+    ):
+        if said[what] is None:
             continue
         try:
-            column, encoding = said[f"covariates_{entity}"], said["covariates_encoding"]
-            how[f"{entity}_covariates"] = read(path, column, encoding=encoding)
+            encoding = said["features_encoding" if what == "features" else "covariates_encoding"]
+            how[what] = read(said[what], said[column], encoding=encoding)
         except DataError as error:
-            raise DataError(on_command_line(str(error), OF_COVARIATES)) from error
+            raise DataError(on_command_line(str(error), spelled)) from error
     return reading.read_annotations(answers, **how)
 
 
 def sources(answers: Path, said: Mapping[str, Any]) -> dict[str, Path | None]:
     """The files that a command is given, by what they are."""
-    names = ("gold", "item_covariates", "annotator_covariates")
+    names = ("gold", "features", "item_covariates", "annotator_covariates")
     return {"answers": answers, **{name: said[name] for name in names}}
 
 
 def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
-    """Warns of covariates that none of some methods reads, by their cards; without a card that is not known."""
-    if said["item_covariates"] is None and said["annotator_covariates"] is None:
-        return
-    cards = [None if name == "auto" else card_of(registry.method(name)) for name in models]
-    if any(card is None and name != "auto" for name, card in zip(models, cards, strict=True)):
-        return
-    for what in ("item_covariates", "annotator_covariates"):
-        if said[what] is not None and not any(card is not None and what in card.uses for card in cards):
+    """Warns of files that none of some methods reads, by their cards, and of networks that have nothing to look at.
+
+    Without a card, it is not known what a method reads.
+    """
+    cards = {name: card_of(registry.method(name)) for name in models if name != "auto"}
+    uses = [card.uses for card in cards.values() if card is not None]
+    for what in ("features", "item_covariates", "annotator_covariates"):
+        if said[what] is not None and len(uses) == len(cards) and not any(what in some for some in uses):
             text = f"{', '.join(models)}: no card says that {what} are read, so that {said[what]} changes nothing"
             warnings.warn(text, CrowdpplWarning, stacklevel=2)
+    blind = [name for name, card in cards.items() if card is not None and "features" in card.uses]
+    if blind and said["features"] is None:
+        text = f"{', '.join(blind)}: there are no features, so that no network learns; give features="
+        warnings.warn(text, CrowdpplWarning, stacklevel=2)

@@ -102,6 +102,17 @@ GoldLabel = Annotated[
 GoldEncoding = Annotated[
     str | None, Option(help="How the file of known truths is written, if it is not UTF-8.", metavar="NAME")
 ]
+Features = Annotated[
+    Path | None,
+    Option(help="File with features of items, an item a row and a number a column: networks look at them."),
+]
+FeaturesItem = Annotated[
+    str | None,
+    Option(help="Column of items in the file of features, if it is not recognised.", metavar="COLUMN"),
+]
+FeaturesEncoding = Annotated[
+    str | None, Option(help="How the file of features is written, if it is not UTF-8.", metavar="NAME")
+]
 ItemCovariates = Annotated[
     Path | None, Option(help="File with what is known of items, an item a row; methods read it by column.")
 ]

@@ -17,6 +17,7 @@ OPTIONS: Mapping[str, str] = {
     "delimiter": "--delimiter",
     "device": "--device",
     "encoding": "--encoding",
+    "features": "--features",
     "folds": "--folds",
     "format": "--format",
     "gold": "--gold",
@@ -40,7 +41,7 @@ PYTHON = "(in Python)"
 NOTES = ("corrected: ", "note: ", "warning: ", "doubt: ")
 """How lines of a summary begin that are messages; others hold ids."""
 IN_PYTHON: Mapping[str, str] = dict.fromkeys(
-    ["annotators", "callback", "dtype", "embedding", "features", "items", "start", "story", "whole_items"], PYTHON
+    ["annotators", "callback", "dtype", "embedding", "items", "start", "story", "whole_items"], PYTHON
 )
 """Keywords that no option stands for."""
 OF_GOLD: Mapping[str, str] = {
@@ -60,6 +61,9 @@ OF_COVARIATES: Mapping[str, str] = {
     "encoding": "--covariates-encoding",
 }
 """What keywords are called where a file of covariates is read beside the answers."""
+
+OF_FEATURES: Mapping[str, str] = {**OF_COVARIATES, "item": "--features-item", "encoding": "--features-encoding"}
+"""What keywords are called where a file of features is read beside the answers."""
 
 # What is quoted is a value, and a call is Python as it stands: neither is translated. Keywords may have a value.
 _KEYWORD = re.compile(

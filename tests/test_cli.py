@@ -22,6 +22,7 @@ from crowdppl.comparison import compare
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import load
 from crowdppl.reading import read_annotations
+from tests.test_networks import clouds
 
 ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
 ODD_ANNOTATORS = ["Zoë, PhD", "00", "0"]
@@ -355,3 +356,29 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "has no setting 'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
     assert "'glad', which is not compared" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
     assert "--folds 1" in refused(capsys, "compare", answers, *methods, "--folds", "1")
+
+
+def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, truth = clouds(120, 80)
+    assert isinstance(data.features, pd.DataFrame)
+    data.frame().to_csv(tmp_path / "answers.csv", index=False)
+    data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
+    fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")
+    quick = ("--setting", 'training={"epochs": 30}')
+    said = refused(capsys, *fit, "--features", tmp_path / "features.csv")
+    assert "features.csv is not UTF-8" in said and "--features-encoding" in said
+    given = ("--features", tmp_path / "features.csv", "--features-encoding", "utf-16")
+    assert run(*fit, *quick, *given) == 0
+    assert "features" not in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["features"].endswith("features.csv")
+    found = load(tmp_path / "out").labels()["label"]
+    assert len(found) == 120
+    unlabelled = truth.index[80:]
+    assert (found[unlabelled].astype(int) == truth[unlabelled]).mean() > 0.8
+    assert run(*fit, "--option", "max_iterations=2") == 0
+    assert "raykar: there are no features, so that no network learns; give --features" in capsys.readouterr().err
+    assert run("fit", *fit[1:3], "one_coin", *fit[4:], *given) == 0
+    assert "one_coin: no card says that features are read, so that" in capsys.readouterr().err
+    assert "say --features-item" in refused(capsys, *fit, "--features", write(tmp_path / "x.csv", [["a"], ["1"]]))
+    said = refused(capsys, "compare", tmp_path / "answers.csv", *given, "--out", tmp_path / "features.csv")
+    assert said.endswith("written over it; give another file")
