@@ -382,6 +382,8 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "raykar: there are no features, so that no network learns; give --features" in capsys.readouterr().err
     assert run("fit", *fit[1:3], "one_coin", *fit[4:], *given) == 0
     assert "one_coin: no card says that features are read, so that" in capsys.readouterr().err
-    assert "say --features-item" in refused(capsys, *fit, "--features", write(tmp_path / "x.csv", [["a"], ["1"]]))
+    assert "say --features-item" in refused(
+        capsys, *fit, "--features", write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
+    )
     said = refused(capsys, "compare", tmp_path / "answers.csv", *given, "--out", tmp_path / "features.csv")
     assert said.endswith("written over it; give another file")
