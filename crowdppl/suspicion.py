@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.sparse.linalg import eigsh
 
 from crowdppl import collusion, demands
 from crowdppl.abilities import labels_given
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
     from crowdppl.posterior import Posterior
 
+LARGE = 200
+"""Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
 STEPS = 1000
 STILL = 1e-5
 """V is fitted in at most so many rounds, until no cell of its product moves by more."""
@@ -136,13 +139,12 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
 
     Labels of two annotators covary only through the truth. Their covariances, summed over classes (agreement less
     what is expected from how often each gives a class), are off the diagonal a matrix V V' of rank (K - 1)^2 at
-    most, and a spammer's row of V is zero. Pairs weigh as many items as they share, the diagonal nothing. Rows
-    are then parted by length into two clusters of least squares, of which the shorter are the spammers. There
-    always are two clusters: look at the lengths before anyone is dropped; weak annotators may stand with spammers,
-    and a fit without them may be worse. Who copies a spammer passes. Each of up to a thousand rounds takes the
-    eigenvalues of a matrix (A, A): seconds for some hundreds of annotators. After
-    Traganitis & Giannakis (2021), "Identifying spammers to boost crowdsourced classification", who cluster the rows
-    themselves. Abstentions are no labels.
+    most, and a spammer's row of V is zero. Pairs weigh as many items as they share, the diagonal nothing. Rows are
+    then parted by length into two clusters of least squares, of which the shorter are the spammers. There are
+    always two clusters: look at lengths before dropping anyone; weak annotators may stand with spammers, and a fit
+    without them may be worse. Who copies a spammer passes. A thousand annotators take seconds. After Traganitis &
+    Giannakis (2021), "Identifying spammers to boost crowdsourced classification", who cluster rows. Abstentions are
+    no labels.
 
     Returns:
         DataFrame by annotator: labels; strength, the length of the row of V; spammer. Annotators who share no item
@@ -221,14 +223,22 @@ def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: 
     weight = shared / shared.max()
     fitted = np.zeros_like(covariance)
     for _ in range(STEPS):
-        values, vectors = np.linalg.eigh(fitted + weight * (covariance - fitted))
-        v = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0))
+        values, vectors = _largest(fitted + weight * (covariance - fitted), rank)
+        v = vectors * np.sqrt(np.maximum(values, 0))
         v *= np.minimum(1, np.sqrt(own / np.maximum((v**2).sum(1), 1e-12)))[:, None]
         before, fitted = fitted, v @ v.T
         if np.abs(fitted - before).max() < STILL:
             break
-    out: np.ndarray = np.sqrt((v**2).sum(1))
-    return out
+    return np.asarray(np.sqrt((v**2).sum(1)))
+
+
+def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues (rank,) of a symmetric matrix (A, A), and their vectors (A, rank)."""
+    if len(matrix) < LARGE or 10 * rank > len(matrix):
+        values, vectors = np.linalg.eigh(matrix)
+        return values[-rank:], vectors[:, -rank:]
+    found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
+    return found
 
 
 def _cut(lengths: np.ndarray) -> float:

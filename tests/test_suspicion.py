@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, norm
 
-from crowdppl import annotator_kind, collusion, simulate_annotators
+import crowdppl
+from crowdppl import annotator_kind, collusion, simulate_annotators, suspicion
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.excess import Excess, excess_of
@@ -283,3 +284,11 @@ def test_dropping_spammers_helps_where_there_are_many() -> None:
     truth = rng.integers(3, size=1000)  # the first numbers that ``simulated`` drew
     accuracy = [(some.votes().argmax(1) == truth[some.items.to_numpy()]).mean() for some in (data, pruned)]
     assert accuracy[1] > accuracy[0] + 0.05
+
+
+def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    design = crowdppl.random_design(1500, 220, 5, classes=3, seed=0)
+    data = crowdppl.simulate(crowdppl.method("one_coin", right=4, wrong=2), design, seed=0).data
+    few = covariance_spammers(data)["strength"]
+    monkeypatch.setattr(suspicion, "LARGE", 10_000)
+    np.testing.assert_allclose(few, covariance_spammers(data)["strength"], atol=1e-8)
