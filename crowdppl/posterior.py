@@ -147,9 +147,9 @@ class Posterior:
             label     1     2     3     4
             truth
             1      0.79  0.16  0.02  0.02
-            2      0.06  0.63  0.29  0.02
-            3      0.05  0.05  0.66  0.25
-            4      0.10  0.10  0.09  0.70
+            2      0.07  0.63  0.29  0.02
+            3      0.05  0.05  0.68  0.23
+            4      0.10  0.10  0.10  0.70
         """
         if not switch("draws", draws, "to_arviz(draws=...) makes as many as asked"):
             return abilities.confusion_array(self.data, self.result.table)
