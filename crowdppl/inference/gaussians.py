@@ -13,6 +13,8 @@ from crowdppl.inference.sites import Site, per_chain
 
 PARTICLES = 8
 """Base draws of a Gaussian fit: stratified, so that mean and variance are exact whatever their number."""
+FEW, MANY = 16, 96
+"""The same where labels depend on no Gaussian and a draw costs no pass over them: at least, and at most."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Gaussians:
 
     Fixed draws make the objective a deterministic function, which a line search can climb. Each coordinate's
     draws are a random order of the same standardised normal quantiles: their mean is 0 and their variance 1
-    exactly, so that location and scale cannot conspire with one lucky draw.
+    exactly, so that location and scale cannot conspire with one lucky draw. Where there are more draws than
+    coordinates, no two of these are correlated; else sparse data leave much to the seed.
 
     Attributes:
         sites: the free and hyper sites.
@@ -57,19 +60,22 @@ class Gaussians:
         """
         loc, log_scale, noise = {}, {}, {}
         for name, site in sites.items():
-            at = site.transform.inv(values[name].double()).detach().clone().contiguous()
-            loc[name] = at.requires_grad_()
+            loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
+        touching = any(site.kind == "free" for site in sites.values())
+        particles = PARTICLES if touching else _enough(sum(x.numel() for x in loc.values()))
+        for name, site in sites.items():
+            at = loc[name].detach()
             if signatures is not None:
                 log_scale[name] = torch.full_like(at, scale).log().requires_grad_()
                 plates_of = (*site.plates, *[""] * len(site.event_shape))
-                keys = signatures.uniform(at.shape, plates_of, name, seed, PARTICLES)
+                keys = signatures.uniform(at.shape, plates_of, name, seed, particles)
                 noise[name] = _stratified(torch.from_numpy(keys)).to(at.device)
-        return Gaussians(dict(sites), loc, log_scale, noise, plates)
+        return Gaussians(dict(sites), loc, log_scale, _decorrelated(noise), plates)
 
     @property
     def chains(self) -> int | None:
         """Number of particles that ride along as chains; None for points."""
-        return PARTICLES if self.noise else None
+        return len(next(iter(self.noise.values()))) if self.noise else None
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -100,7 +106,7 @@ class Gaussians:
         total = torch.zeros((), dtype=torch.float64)
         for name, site in self.sites.items():
             jacobian = site.transform.log_abs_det_jacobian(unconstrained[name], values[name])
-            total = total + self.log_scale[name].sum() + per_chain(jacobian, PARTICLES).mean()
+            total = total + self.log_scale[name].sum() + per_chain(jacobian, self.chains).mean()
         return total
 
     def means(self) -> dict[str, Tensor]:
@@ -117,8 +123,29 @@ class Gaussians:
 
 def _stratified(keys: Tensor) -> Tensor:
     """(P, ...): for each coordinate the order of its P keys, of P standardised normal quantiles."""
-    grid = (torch.arange(PARTICLES, dtype=torch.float64) + 0.5) / PARTICLES
+    grid = (torch.arange(len(keys), dtype=torch.float64) + 0.5) / len(keys)
     quantiles = torch.special.ndtri(grid)
     quantiles = quantiles / quantiles.square().mean().sqrt()
     out: Tensor = quantiles.to(keys.device)[keys.argsort(0)]
     return out
+
+
+def _enough(coordinates: int) -> int:
+    """Draws that let coordinates be uncorrelated; the fewest where these would be too many."""
+    wanted = max(FEW, coordinates + 2)
+    return wanted if wanted <= MANY else FEW
+
+
+def _decorrelated(noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The nearest draws whose coordinates are uncorrelated, if there are more draws than coordinates.
+
+    Nearest, because then it makes no difference in which order coordinates come.
+    """
+    flat = torch.cat([x.reshape(len(x), -1) for x in noise.values()], 1) if noise else torch.zeros(0, 0)
+    draws, coordinates = flat.shape
+    if draws < coordinates + 2:
+        return dict(noise)
+    values, vectors = torch.linalg.eigh(flat.mT @ flat / draws)
+    flat = flat @ (vectors / values.clamp(min=1e-9).sqrt()) @ vectors.mT
+    parts = flat.split([x[0].numel() for x in noise.values()], 1)
+    return {n: part.reshape(x.shape) for (n, x), part in zip(noise.items(), parts, strict=True)}
