@@ -19,6 +19,7 @@ from torch import Tensor
 
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
+from crowdppl.devices import made_in
 from crowdppl.guides import mean_field
 from crowdppl.inference.families import is_dirichlet
 from crowdppl.inference.nodes import nodes
@@ -190,10 +191,5 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
 @contextmanager
 def double_precision(validate: bool = False) -> Iterator[None]:
     """Runs stories in float64, with or without Pyro's checks."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with pyro.validation_enabled(validate):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
+    with made_in(torch.float64), pyro.validation_enabled(validate):
+        yield

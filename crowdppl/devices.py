@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from crowdppl.errors import MethodError
+from crowdppl.turns import TURN
 
 
 def device_named(name: object) -> str:
@@ -47,17 +48,19 @@ def device_of(network: nn.Module) -> torch.device:
 
 
 @contextmanager
-def single() -> Iterator[None]:
-    """Lets torch make new tensors in float32, as it does outside of fits, which are in float64.
+def made_in(dtype: torch.dtype) -> Iterator[None]:
+    """Lets torch make new tensors in a precision; that of before comes back whatever happens, and threads wait.
 
-    A network that adds noise, or numbers that say where a word stands, would else mix precisions.
+    Fits are in float64. Networks are in float32 within them, too: one that adds noise, or numbers that say where a
+    word stands, would else mix precisions.
     """
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
+    with TURN:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.demands import require_data
-from crowdppl.devices import single
+from crowdppl.devices import made_in
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feeding import entrance, own_copy
 from crowdppl.networks import outputs, tried
@@ -52,7 +52,7 @@ class Embedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, M)."""
         x = self.first(x)
-        with single():
+        with made_in(torch.float32):
             out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
         return out
 

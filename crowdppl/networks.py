@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.demands import require_data
-from crowdppl.devices import device_of, lent, single
+from crowdppl.devices import device_of, lent, made_in
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
 from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
@@ -85,7 +85,7 @@ class Network(nn.Module):
 
     def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         mixed, x = self.precision == "mixed", self.first(x)
-        with single(), torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
+        with made_in(torch.float32), torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
             out = body(x)
         return out.float() if isinstance(out, Tensor) else out
 

@@ -17,6 +17,7 @@ from crowdppl import demands
 from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.counts import is_whole, seed_number, whole_number
+from crowdppl.devices import made_in
 from crowdppl.errors import DataError, MethodError
 from crowdppl.labels import Labels
 from crowdppl.networks import placed_features
@@ -24,7 +25,6 @@ from crowdppl.options import Options
 from crowdppl.seeding import seeded
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.story import Story, card_of
-from crowdppl.turns import TURN
 
 Nodes = dict[str, Any]
 CHUNK = 10_000_000
@@ -202,11 +202,5 @@ def _truth_of(story: Story, sites: dict[str, np.ndarray]) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Float64 and no validation while a story runs; the user's settings come back whatever happens."""
-    with TURN:
-        dtype = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            with pyro.validation_enabled(False):
-                yield
-        finally:
-            torch.set_default_dtype(dtype)
+    with made_in(torch.float64), pyro.validation_enabled(False):
+        yield

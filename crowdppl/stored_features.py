@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.codebook import plain
-from crowdppl.devices import single
+from crowdppl.devices import made_in
 from crowdppl.errors import DataError, ResultError
 
 
@@ -231,5 +231,5 @@ def joined(parts: Sequence[Features]) -> Features:
 
 @contextmanager
 def _outside_of_fits() -> Iterator[None]:
-    with single(), nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+    with made_in(torch.float32), nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
         yield

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from crowdppl import collusion, demands
 from crowdppl.abilities import labels_given
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 LARGE = 200
 """Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
-STEPS = 1000
-STILL = 1e-5
+STEPS, STILL = 1000, 1e-5
 """V is fitted in at most so many rounds, until no cell of its product moves by more."""
 
 
@@ -142,9 +142,8 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
     most, and a spammer's row of V is zero. Pairs weigh as many items as they share, the diagonal nothing. Rows are
     then parted by length into two clusters of least squares, of which the shorter are the spammers. There are
     always two clusters: look at lengths before dropping anyone; weak annotators may stand with spammers, and a fit
-    without them may be worse. Who copies a spammer passes. A thousand annotators take seconds. After Traganitis &
-    Giannakis (2021), "Identifying spammers to boost crowdsourced classification", who cluster rows. Abstentions are
-    no labels.
+    without them may be worse. Who copies a spammer passes. After Traganitis & Giannakis (2021), "Identifying
+    spammers to boost crowdsourced classification", who cluster rows. Abstentions are no labels.
 
     Returns:
         DataFrame by annotator: labels; strength, the length of the row of V; spammer. Annotators who share no item
@@ -234,11 +233,12 @@ def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: 
 
 def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues (rank,) of a symmetric matrix (A, A), and their vectors (A, rank)."""
-    if len(matrix) < LARGE or 10 * rank > len(matrix):
-        values, vectors = np.linalg.eigh(matrix)
-        return values[-rank:], vectors[:, -rank:]
-    found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
-    return found
+    if len(matrix) >= LARGE and 10 * rank <= len(matrix):
+        with suppress(ArpackError):  # to which a matrix of zeros is one
+            found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
+            return found
+    values, vectors = np.linalg.eigh(matrix)
+    return values[-rank:], vectors[:, -rank:]
 
 
 def _cut(lengths: np.ndarray) -> float:

@@ -290,5 +290,7 @@ def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPat
     design = crowdppl.random_design(1500, 220, 5, classes=3, seed=0)
     data = crowdppl.simulate(crowdppl.method("one_coin", right=4, wrong=2), design, seed=0).data
     few = covariance_spammers(data)["strength"]
+    alike = Annotations.from_frame(data.frame().assign(label=0), classes=range(3))
+    assert (covariance_spammers(alike)["strength"] == 0).all()  # nothing covaries
     monkeypatch.setattr(suspicion, "LARGE", 10_000)
     np.testing.assert_allclose(few, covariance_spammers(data)["strength"], atol=1e-8)

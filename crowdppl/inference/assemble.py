@@ -49,18 +49,25 @@ def from_climb(
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
-    wide = sites | _widened(problem, best, sites) if engine == "vb" and problem.spread else sites
-    at = (values, chains) if engine == "em" else _mean_enough(problem, sites)
-    if engine == "vb" and (problem.spread or at is None):
+    widened = _widened(problem, best, sites) if engine == "vb" and problem.spread else {}
+    wide = sites | widened
+    mean = None if engine == "em" else _mean_enough(problem, sites)
+    if engine == "vb" and (problem.spread or mean is None):
         draws = draws_of(problem, wide, order, MOST_DRAWS, problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)
         if problem.spread:
             over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
             sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
-    if at is not None:
+    if engine == "em" or mean is not None:
+        at = (values, chains) if mean is None else (mean, None)
         mean_table, mean_share = (x.cpu().numpy() for x in tables_at(problem, *at))
     else:
-        mean_table, mean_share = _mean_over(problem, sites, order)
+        assert tables is not None and prevalence is not None
+        drawn = tables, prevalence
+        if widened:  # draws of vb's own are narrower: the same mean with less noise
+            least = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+            drawn = table_draws(problem, least)
+        mean_table, mean_share = (x.mean(0, dtype=np.float64) for x in drawn)
     return FitResult(
         wide,
         probabilities,
@@ -74,23 +81,14 @@ def from_climb(
     )
 
 
-def _mean_over(
-    problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean table and shares over draws of vb's own, which are narrower than those that are widened: less noise."""
-    draws = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
-    table, share = table_draws(problem, draws)
-    return table.mean(0, dtype=np.float64), share.mean(0, dtype=np.float64)
-
-
-def _mean_enough(problem: Problem, sites: Mapping[str, SiteResult]) -> tuple[dict[str, Tensor], None] | None:
+def _mean_enough(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:
     """The mean of sites, where the mean table is the table there; sites are independent of each other."""
     if problem.of_kind("free"):
         return None
     mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
     if mean and not are_linear(problem, crossed(problem, mean, problem.options.generator(8))):
         return None
-    return mean, None
+    return mean
 
 
 def from_draws(

@@ -137,9 +137,9 @@ def _enough(coordinates: int) -> int:
 
 
 def _decorrelated(noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The nearest draws whose coordinates are uncorrelated, if there are more draws than coordinates.
+    """The nearest draws (P, ...) whose coordinates are uncorrelated, if there are more draws than coordinates.
 
-    Nearest, because then it makes no difference in which order coordinates come.
+    Nearest (Loewdin 1950, doi:10.1063/1.1747632), because then it makes no difference in which order they come.
     """
     flat = torch.cat([x.reshape(len(x), -1) for x in noise.values()], 1) if noise else torch.zeros(0, 0)
     draws, coordinates = flat.shape

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.blocks import Block
+from crowdppl.devices import made_in
 from crowdppl.errors import MethodError
 from crowdppl.inference.leaves import states_of
 from crowdppl.inference.options import Options
@@ -22,7 +23,6 @@ from crowdppl.inference.sites import Site, read_sites
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.sight import networks_of
 from crowdppl.story import Story, plates_of
-from crowdppl.turns import TURN
 
 if TYPE_CHECKING:
     from crowdppl.inference.resuming import Earlier
@@ -39,14 +39,9 @@ def quiet(device: str) -> Iterator[None]:
 
     Other threads wait: two stories at once would find each other's sites among their own.
     """
-    with TURN:
-        dtype = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            with pyro.validation_enabled(False), nullcontext() if device == "cpu" else torch.device(device):
-                yield
-        finally:
-            torch.set_default_dtype(dtype)
+    there = nullcontext() if device == "cpu" else torch.device(device)
+    with made_in(torch.float64), pyro.validation_enabled(False), there:
+        yield
 
 
 class _Reading(NamedTuple):

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.inference.ascent import Ascent
+from crowdppl.inference.continuing import Continued
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.report import WIDTH
@@ -61,7 +62,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
     labels = sum(block.n_labels for block in problem.blocks)
     most = max(FEWEST, min(PROBES, LABELS // max(labels, 1)))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
-    unsure: Parts = getattr(problem.story, "unsure", {})
+    unsure = problem.story.unsure if isinstance(problem.story, Continued) else {}
     return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
 
 
