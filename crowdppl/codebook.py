@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -38,7 +38,8 @@ class Codebook:
     def codes(self, values: Iterable[Any]) -> np.ndarray:
         """The code of each value, int64; -1 for a value that is not in the book.
 
-        A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007".
+        A number also finds the text that spells it, and the other way round: 7 finds "7", but not "007". A whole
+        float is spelled both ways: 7.0 finds "7" or else "7.0".
 
         Raises:
             DataError: for a value that can be no id, such as a list.
@@ -50,11 +51,13 @@ class Codebook:
             raise DataError(
                 f"the {self.name} {_odd(wanted)!r} cannot be an id ({error}); use text or numbers"
             ) from error
-        lost = np.flatnonzero(found < 0)
-        if len(lost) and wanted.dtype != self.ids.dtype:
-            spelled = _spelled(self.ids)
+        for spell in (spelling, str):
+            lost = np.flatnonzero(found < 0)
+            if not len(lost) or wanted.dtype == self.ids.dtype:
+                break
+            spelled = _spelled(self.ids, spell)
             if spelled.is_unique:
-                found[lost] = spelled.get_indexer(_spelled(wanted[lost]))
+                found[lost] = spelled.get_indexer(_spelled(wanted[lost], spell))
         return found
 
     def require(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
@@ -169,8 +172,8 @@ def _odd(values: pd.Index[Any]) -> Any:
     return plain(next((value for value in values if not isinstance(value, Hashable)), values[0]))
 
 
-def _spelled(ids: pd.Index[Any]) -> pd.Index[Any]:
-    return pd.Index([spelling(value) for value in ids], dtype=object)
+def _spelled(ids: pd.Index[Any], spell: Callable[[Any], str]) -> pd.Index[Any]:
+    return pd.Index([spell(value) for value in ids], dtype=object)
 
 
 def _all_numbers(texts: Sequence[Any]) -> bool:

@@ -110,6 +110,16 @@ def test_numbers_find_the_text_that_spells_them_and_the_other_way_round() -> Non
     numbers, _ = book([7, 8])
     assert numbers.codes(["8", "007", "7"]).tolist() == [1, -1, 0]
     assert numbers.codes(np.array([8.0])).tolist() == [1]
+    assert numbers.codes(["8.0"]).tolist() == [-1]
+
+
+def test_whole_floats_are_found_as_they_are_and_as_they_are_printed() -> None:
+    numbers, _ = book([0.0, 1.0, 2.5])
+    assert numbers.codes(["1", "1.0", "2.5", "2.50", "0.0"]).tolist() == [1, 1, 2, -1, 0]
+    texts, _ = book(["7.0", "x"])
+    assert texts.codes(np.array([7.0, 8.0])).tolist() == [0, -1]
+    both, _ = book(["7", "7.0"])
+    assert [both.ids[code] for code in both.codes(np.array([7.0]))] == ["7"]
 
 
 def test_codebooks_are_only_appended_to() -> None:
