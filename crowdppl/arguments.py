@@ -144,17 +144,20 @@ ON_TERMINAL = sys.stderr.isatty()
 
 
 def names(text: str | None) -> list[str] | None:
-    """Names separated by commas; one that holds a comma stands in double quotes.
+    """Names separated by commas; one that holds a comma, or is empty, stands in double quotes.
 
     Raises:
-        DataError: when a quote is never closed.
+        DataError: when a quote is never closed, or nothing stands between two commas or at an end.
     """
     if text is None:
         return None
     try:
-        return next(csv.reader([text], skipinitialspace=True, strict=True), [])
+        found = next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error as error:
         raise DataError(f"--classes {text!r} cannot be read: {error}; write it as in 'a,b,\"c, d\"'") from error
+    if found.count("") > text.count('""'):
+        raise DataError(f'--classes {text!r} has a comma with no class beside it; take it away, or write "" there')
+    return found
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:

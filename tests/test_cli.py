@@ -276,6 +276,7 @@ def test_texts_become_values() -> None:
         "g": "",
     }
     assert names('no, yes,"well, maybe"') == ["no", "yes", "well, maybe"]
+    assert names('no,yes,""') == ["no", "yes", ""]
     assert names(None) is None
     assert engine_options(["draws=1e3", "tolerance=1e-9", "guide=point"]) == {
         "draws": 1000,
@@ -284,6 +285,9 @@ def test_texts_become_values() -> None:
     }
     with pytest.raises(DataError, match="--classes"):
         names('a,"b')
+    for empty in ("no,yes,", "no,,yes", " , no"):
+        with pytest.raises(DataError, match="a comma with no class beside it"):
+            names(empty)
     for wrong in (["a=1", "a=2"], ["=1"], ["a"]):
         with pytest.raises(MethodError):
             pairs(wrong, "--setting")
