@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,7 +32,8 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
             posterior = trial.fit(engine)
         except MethodError as error:
             require(cell == f"refused: {error}", f"the table says {cell!r}, but {engine} refuses: {error}")
-            require(engine in str(error), f"the refusal does not name {engine!r}: {error}")
+            named = re.search(rf"\b{engine}\b", str(error))  # "em" is a part of "items"
+            require(named is not None, f"the refusal does not name {engine!r}: {error}")
             return
         require(not cell.startswith("refused"), f"the table says {cell!r}, but {engine} runs")
         _is_sound(posterior, engine)
@@ -151,7 +153,8 @@ def history(trial: Trial) -> None:
 
 def saving(trial: Trial) -> None:
     """A saved result comes back as it was, and still predicts."""
-    engine = trial.accepted("vb", "em", "svi", "gibbs", "nuts")[0]
+    engine = next(iter(trial.accepted("vb", "em", "svi", "gibbs", "nuts")), "")
+    require(engine != "", "no engine fits the story, so that there is nothing to save")
     one = trial.fit(engine)
     with tempfile.TemporaryDirectory() as folder:
         one.save(folder)
