@@ -76,6 +76,7 @@ def plot_agreement_network(
     _lines(axes, place, one, other, beyond)
     _nodes(axes, place, group, inside)
     _write(axes, place, _away(place, one, other), _named(names, inside))
+    axes.update_datalim([(-1, -1), (1, 1)])  # two nodes lie on a line, which would leave no width
     axes.set_aspect("equal")
     axes.margins(0.12 if n <= NAMED else 0.05)
     axes.set_xticks([])

@@ -109,7 +109,9 @@ def test_without_a_link_there_are_nodes_and_a_word() -> None:
     assert texts(ax)[-1] == "no pair agrees\nmore than expected" and len(texts(ax)) == 7
     assert ax.get_legend() is None and "wider" not in ax.get_xlabel()
     few = fit("dawid_skene", annotations([(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)], 2), inference="em", seed=0)
-    assert texts(plot_agreement_network(few))[-1] == "no pair shares\n10 items"
+    ax = plot_agreement_network(few)
+    assert texts(ax)[-1] == "no pair shares\n10 items"
+    assert np.ptp(ax.get_xlim()) > 1  # two nodes, one above the other, are drawn
 
 
 def test_groups_that_are_given_are_counted_from_0_and_of_two_at_least() -> None:
