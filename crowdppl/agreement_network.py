@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl import collusion
-from crowdppl.canvas import DARK, MIDDLE, axes_or_new, short
+from crowdppl.canvas import DARK, MIDDLE, axes_or_new, short_names
 from crowdppl.counts import seed_number, share_between
 from crowdppl.discrepancies import FEW
 from crowdppl.errors import DataError
@@ -113,7 +113,7 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
 
 def _named(names: Iterable[Any], inside: np.ndarray) -> dict[int, str]:
     """What is written beside nodes: all names if they are few and have room, or else those with a link, if few."""
-    texts = {n: short(name, LONGEST) for n, name in enumerate(names)}
+    texts = dict(enumerate(short_names(names, LONGEST)))
     brief = max(map(len, texts.values())) <= BRIEF
     if len(texts) <= (NAMED if brief else 0 if inside.any() else AROUND):
         return texts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,3 +55,22 @@ def short(name: Any, most: int = LONGEST) -> str:
         return text
     tail = most // 2 - 1
     return f"{text[: most - 1 - tail]}…{text[-tail:]}"
+
+
+def short_names(names: Iterable[Any], most: int = LONGEST) -> list[str]:
+    """Names as ``short`` writes them; where that would write several alike, of these the part where they differ."""
+    texts = [str(name) for name in names]
+    alike: defaultdict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        alike[short(text, most)].add(text)
+    apart = {}
+    for written, some in alike.items():
+        first, last = min(some), max(some)  # which begin alike as far as all of them do
+        begin = next(
+            (n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first)
+        )
+        for text in some:
+            rest = text[max(1, begin - most // 2) :]
+            around = f"…{rest}" if len(rest) < most else f"…{rest[: most - 2]}…"
+            apart[text] = around if len(some) > 1 else written
+    return [apart[text] for text in texts]

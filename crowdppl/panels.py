@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl.canvas import MIDDLE, short
+from crowdppl.canvas import MIDDLE, short, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,15 +53,15 @@ def draw_matrix(axes: Axes, posterior: Posterior, code: int, interval: Estimate 
         _scales(axes, interval, 0.25 if written else 0.0)
     step = -(-max(table.shape) // MOST_NAMES)
     size = "medium" if written else "small"
-    labels = [short(name) for name in data.answers]
+    labels = short_names(data.answers)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     turned = slanted if max(map(len, labels)) > (4 if written else 2) else {}
     axes.set_xticks(range(0, len(labels), step), labels[::step], fontsize=size, **turned)
-    classes = [short(name) for name in data.classes]
+    classes = short_names(data.answers)[: data.n_classes]
     axes.set_yticks(range(0, len(classes), step), classes[::step], fontsize=size)
     axes.set_xlabel("label" if written else "label (shade: white 0, black probability 1)")
     axes.set_ylabel("truth")
-    name = short(data.annotators[code])
+    name = short_names(data.annotators)[code]
     axes.set_title(f"annotator{' ' if len(name) <= BRIEF else chr(10)}{name}", fontsize="medium")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdppl import demands, intervals
 from crowdppl.abilities import labels_given
-from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short
+from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short_names
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
 from crowdppl.intervals import Estimate
@@ -102,7 +102,7 @@ def plot_annotators(
     if drawn:
         axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
     axes.plot(shown.mean, place, "o", color=DARK, markersize=4 if few else 2)
-    axes.set_yticks(place if few else [], [short(names[n]) for n in order] if few else [])
+    axes.set_yticks(place if few else [], short_names(names[order]) if few else [])
     axes.set_ylabel(f"{'annotator' if few else f'{len(order):,} annotators'},\nmost informative on top")
     axes.set_ylim(-0.7, len(order) - 0.3)
     most = float(entropy(result.prevalence[None])[0])
@@ -147,8 +147,9 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
     axes.step(place, values, where="mid", color=DARK, linewidth=1.2)
     if len(values) <= MOST_ROWS:
         axes.plot(place, values, "o", color=DARK, markersize=3)
+        names = short_names(posterior.data.items[order[-NAMED:]])
         for n in range(len(values) - min(NAMED, len(values)), len(values)):
-            name = short(posterior.data.items[int(order[n])])
+            name = names[n - len(values)]
             axes.annotate(
                 name, (place[n], values[n]), (-3, 3), textcoords="offset points", ha="right", fontsize="small"
             )

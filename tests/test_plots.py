@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from crowdppl.annotations import Annotations
-from crowdppl.canvas import short
+from crowdppl.canvas import short, short_names
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
 from crowdppl.plots import plot_annotators
@@ -163,6 +163,17 @@ def test_long_names_keep_both_ends() -> None:
     shown = {text.get_text() for text in plot_annotators(held).get_yticklabels()}
     assert shown == {short(name) for name in long}
     assert held.plot_confusion(long[0]).get_title() == "annotator\nhttps://crow…rg/worker/0"
+
+
+def test_long_names_that_differ_in_the_middle_are_told_apart() -> None:
+    long = [f"worker-of-the-first-crowd-{n:03d}@mail.example.org" for n in (7, 17, 8)]
+    apart = ["…irst-crowd-007@mail.ex…", "…irst-crowd-017@mail.ex…", "…irst-crowd-008@mail.ex…"]
+    assert short_names([*long, "x" * 30, 7, long[0]]) == [*apart, short("x" * 30), "7", apart[0]]
+    held = renamed(posterior(), long)
+    assert {text.get_text() for text in plot_annotators(held).get_yticklabels()} == set(apart)
+    assert [held.plot_confusion(name).get_title() for name in long] == [f"annotator\n{name}" for name in apart]
+    assert len(set(short_names(long, 16))) == 3
+    assert short_names(["x" * 30, "x" * 31]) == ["…" + "x" * 12, "…" + "x" * 13]
 
 
 def test_items_from_the_surest_to_the_least_sure() -> None:
