@@ -24,6 +24,8 @@ MOST_PANELS = 25
 """Confusion matrices in one grid; more would be stamps."""
 NAMED = 5
 """Least sure items that are named in a picture of few items."""
+LINE = 0.055
+"""Height of a line of their names, as a share of that of the picture."""
 
 
 def plot_confusion(
@@ -147,18 +149,23 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
     axes.step(place, values, where="mid", color=DARK, linewidth=1.2)
     if len(values) <= MOST_ROWS:
         axes.plot(place, values, "o", color=DARK, markersize=3)
-        names = short_names(posterior.data.items[order[-NAMED:]])
-        for n in range(len(values) - min(NAMED, len(values)), len(values)):
-            name = names[n - len(values)]
-            axes.annotate(
-                name, (place[n], values[n]), (-3, 3), textcoords="offset points", ha="right", fontsize="small"
-            )
+        _name_last(axes, place, values, short_names(posterior.data.items[order[-NAMED:]]), most - bottom)
     axes.set_xlim(0.5, len(values) + 0.5)
     axes.set_ylim(bottom, most + 0.04 * (most - bottom))
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("item, the surest first")
     axes.set_ylabel(title)
     return axes
+
+
+def _name_last(axes: Axes, place: np.ndarray, values: np.ndarray, names: list[str], span: float) -> None:
+    """Names of the last points; those that would lie on one another are written one above the other."""
+    free, first = -np.inf, len(values) - len(names)
+    for n in first + np.argsort(values[first:], kind="stable"):
+        height = max(float(values[n]), free)
+        free = height + LINE * span
+        beside: dict[str, Any] = {"xytext": (-3, 3), "textcoords": "offset points", "annotation_clip": False}
+        axes.annotate(names[n - first], (place[n], height), ha="right", fontsize="small", **beside)
 
 
 def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:

@@ -142,6 +142,13 @@ def test_accuracies_stand_in_the_order_of_information() -> None:
         posterior(drawn=False).plot_annotators(level=0)
 
 
+def apart(ax: Axes) -> bool:
+    """Whether no text of a picture lies on another."""
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent().padded(-1) for text in ax.texts]
+    return not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
+
+
 def test_a_point_has_no_intervals_and_a_crowd_no_names() -> None:
     held = posterior(drawn=False)
     ax = held.plot_annotators()
@@ -182,10 +189,20 @@ def test_items_from_the_surest_to_the_least_sure() -> None:
     ax = held.plot_items()
     np.testing.assert_allclose(ax.lines[0].get_ydata(), every)
     assert texts(ax) == [str(item) for item in every.index[-5:]]
+    assert apart(ax)
     other = held.plot_items(show="probability")
     np.testing.assert_allclose(other.lines[0].get_ydata(), np.sort(held.result.probabilities.max(1))[::-1])
     with pytest.raises(MethodError, match="'size'"):
         held.plot_items(show="size")
+
+
+def test_names_of_items_that_are_as_unsure_are_written_one_above_the_other() -> None:
+    held = posterior()
+    book = replace(held.data.item_book, ids=pd.Index([f"photograph {n}" for n in range(20)]))
+    even = np.full_like(held.result.probabilities, 0.5)
+    tied = replace(held, data=replace(held.data, item_book=book), result=replace(held.result, probabilities=even))
+    for show in ("entropy", "probability"):
+        assert len(texts(tied.plot_items(show=show))) == 5 and apart(tied.plot_items(show=show))
 
 
 def test_everything_is_grey() -> None:
