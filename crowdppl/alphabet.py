@@ -97,7 +97,14 @@ def listed(values: Iterable[Any], name: str) -> list[Any]:
     return list(unmasked(of_tensor(values, f"{name}=")))
 
 
-def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
+def encode_labels(
+    column: Any,
+    place: Place,
+    named: bool,
+    abstentions: Iterable[Any],
+    text: bool,
+    without: str = "leave the row out",
+) -> Encoding:
     """Finds the distinct labels of a column.
 
     Args:
@@ -106,6 +113,7 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
         named: whether the classes are listed, so that they may be of mixed types.
         abstentions: values that are no class.
         text: whether the labels were read from a file of text, in which a missing value is text, too.
+        without: how one label is left out.
 
     Raises:
         DataError: for missing, empty, infinite or mixed labels, with value and row.
@@ -113,7 +121,7 @@ def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[
     away = list(abstentions)
     labels = encode(column, "label", place, one_type=not away and not named)
     if not named:
-        remedy = "leave the row out, or name it in abstentions=; if it really is a class, list it in classes="
+        remedy = f"{without}, or name it in abstentions=; if it really is a class, list it in classes="
         refuse_markers(labels, "label", place, away, remedy, text)
     if away and not named:
         mine = np.flatnonzero(~_among(labels.values, away))

@@ -79,7 +79,7 @@ def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]
     labels = None
     if rows.label is not None:
         named = classes is not None or like is not None
-        labels = encode_labels(rows.label, rows.place, named, away, rows.text)
+        labels = encode_labels(rows.label, rows.place, named, away, rows.text, rows.without)
     if like is None:
         alphabet = read_alphabet(labels, classes, away, options.get("kind", "nominal"), informative)
     else:

@@ -27,6 +27,7 @@ class Rows:
         place: where a row stands, for messages.
         text: whether everything is text because the file knows nothing else.
         items, annotators: ids that are there whether or not they have labels.
+        without: how one label is left out, for messages.
     """
 
     item: Any
@@ -37,6 +38,7 @@ class Rows:
     text: bool = False
     items: Any = None
     annotators: Any = None
+    without: str = "leave the row out"
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}

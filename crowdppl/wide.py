@@ -53,6 +53,7 @@ def rows_of_wide(
         text=text,
         items=frame.index,
         annotators=frame.columns,
+        without="leave the cell empty",
     )
 
 
@@ -117,6 +118,7 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         label=[label for _, _, label in triples],
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
         annotators=as_index(dicts),
+        without="leave it out",
     )
 
 

@@ -251,3 +251,11 @@ def test_dictionaries() -> None:
         Annotations.from_dicts({"ann": 3})  # type: ignore[dict-item]
     with pytest.raises(DataError, match="no rows"):
         Annotations.from_dicts({})
+
+
+def test_a_label_that_stands_for_none_is_left_out_without_the_rest_of_its_row(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text("item,ann,bob\nx,yes,NA\ny,no,yes\n")
+    with pytest.raises(DataError, match=r"column 'bob' of line 2 .* \('NA'\); leave the cell empty, or name it in"):
+        read_annotations(tmp_path / "wide.csv", wide=True)
+    with pytest.raises(DataError, match="leave it out, or name it in"):
+        Annotations.from_dicts({"ann": {"x": "yes", "y": ""}})
