@@ -51,7 +51,9 @@ def entropy(posterior: Posterior) -> pd.DataFrame:
     Returns:
         DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
         as far as it can tell, and epistemic is NaN. Corrected probabilities have a total, but are not computed draw
-        by draw, so that its parts are NaN; ``uncorrected()`` gives those of the method itself.
+        by draw, so that its parts are NaN; ``uncorrected()`` gives those of the method itself. By vb, total is not
+        the entropy in ``labels``, which is that of mean field's own probabilities: where annotators are hardly
+        known, draws differ more than these say, and other items may come first.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
