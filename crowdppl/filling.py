@@ -16,6 +16,7 @@ from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predictive import Rows, predictive
+from crowdppl.likeness import declining_alike
 from crowdppl.splitting import with_rows
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _checked(posterior: Posterior, data: Annotations) -> Annotations:
             f"{posterior.method} keeps {', '.join(local)} of each item of the fit, and cannot fill other items; "
             "leave data= out, or fit to all of them"
         )
-    return data
+    return declining_alike(old, data)
 
 
 def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:

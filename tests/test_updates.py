@@ -130,3 +130,30 @@ def test_so_it_is_for_other_methods_of_vb(name: str, data: Annotations) -> None:
 def test_a_checkpoint_is_refused(data: Annotations, halves: tuple[np.ndarray, Posterior]) -> None:
     with pytest.raises(MethodError, match="leave it out of an update"):
         halves[1].update(data, checkpoint="here")
+
+
+@pytest.mark.parametrize("informative", [True, False])
+def test_who_could_decline_in_the_fit_still_can(informative: bool) -> None:
+    """Whether new labels come as a table or as annotations of their own, in which nobody declines."""
+    stream = np.random.default_rng(0)
+    truth = stream.integers(2, size=60)
+    rows = [
+        (i, w, "?" if stream.random() < 0.1 + 0.6 * truth[i] else str(truth[i])) for i in range(60) for w in "uv"
+    ]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    known: dict[str, Any] = {"classes": ["0", "1"], "abstentions": ["?"]}
+    data = Annotations.from_frame(frame, **known, informative_abstentions=True)
+    found = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
+    more = pd.DataFrame({"item": [90, 90, 91], "annotator": list("uvu"), "label": list("011")})
+    new = Annotations.from_frame(more, annotators=["u", "v"], **known, informative_abstentions=informative)
+    pd.testing.assert_frame_equal(found.predict(new), found.predict(more))
+    updated = found.update(new)
+    pd.testing.assert_frame_equal(updated.probabilities(), found.update(more).probabilities())
+    assert updated.data.alphabet.informative
+    c = {name: site.arrays["concentration"] for name, site in found.result.sites.items()}
+    log = {name: digamma(x) - digamma(x.sum(-1, keepdims=True)) for name, x in c.items()}
+    odds = log["prevalence"] + log["confusion"][0, :, 1] + log["abstention"][0, :, 0]
+    share = np.exp(odds) / np.exp(odds).sum()
+    np.testing.assert_allclose(found.predict(new).loc[91], share, atol=1e-6)
+    filled = crowdppl.fill(found, new, least=1).frame()
+    assert filled.equals(crowdppl.fill(found, Annotations.from_frame(more, like=data), least=1).frame())
