@@ -255,6 +255,14 @@ def test_items_that_were_fitted_are_predicted_as_fitted(fits: dict[str, Posterio
         np.testing.assert_allclose(predicted, held.probabilities(), atol=atol)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"), [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"recipe": "plain", "pooled": 14.0})]
+)
+def test_parameters_of_priors_have_no_say_in_what_is_predicted(name: str, settings: dict[str, Any]) -> None:
+    held = fit(name, crowd(), inference="vb", settings=settings, tolerance=1e-8)
+    np.testing.assert_allclose(held.predict(held.data), held.probabilities(), atol=1e-4)
+
+
 def test_replicated_labels_look_like_the_labels(fits: dict[str, Posterior]) -> None:
     held = fits["vb"]
     given = held.data.frame()["label"].to_numpy()

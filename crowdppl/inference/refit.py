@@ -57,7 +57,8 @@ def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
         problem = pose(posterior.story, data, options)
         stored = posterior.result.sites
         shared = [n for n, s in problem.sites.items() if not s.local]
-        families = {stored[n].family for n in shared}
+        # Given the sites below them, parameters of priors have no say: draws of them would only add noise.
+        families = {stored[n].family for n in shared if problem.sites[n].kind != "hyper"}
         if len(shared) < len(problem.sites):
             out = _with_local(problem, posterior, center_of(problem, stored, shared))
         elif families <= {"point", "dirichlet", "onehot"}:
