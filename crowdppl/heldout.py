@@ -103,8 +103,8 @@ def heldout_score(
         inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, of which
             there is one more than folds, so that it mostly takes vb. The score's ``inference`` says what it took.
         settings, options: as for ``fit``; its seed also deals out the folds.
-        whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence;
-            by default at least one label of each item stays.
+        whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence,
+            and its truth where that was given; by default at least one label of each item stays.
 
     Raises:
         MethodError: for fewer than 2 folds or a part of one, or what ``fit`` refuses.

@@ -87,7 +87,8 @@ def leave_one_out(
 
     Args:
         posterior: what a fit returned.
-        unit: "label", or "item" for all labels of an item left out together.
+        unit: "label", or "item" for all labels of an item left out together. Of an item whose truth was given, the
+            truth is left out with them and predicted, too, which ``heldout_score`` with whole items does not do.
         method: "psis" for fits by gibbs, nuts, vb and svi with draws; "closed" for em and vb; "auto" takes "psis"
             where there are draws.
 

@@ -192,6 +192,63 @@ def test_standard_errors_count_an_item_once() -> None:
     assert np.isnan(standard_error(values, np.zeros(500, int)))
 
 
+def one_coin_by_hand(
+    item: np.ndarray, who: np.ndarray, label: np.ndarray, gold: np.ndarray, kept: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Maximum likelihood from some labels, of which 3 is an abstention of annotator 0 or 1 to 3 classes.
+
+    Returns:
+        log p(truth | kept labels), (N, 3), and log p(label | truth) of every label, (S, 3).
+    """
+    named, known = label < 3, np.eye(3)[gold.clip(0)]
+    same = (label[:, None] == np.arange(3)) & named[:, None]
+    shares, rate = np.full((len(gold), 3), 0.01), np.zeros(6)
+    np.add.at(shares, item[kept], same[kept])
+    for a in (0, 1):
+        rate[a] = (~named[kept & (who == a)]).mean()
+    for _ in range(2000):
+        shares = np.where(gold[:, None] >= 0, known, shares / shares.sum(1, keepdims=True))
+        use = kept & named
+        right = np.bincount(who[use], shares[item[use], label[use]]) / np.bincount(who[use])
+        log_p = np.log((1 - rate[who]) * right[who])[:, None] * np.ones(3)
+        log_p = np.where(same, log_p, np.log((1 - rate[who]) * (1 - right[who]) / 2)[:, None])
+        log_p[~named] = np.log(rate[who[~named]])[:, None]
+        truth = np.where(gold[:, None] >= 0, np.log(known + 1e-300), 0.0)
+        np.add.at(truth, item[kept], log_p[kept])
+        truth -= np.logaddexp.reduce(truth, axis=1)[:, None]
+        shares = np.exp(truth)
+    return truth, log_p
+
+
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.RepeatsWarning")
+@pytest.mark.parametrize("whole", [False, True])
+def test_scores_are_those_of_refits_by_hand(whole: bool) -> None:
+    """With abstentions, repeats and known truths; a known truth is known also of an item left out."""
+    rows, stream = crowd(n_items=40, labels_each=4, seed=2).frame(), np.random.default_rng(0)
+    rows.loc[(rows["annotator"] < 2) & (stream.random(len(rows)) < 0.3), "label"] = 3
+    rows = pd.concat([rows, rows[rows["item"] % 7 == 0].assign(label=0)])
+    data = Annotations.from_frame(rows, classes=[0, 1, 2], abstentions=[3], gold={0: 2, 3: 1, 14: 0})
+    item, who, label = data.frame()[["item", "annotator", "label"]].to_numpy(int).T
+    gold = np.array([{0: 2, 3: 1, 14: 0}.get(i, -1) for i in range(40)])
+    tight: dict[str, Any] = {"tolerance": 1e-13, "max_iterations": 5000}
+    score = heldout_score("one_coin", data, inference="em", folds=3, whole_items=whole, **tight)
+    fold = (item_folds if whole else label_folds)(data, 3, 0)
+    alone, together = np.full(len(item), np.nan), np.zeros(40)
+    for number in range(3):
+        out = fold == number
+        truth, log_p = one_coin_by_hand(item, who, label, gold, ~out)
+        alone[out] = np.logaddexp.reduce(truth[item[out]] + log_p[out], axis=1)
+        joint = truth.copy()
+        np.add.at(joint, item[out], log_p[out])
+        together += np.logaddexp.reduce(joint, axis=1)
+    np.testing.assert_allclose(score.items["log_p"].sort_index(), together, atol=1e-4)
+    if not whole:
+        np.testing.assert_allclose(score.labels["log_p"], alone, atol=1e-4)
+        each = pd.Series(alone - alone.mean()).groupby(item).sum()
+        error = np.sqrt((each**2).sum() * 40 / 39) / len(alone)
+        assert score.per_label_se == pytest.approx(error, rel=1e-4)
+
+
 def test_what_is_refused() -> None:
     data = crowd()
     with pytest.raises(MethodError, match="folds=1"):
