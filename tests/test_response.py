@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +189,16 @@ def test_rows_of_one_entry_and_of_very_many_labels() -> None:
             weight = site.arrays.get("weight", np.ones(1))
             assert np.isfinite(weight).all() and (weight > 0).all() and (weight <= 1).all()
     np.testing.assert_allclose(sure.result.sites["confusion"].arrays["weight"], 1, atol=1e-6)
+
+
+def test_draws_of_many_annotators_take_little_more_than_themselves(root: Path) -> None:
+    code = (
+        "import torch; from tests.benchmarks.peak import status\n"
+        "rows, stream = torch.full((10_000, 4, 4), 2.0, dtype=torch.float64), torch.Generator().manual_seed(0)\n"
+        "from crowdppl.inference.families import DIRICHLET\n"
+        "DIRICHLET.draw(rows.expand(2, 10_000, 4, 4), stream); before = status('VmHWM')\n"
+        "out = DIRICHLET.draw(rows.expand(100, 10_000, 4, 4), stream)\n"
+        "print((status('VmHWM') - before) * 2**20 / out.nbytes)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert float(found.stdout) < 3

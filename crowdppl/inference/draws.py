@@ -56,7 +56,7 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
     if stored.family == "dirichlet":
         c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
-        return DIRICHLET.draw(c.expand(n, *c.shape).contiguous(), stream)
+        return DIRICHLET.draw(c.expand(n, *c.shape), stream)
     if stored.family == "onehot":
         p = arrays["probability"]
         code = torch.multinomial(p.reshape(-1, p.shape[-1]), n, replacement=True, generator=stream).t()

@@ -74,11 +74,15 @@ class DirichletFamily:
         return torch.where(total > 1e-12, theta.log().clamp(min=FLOOR), before)
 
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
-        """Log theta; small concentrations are drawn through Gamma(c + 1), so that they do not underflow."""
+        """Log theta; small concentrations are drawn through Gamma(c + 1), so that they do not underflow.
+
+        In place, for draws of many annotators' tables are the largest arrays of a fit.
+        """
         gamma = torch._standard_gamma(parameter + 1, generator=generator)
         u = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype, device=parameter.device)
-        log_gamma = gamma.log() + u.clamp(min=1e-300).log() / parameter
-        return log_gamma.log_softmax(-1).clamp(min=FLOOR)
+        gamma.log_().add_(u.clamp_(min=1e-300).log_().div_(parameter))
+        del u
+        return gamma.log_softmax(-1).clamp_(min=FLOOR)
 
     def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
         """``sum of (c - 1) log theta``."""
