@@ -35,13 +35,13 @@ def labels_given(data: Annotations) -> np.ndarray:
 
 
 def confusion_array(data: Annotations, table: np.ndarray) -> xr.DataArray:
-    """(A, K, L) or (draws, A, K, L) with names for dimensions and places."""
+    """A copy of (A, K, L) or (draws, A, K, L), with names for dimensions and places."""
     import xarray as xr  # slow to import
 
     ids = {"annotator": data.annotators, "truth": data.classes, "label": data.answers}
     names = {name: index.rename(name) for name, index in ids.items()}
     dims = [*(["draw"] if table.ndim == 4 else []), *names]
-    return xr.DataArray(table, dims=dims, coords=names, name="confusion")
+    return xr.DataArray(table.copy(), dims=dims, coords=names, name="confusion")
 
 
 def confusion_table(data: Annotations, estimate: intervals.Estimate) -> pd.DataFrame:

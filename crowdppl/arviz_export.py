@@ -49,14 +49,14 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
     for site in posterior.result.sites.values():
         made = _draws(site, draws, stream)
         if made is None:
-            points[site.name] = (site.dims, site.mean)
+            points[site.name] = (site.dims, site.mean.copy())
         else:
             drawn[made[0]] = (site.dims, made[1])
     if not drawn:
         raise MethodError(
             f"{posterior.inference} found points, and ArviZ is about draws; fit with 'vb', 'gibbs' or 'nuts'"
         )
-    points["truth_probability"] = (("item", "class"), posterior.result.probabilities)
+    points["truth_probability"] = (("item", "class"), posterior.result.probabilities.copy())
     coords = _coordinates(posterior)
     groups = {"posterior": drawn, "constant_data": points}
     dims: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0) -> Any:
 def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, np.ndarray] | None:
     """Name and draws (chains, draws, *dims) of a site; None where it is a point or a set of shares."""
     if site.family == "draws":
-        return site.name, site.arrays["draws"]
+        return site.name, site.arrays["draws"].copy()
     if site.family == "dirichlet":
         concentration = site.spread
         gamma = stream.standard_gamma(concentration, (1, n, *concentration.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,7 +193,7 @@ class Posterior:
             >>> posterior.diagnostics()["converged"]
             True
         """
-        return dict(self.result.diagnostics)
+        return deepcopy(self.result.diagnostics)
 
     probabilities = item_tables.probabilities
     entropy = item_tables.entropy

@@ -312,3 +312,20 @@ def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
 
 def asked(frame: pd.DataFrame, abstentions: Any = ()) -> Annotations:
     return Annotations.from_frame(frame, abstentions=abstentions)
+
+
+@pytest.mark.parametrize("engine", SHORT)
+def test_what_a_posterior_hands_out_is_the_callers_to_change(engine: str, fits: dict[str, Posterior]) -> None:
+    posterior = fits[engine]
+    held = [posterior.result.probabilities, posterior.result.table, posterior.result.table_draws]
+    held += [x for site in posterior.result.sites.values() for x in site.arrays.values()]
+    before, steps = [np.array(x) for x in held], len(posterior.diagnostics()["objectives"])
+    out = posterior.to_arviz()
+    given = [posterior.confusion(), posterior.confusion(draws=True)]
+    given += [x for name in ("posterior", "constant_data") for x in group(out, name).data_vars.values()]
+    for array in given:
+        array.values[...] = 0
+    posterior.diagnostics()["objectives"].clear()
+    for now, then in zip(held, before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert len(posterior.diagnostics()["objectives"]) == steps > 0
