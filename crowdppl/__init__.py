@@ -55,7 +55,7 @@ _PUBLIC = {
     "groups": ("find_groups",),
     "guides": ("mean_field",),
     "heldout": ("HeldoutScore", "heldout_score"),
-    "inference": ("fit",),
+    "fitting": ("fit",),
     "known_kinds": ("annotator_kind", "annotator_kind_table", "draw_kinds"),
     "label_rows": ("apart_weights", "each_label", "weighed_labels"),
     "labels": ("Coin",),
@@ -152,12 +152,12 @@ if TYPE_CHECKING:
     from crowdppl.experts import Worker as Worker
     from crowdppl.experts import experts_for as experts_for
     from crowdppl.filling import fill as fill
+    from crowdppl.fitting import fit as fit
     from crowdppl.grades import log_bands as log_bands
     from crowdppl.groups import find_groups as find_groups
     from crowdppl.guides import mean_field as mean_field
     from crowdppl.heldout import HeldoutScore as HeldoutScore
     from crowdppl.heldout import heldout_score as heldout_score
-    from crowdppl.inference import fit as fit
     from crowdppl.known_kinds import annotator_kind as annotator_kind
     from crowdppl.known_kinds import annotator_kind_table as annotator_kind_table
     from crowdppl.known_kinds import draw_kinds as draw_kinds

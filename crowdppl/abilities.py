@@ -9,7 +9,8 @@ import pandas as pd
 
 from crowdppl import intervals
 from crowdppl.annotations import Annotations
-from crowdppl.checking import cell_counts
+from crowdppl.decoding import labels_given
+from crowdppl.estimates import Estimate
 from crowdppl.inference.results import FitResult
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ def annotator_table(data: Annotations, result: FitResult, level: float) -> pd.Da
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def labels_given(data: Annotations) -> np.ndarray:
-    """How many labels each annotator gave, abstentions included: int64 (A,)."""
-    return np.asarray(cell_counts(data.blocks).sum(1))
-
-
 def confusion_array(data: Annotations, table: np.ndarray) -> xr.DataArray:
     """A copy of (A, K, L) or (draws, A, K, L), with names for dimensions and places."""
     import xarray as xr  # slow to import
@@ -44,7 +40,7 @@ def confusion_array(data: Annotations, table: np.ndarray) -> xr.DataArray:
     return xr.DataArray(table.copy(), dims=dims, coords=names, name="confusion")
 
 
-def confusion_table(data: Annotations, estimate: intervals.Estimate) -> pd.DataFrame:
+def confusion_table(data: Annotations, estimate: Estimate) -> pd.DataFrame:
     """An estimate (A, K, L) as rows by annotator, truth and label."""
     names = ["annotator", "truth", "label"]
     index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)

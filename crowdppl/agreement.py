@@ -17,7 +17,7 @@ from crowdppl.codebook import plain
 from crowdppl.coefficients import Coefficient, Formula, nearness
 from crowdppl.counts import seed_number, whole_number
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
-from crowdppl.intervals import check_level
+from crowdppl.estimates import check_level
 from crowdppl.pairings import mean_kappa, pairings
 
 Weights = Literal["identity", "linear", "quadratic"]

@@ -20,7 +20,7 @@ from crowdppl.codebook import Codebook
 from crowdppl.decoding import answer_again, count_votes, join, row_codes, summarise
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.extras import gold_codes
-from crowdppl.networks import placed_features
+from crowdppl.feature_tensors import placed_features
 from crowdppl.options import Options
 from crowdppl.rows import Rows, rows_of_frame
 from crowdppl.stored_features import StoredFeatures

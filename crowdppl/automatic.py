@@ -13,7 +13,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.calibration import AVERAGE, calibrated
 from crowdppl.correction import too_sparse
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.inference import fit_alone
+from crowdppl.fitting import fit_alone
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit
 from crowdppl.inference.refit import options_of

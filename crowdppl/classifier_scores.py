@@ -17,10 +17,10 @@ from crowdppl.annotations import Annotations
 from crowdppl.counts import whole_number
 from crowdppl.decoding import row_codes
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError
-from crowdppl.inference import fit_alone
-from crowdppl.inference.fitting import run
+from crowdppl.fitting import fit_alone
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.options import options_from
+from crowdppl.inference.running import run
 from crowdppl.leave_one_out import standard_error
 from crowdppl.splitting import item_folds, keep
 

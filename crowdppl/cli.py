@@ -17,7 +17,7 @@ import typer
 
 from crowdppl import __version__, answer_file, arguments, registry
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
-from crowdppl.inference import check_automatic, fit
+from crowdppl.fitting import check_automatic, fit
 from crowdppl.story import card_of, in_a_line
 from crowdppl.wording import on_command_line, summary_on_command_line
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.canvas import DARK, MIDDLE, axes_or_new, short
-from crowdppl.intervals import check_level
+from crowdppl.estimates import check_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

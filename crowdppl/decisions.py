@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import choices
-from crowdppl.abilities import labels_given
 from crowdppl.acquisition import ANSWERS, weigh
 from crowdppl.codebook import Codebook, as_index, plain
 from crowdppl.counts import number_within
+from crowdppl.decoding import labels_given
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,9 @@ from crowdppl.checking import cell_counts, count_repeats
 from crowdppl.codebook import plain
 from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.errors import CrowdpplWarning
+
+if TYPE_CHECKING:
+    from crowdppl.annotations import Annotations
 
 
 def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,3 +136,8 @@ def _spread(counts: np.ndarray) -> dict[str, float]:
         "mean": round(float(counts.mean()), 3),
         "max": int(counts.max()),
     }
+
+
+def labels_given(data: Annotations) -> np.ndarray:
+    """How many labels each annotator gave, abstentions included: int64 (A,)."""
+    return np.asarray(cell_counts(data.blocks).sum(1))

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from crowdppl.datasets import anaesthetists
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.outputs import FILES, RUN, label_table, require_room, write_pictures, write_result
 from crowdppl.posterior import Posterior
 

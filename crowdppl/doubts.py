@@ -20,12 +20,12 @@ from crowdppl.decoding import row_sizes
 from crowdppl.dependence import dependent
 from crowdppl.doubt import Doubt, listed, named
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
+from crowdppl.information import information, telling
 from crowdppl.leaning import leaning
 from crowdppl.leave_one_out import standard_error
 from crowdppl.priors import house_prevalence
 from crowdppl.sight import networks_of
 from crowdppl.story import card_of
-from crowdppl.suspicion import information, telling
 from crowdppl.thinness import thin
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
 
 def _refitted(story: Story, posterior: Posterior) -> Posterior:
     """Another story's fit to the same labels, by vb; it is not shown, so that nothing is warned of."""
-    alone: Any = import_module("crowdppl.inference").fit_alone  # by name, because it knows posteriors
+    alone: Any = import_module("crowdppl.fitting").fit_alone  # by name, because it knows posteriors
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         found: Posterior = alone(story, posterior.data, "vb", None, {"seed": posterior.options.get("seed", 0)})

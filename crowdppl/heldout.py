@@ -15,7 +15,7 @@ from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.counts import switch, whole_number
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, MethodError
-from crowdppl.inference import fit_alone
+from crowdppl.fitting import fit_alone
 from crowdppl.inference.leaving_out import left_out
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.inference.predictive import refit

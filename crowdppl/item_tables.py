@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from crowdppl import choices, intervals
+from crowdppl import choices
 from crowdppl.counts import switch
+from crowdppl.estimates import check_level
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -131,7 +132,7 @@ def truth(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
         36           3  0.18     (3,)
         38           3  0.36   (3, 2)
     """
-    intervals.check_level(level)
+    check_level(level)
     p, classes = posterior.result.probabilities, posterior.data.classes
     if posterior.data.kind == "nominal":
         labels = posterior.labels()

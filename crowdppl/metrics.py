@@ -16,6 +16,7 @@ from crowdppl.bootstrap import Evidence
 from crowdppl.codebook import plain
 from crowdppl.counts import seed_number, whole_number
 from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
+from crowdppl.estimates import check_level
 from crowdppl.scores import accuracy, brier_score, calibration_error, log_score
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def evaluate(
         >>> round(crowdppl.evaluate(posterior, crowd.truth).accuracy, 3)
         0.887
     """
-    intervals.check_level(level)
+    check_level(level)
     bootstrap = whole_number("bootstrap", bootstrap, 1, "1000 resamples are usual")
     seed = seed_number(seed)
     p, code, row, unscored = matched(posterior, gold)

@@ -8,19 +8,18 @@ from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.demands import require_data
 from crowdppl.devices import device_of, lent, made_in
 from crowdppl.ensemble import Ensemble, Layer
 from crowdppl.errors import DataError, MethodError
-from crowdppl.feature_values import numbers_of, warn_of_rounding, whole_numbers
+from crowdppl.feature_tensors import feature_tensor
+from crowdppl.feature_values import warn_of_rounding, whole_numbers
 from crowdppl.feeding import Whole, copied, entrance, hint, own_copy, put_back, returned
 from crowdppl.seeding import seeded
 from crowdppl.standardise import parts
-from crowdppl.stored_features import Features, StoredFeatures, taken
+from crowdppl.stored_features import Features
 from crowdppl.training import Training, training_of
 
 if TYPE_CHECKING:
@@ -94,20 +93,6 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
     """One hidden layer of rectified units, with dropout: (B, n_features) to logits (B, n_classes)."""
     layers = (nn.Linear(n_features, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes))
     return nn.Sequential(*layers)
-
-
-def feature_tensor(data: Annotations) -> Features | None:
-    """Features in codebook order, float32 (N, ...); None where the data have none."""
-    given = require_data(data).features
-    if given is None or isinstance(given, StoredFeatures):
-        return given
-    return torch.from_numpy(np.array(numbers_of(given), np.float32))
-
-
-def placed_features(data: Annotations) -> Features | None:
-    """Features by position, as blocks hold items; None where the data have none."""
-    found = feature_tensor(data)
-    return None if found is None else taken(found, torch.from_numpy(data.order.astype(np.int64)))
 
 
 def ready(

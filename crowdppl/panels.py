@@ -12,7 +12,7 @@ from crowdppl.canvas import MIDDLE, short, short_names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from crowdppl.intervals import Estimate
+    from crowdppl.estimates import Estimate
     from crowdppl.posterior import Posterior
 
 MOST_TEXT = 10

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl import demands, intervals
-from crowdppl.abilities import labels_given
 from crowdppl.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short_names
 from crowdppl.choices import entropy
+from crowdppl.decoding import labels_given
 from crowdppl.errors import DataError, MethodError
-from crowdppl.intervals import Estimate
+from crowdppl.estimates import Estimate, check_level, from_draws, from_point
+from crowdppl.information import information, telling
 from crowdppl.panels import draw_matrix, grid, name_outer_only
-from crowdppl.suspicion import information, telling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def plot_annotators(
         'information of a label (bits), line: 95% interval'
     """
     demands.one_of("show", show, ("information", "accuracy"))
-    intervals.check_level(level)
+    check_level(level)
     result, names = posterior.result, posterior.data.annotators
     told = _information(posterior, level)
     order = np.argsort(told.mean, kind="stable")
@@ -184,7 +184,7 @@ def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:
 
 def _intervals(posterior: Posterior, level: float) -> Estimate:
     """Intervals of all confusions, which an engine of points does not have."""
-    intervals.check_level(level)
+    check_level(level)
     if posterior.result.table_draws is None:
         raise MethodError(
             f"{posterior.inference} found a point without intervals; leave level= out, or fit with vb or gibbs"
@@ -197,9 +197,9 @@ def _information(posterior: Posterior, level: float) -> Estimate:
     result = posterior.result
     tables, shares = result.table_draws, result.prevalence_draws
     if tables is None or shares is None:
-        return intervals.from_point(information(telling(posterior, result.table), result.prevalence))
+        return from_point(information(telling(posterior, result.table), result.prevalence))
     draws = [information(table, share) for table, share in zip(telling(posterior, tables), shares, strict=True)]
-    return intervals.from_draws(np.stack(draws), level)
+    return from_draws(np.stack(draws), level)
 
 
 def _mark(axes: Axes, at: float, text: str, end: float) -> None:

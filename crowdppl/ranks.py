@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.canvas import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.intervals import check_level
+from crowdppl.estimates import check_level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdppl.counts import is_whole
 from crowdppl.decoding import told
-from crowdppl.networks import feature_tensor
+from crowdppl.feature_tensors import feature_tensor
 from crowdppl.training import VOLUMES, Training
 
 if TYPE_CHECKING:

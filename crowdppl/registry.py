@@ -167,7 +167,7 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
 def _engine_columns() -> dict[str, Callable[[Story], str]]:
     from crowdppl.datasets import anaesthetists
     from crowdppl.inference.cells import cell
-    from crowdppl.inference.fitting import ENGINES
+    from crowdppl.inference.running import ENGINES
 
     data = anaesthetists()
     return {engine: partial(cell, data=data, engine=engine) for engine in ENGINES}

@@ -20,12 +20,12 @@ from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.choosing import refuse
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.fitting import run
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.options import Options, options_from
 from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import tables_at
+from crowdppl.inference.running import run
 from crowdppl.ranks import RankCheck
 from crowdppl.simulation import Simulation, simulate
 from crowdppl.story import Story

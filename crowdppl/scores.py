@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.choices import best
-from crowdppl.intervals import Estimate
+from crowdppl.estimates import Estimate
 
 SMALLEST = 1e-10
 """Probabilities are clipped from below before a logarithm, so that one certain error is not infinitely bad."""

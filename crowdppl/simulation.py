@@ -19,8 +19,8 @@ from crowdppl.blocks import Block
 from crowdppl.counts import is_whole, seed_number, whole_number
 from crowdppl.devices import made_in
 from crowdppl.errors import DataError, MethodError
+from crowdppl.feature_tensors import placed_features
 from crowdppl.labels import Labels
-from crowdppl.networks import placed_features
 from crowdppl.options import Options
 from crowdppl.seeding import seeded
 from crowdppl.sight import networks_of, seen_by

@@ -10,12 +10,12 @@ import pandas as pd
 from scipy.sparse.linalg import ArpackError, eigsh
 
 from crowdppl import collusion, demands
-from crowdppl.abilities import labels_given
 from crowdppl.ballots import Ballots, later
 from crowdppl.counts import number_within, share_between
+from crowdppl.decoding import labels_given
 from crowdppl.errors import DataError
 from crowdppl.excess import Excess, excess_of
-from crowdppl.intervals import among_named
+from crowdppl.information import information, telling
 
 if TYPE_CHECKING:
     from crowdppl.annotations import Annotations
@@ -115,23 +115,6 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
     table = pd.DataFrame(columns, index=data.annotators)
     table.loc[group < 0, "group"] = pd.NA
     return table
-
-
-def telling(posterior: Posterior, tables: np.ndarray) -> np.ndarray:
-    """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
-
-    Who names a class in one of ten cases says as much by it as others do.
-    """
-    return tables if posterior.data.alphabet.informative else among_named(tables)
-
-
-def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
-    """Mutual information of truth and answer in bits: (A, K, L) and (K,) to (A,)."""
-    joint = prevalence[:, None] * table
-    apart = prevalence[:, None] * joint.sum(1, keepdims=True)
-    ratio = np.where(joint > 0, joint, 1) / np.where(joint > 0, apart, 1)
-    out: np.ndarray = np.maximum((joint * np.log2(ratio)).sum((1, 2)), 0)
-    return out
 
 
 def covariance_spammers(data: Annotations) -> pd.DataFrame:

@@ -150,7 +150,7 @@ def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd
 
 def fit_quickly(story: Story, data: Annotations, engine: str, **how: Any) -> Posterior:
     """A fit of a few iterations, without the warning that it did not settle."""
-    from crowdppl.inference import fit
+    from crowdppl.fitting import fit
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)

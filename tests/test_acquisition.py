@@ -30,7 +30,8 @@ from crowdppl import (
 from crowdppl.acquisition import information, worth_asking
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
-from crowdppl.inference import answers, fit
+from crowdppl.fitting import fit
+from crowdppl.inference import answers
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior, load
 from tests.brute import Tiny, joint

@@ -19,7 +19,7 @@ from crowdppl.agreement_network import node_places, plot_agreement_network
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.excess import excess_of
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.suspicion import suspicious_annotators
 from tests.crowd import annotations

@@ -15,7 +15,7 @@ from crowdppl import discrepancies
 from crowdppl.annotations import Annotations
 from crowdppl.criticism import Check, farthest, predictive_check
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.refit import draw_labels
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd, split

@@ -12,7 +12,7 @@ import pytest
 from crowdppl.annotations import Annotations
 from crowdppl.decisions import ASK, decide
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 

@@ -18,7 +18,7 @@ from crowdppl.doubts import doubts
 from crowdppl.errors import MethodError
 from crowdppl.excess import Excess, excess_of
 from crowdppl.expected_agreement import EVEN, by_the_story, independent, shares_more
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.saddlepoint import deviates

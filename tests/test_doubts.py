@@ -16,7 +16,7 @@ from crowdppl.correction import Correction
 from crowdppl.doubt import Doubt
 from crowdppl.doubts import doubts
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.memory import Memory
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated

@@ -13,8 +13,8 @@ import crowdppl
 from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import fit
-from crowdppl.inference.fitting import ENGINES
+from crowdppl.fitting import fit
+from crowdppl.inference.running import ENGINES
 from crowdppl.posterior import Posterior
 from crowdppl.sight import networks_of
 from tests.benchmarks.simulated import draw

@@ -18,8 +18,9 @@ from crowdppl.annotations import Annotations
 from crowdppl.comparison import compare
 from crowdppl.decoding import row_codes
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
+from crowdppl.fitting import fit
 from crowdppl.heldout import heldout_score
-from crowdppl.inference import fit, leaving_out
+from crowdppl.inference import leaving_out
 from crowdppl.inference.leaving_out import left_out
 from crowdppl.inference.predictive import refit
 from crowdppl.leave_one_out import standard_error

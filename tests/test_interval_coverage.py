@@ -22,6 +22,7 @@ import crowdppl
 from crowdppl import intervals
 from crowdppl.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
+from crowdppl.estimates import Estimate, from_draws
 from crowdppl.inference import gibbs
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.options import Options
@@ -31,7 +32,6 @@ from crowdppl.inference.report import MOST_DRAWS, Draws, thinned
 from crowdppl.inference.response import weights
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.inference.variational import climb
-from crowdppl.intervals import Estimate
 from crowdppl.simulation import random_design, simulate
 
 DATA_SETS = 500
@@ -157,7 +157,7 @@ def test_the_criterion_accepts_what_is_exact_and_nothing_else(factor: float) -> 
         true = rng.beta(7, 3, (DATA_SETS, 5))
         hits = rng.binomial(20, true)
         draws = rng.beta(7 + hits, 23 - hits, (MOST_DRAWS, DATA_SETS, 5))
-        found = intervals.from_draws(draws, LEVEL)
+        found = from_draws(draws, LEVEL)
         shares = np.array([covered(found.at(d), true[d], factor) for d in range(DATA_SETS)])
         verdicts.append(accepted(shares))
     assert verdicts == [factor == 1.0] * 20

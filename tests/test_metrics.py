@@ -15,7 +15,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.bootstrap import WeightedItems, errors_of_noise
 from crowdppl.card import Card
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.results import FitResult
 from crowdppl.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
 from crowdppl.posterior import Posterior

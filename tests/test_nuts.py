@@ -21,9 +21,9 @@ from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference import gibbs, nuts
-from crowdppl.inference.fitting import run
 from crowdppl.inference.nuts import Marginal
 from crowdppl.inference.options import Options
+from crowdppl.inference.running import run
 from crowdppl.story import card_of, plates_of
 from tests.crowd import annotations, crowd, double, posed
 from tests.evidence import SETTINGS as PINNED

@@ -30,11 +30,11 @@ from crowdppl import Categorical, annotate, plates, prevalence, truth
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
-from crowdppl.inference.fitting import run
 from crowdppl.inference.gibbs import Gibbs, sample
 from crowdppl.inference.nuts import Marginal
 from crowdppl.inference.options import Options
 from crowdppl.inference.results import FitResult
+from crowdppl.inference.running import run
 from crowdppl.inference.variational import climb
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import Exact, State, exact

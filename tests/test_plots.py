@@ -16,9 +16,9 @@ from crowdppl.annotations import Annotations
 from crowdppl.canvas import short, short_names
 from crowdppl.choices import entropy
 from crowdppl.errors import DataError, MethodError
+from crowdppl.information import information
 from crowdppl.plots import plot_annotators
 from crowdppl.posterior import Posterior
-from crowdppl.suspicion import information
 from tests.handmade import coloured, posterior, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -14,7 +14,7 @@ from scipy.stats import beta
 from crowdppl.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior, load
 from crowdppl.simulation import random_design

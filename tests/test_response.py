@@ -14,6 +14,7 @@ from scipy.stats import beta
 
 import crowdppl
 from crowdppl import Annotations
+from crowdppl.estimates import from_dirichlet
 from crowdppl.inference import response
 from crowdppl.posterior import Posterior
 
@@ -102,9 +103,7 @@ def test_standard_deviations_are_those_of_gibbs() -> None:
     data = drawn(4, 300, 8, 3).data
     exact = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", seed=0, draws=500).confusion_intervals()
     found = fitted(data)
-    alone = crowdppl.posterior.intervals.from_dirichlet(
-        found.result.sites["confusion"].arrays["concentration"], 0.95
-    )
+    alone = from_dirichlet(found.result.sites["confusion"].arrays["concentration"], 0.95)
     told, wide = exact["sd"].to_numpy(), found.confusion_intervals()["sd"].to_numpy()
     assert np.median(alone.sd.ravel() / told) < 0.85
     assert 0.92 < np.median(wide / told) < 1.05

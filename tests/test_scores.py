@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef, roc_auc_score
 
-from crowdppl.intervals import Estimate
+from crowdppl.estimates import Estimate
 from crowdppl.scores import (
     ClassCounts,
     RankedErrors,

@@ -12,7 +12,7 @@ import pytest
 from crowdppl.comparison import Comparison, compare
 from crowdppl.correction import Correction
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd
 

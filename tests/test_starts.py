@@ -10,7 +10,7 @@ import torch
 
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from tests.crowd import crowd
 
 

@@ -12,9 +12,10 @@ from crowdppl import annotator_kind, collusion, simulate_annotators, suspicion
 from crowdppl.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.excess import Excess, excess_of
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
+from crowdppl.information import information
 from crowdppl.posterior import Posterior
-from crowdppl.suspicion import covariance_spammers, information, suspicious_annotators
+from crowdppl.suspicion import covariance_spammers, suspicious_annotators
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

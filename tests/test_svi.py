@@ -21,9 +21,9 @@ from crowdppl.annotations import Annotations
 from crowdppl.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference import svi
-from crowdppl.inference.fitting import run
 from crowdppl.inference.options import Options
 from crowdppl.inference.results import FitResult
+from crowdppl.inference.running import run
 from crowdppl.story import card_of
 from tests.crowd import crowd, double
 

@@ -10,7 +10,7 @@ import pytest
 import crowdppl
 from crowdppl import thinness
 from crowdppl.doubts import doubts
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.scores import log_score

@@ -13,9 +13,9 @@ import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from crowdppl.abilities import labels_given
 from crowdppl.blocks import Block
 from crowdppl.codebook import Codebook
+from crowdppl.decoding import labels_given
 from crowdppl.distributions import OneHot
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
+from crowdppl.feature_tensors import placed_features
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import LARGE, Problem
-from crowdppl.networks import placed_features
 from crowdppl.sight import networks_of, seen_by
 from crowdppl.story import Story
 

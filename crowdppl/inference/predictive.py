@@ -18,7 +18,6 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.continuing import Continued, posed, said_before
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.fitting import run
 from crowdppl.inference.nodes import nodes
 from crowdppl.inference.options import Options
 from crowdppl.inference.posing import pose
@@ -26,6 +25,7 @@ from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.refit import options_of
 from crowdppl.inference.report import WIDTH
 from crowdppl.inference.resuming import Earlier
+from crowdppl.inference.running import run
 from crowdppl.labels import Labels
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.continuing import Continued, posed, remembered
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.fitting import run
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.loop import iterate
@@ -28,6 +27,7 @@ from crowdppl.inference.posing import pose
 from crowdppl.inference.problem import Problem, quiet
 from crowdppl.inference.report import truth_at, truth_over
 from crowdppl.inference.rules import Average
+from crowdppl.inference.running import run
 from crowdppl.inference.state import State
 from crowdppl.seeding import seeded
 from crowdppl.summing import Summing

@@ -10,7 +10,7 @@ import crowdppl
 
 TOPICS: Mapping[str, tuple[str, ...]] = {
     "Annotations": ("annotations", "reading", "blocks", "datasets"),
-    "Fitting": ("inference", "registry", "filling"),
+    "Fitting": ("fitting", "registry", "filling"),
     "Posteriors": ("posterior", "decisions", "metrics", "reliability", "risk_plot"),
     "Comparing and checking": (
         "comparison",

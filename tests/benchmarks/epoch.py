@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from crowdppl.annotations import Annotations
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.optimisers import adamw
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.timing import least_seconds, on_threads

@@ -15,7 +15,7 @@ import pytest
 from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import Evaluation, evaluate
 from crowdppl.posterior import Posterior
 from tests.benchmarks.recorder import Recorder

@@ -13,7 +13,7 @@ import pytest
 from crowdppl.acquisition import information
 from crowdppl.annotations import Annotations
 from crowdppl.choices import entropy
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.answers import AnswerTables
 from crowdppl.label_sets import label_sets
 from crowdppl.metrics import evaluate

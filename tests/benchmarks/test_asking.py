@@ -9,7 +9,7 @@ import pytest
 
 from crowdppl.acquisition import worth_asking
 from crowdppl.annotations import Annotations
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds

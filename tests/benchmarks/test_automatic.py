@@ -14,7 +14,7 @@ from crowdppl.annotations import Annotations
 from crowdppl.automatic import members as automatic_members
 from crowdppl.calibration import calibrated
 from crowdppl.correction import Correction
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
 from tests.benchmarks.recorder import Recorder

@@ -49,7 +49,7 @@ def interleaved(sizes: tuple[int, ...]) -> dict[int, float]:
 def cost_a_label(data: Drawn) -> float:
     """Median seconds of an iteration, by the number of labels; the first ones are not counted."""
     from crowdppl.annotations import Annotations
-    from crowdppl.inference import fit
+    from crowdppl.fitting import fit
 
     ticks: list[float] = []
     with warnings.catch_warnings():

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured
 from tests.benchmarks.recorder import Recorder

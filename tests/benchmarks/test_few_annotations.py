@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from crowdppl.annotations import Annotations
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
 from crowdppl.splitting import keep

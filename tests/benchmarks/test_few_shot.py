@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from crowdppl.episodes import Episodes
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.registry import method
 from crowdppl.tasks import Tasks
 from tests.benchmarks.few_shot import (

@@ -13,7 +13,7 @@ import pytest
 
 from crowdppl.annotations import Annotations
 from crowdppl.filling import fill
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.inference.leaving_out import left_out
 from crowdppl.metrics import matched
 from crowdppl.posterior import Posterior

@@ -85,7 +85,7 @@ def house_prior(k: int) -> np.ndarray:
 def by_gibbs(setting: Setting, seed: int) -> Sampled:
     """crowdppl's gibbs; the first of two runs is not counted, as for the peers."""
     from crowdppl.annotations import Annotations
-    from crowdppl.inference import fit
+    from crowdppl.fitting import fit
     from crowdppl.registry import method
 
     data = setting.data

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from crowdppl.annotations import Annotations
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured
 from tests.benchmarks.recorder import Recorder

@@ -10,7 +10,7 @@ import pytest
 
 from crowdppl.arguments import COMPARED
 from crowdppl.comparison import Comparison, compare
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import matched
 from crowdppl.posterior import Posterior
 from crowdppl.scores import right

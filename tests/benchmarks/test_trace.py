@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crowdppl.datasets import digits
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.known_kinds import annotator_kind
 from crowdppl.metrics import evaluate
 from crowdppl.simulated_crowd import SimulatedCrowd

@@ -16,7 +16,7 @@ import pytest
 
 from crowdppl.annotations import Annotations
 from crowdppl.datasets import DIGITS_CROWD
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import Evaluation, evaluate
 from crowdppl.simulated_crowd import simulate_annotators
 from tests.benchmarks.recorder import Recorder

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from crowdppl.datasets import DIGITS_CROWD
-from crowdppl.inference import fit
+from crowdppl.fitting import fit
 from crowdppl.metrics import evaluate
 from crowdppl.simulated_crowd import SimulatedCrowd, simulate_annotators
 from tests.benchmarks.recorder import Recorder

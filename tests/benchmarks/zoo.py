@@ -9,7 +9,7 @@ from functools import cache
 from crowdppl import registry
 from crowdppl.annotations import Annotations
 from crowdppl.inference.cells import cell
-from crowdppl.inference.fitting import ENGINES
+from crowdppl.inference.running import ENGINES
 from crowdppl.story import card_of
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
