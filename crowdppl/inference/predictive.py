@@ -15,7 +15,8 @@ from crowdppl.bags import Bags
 from crowdppl.blocks import Block
 from crowdppl.covariate_columns import CovariateColumns
 from crowdppl.errors import MethodError
-from crowdppl.inference.continuing import Continued, posed, said_before
+from crowdppl.inference.continued import Continued
+from crowdppl.inference.continuing import posed, said_before
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.nodes import nodes

@@ -15,7 +15,8 @@ from crowdppl.blocks import Block
 from crowdppl.devices import where_found
 from crowdppl.errors import MethodError
 from crowdppl.inference.ascent import Ascent
-from crowdppl.inference.continuing import Continued, posed, remembered
+from crowdppl.inference.continued import Continued
+from crowdppl.inference.continuing import posed, remembered
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.fold import Fold

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from crowdppl.blocks import Block
 from crowdppl.inference.ascent import Ascent
-from crowdppl.inference.continuing import Continued
+from crowdppl.inference.continued import Continued
 from crowdppl.inference.fold import Fold
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.report import WIDTH
