@@ -1,5 +1,5 @@
 """``python -m crowdppl`` is the command ``crowdppl``."""
 
-from crowdppl.cli import main
+from crowdppl.command.cli import main
 
 main()

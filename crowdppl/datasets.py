@@ -1,7 +1,7 @@
 """Data sets: those that come with the library, real and simulated; and public ones, which are fetched.
 
 ``anaesthetists`` and ``digits`` come with the library. ``available()`` lists the public ones, and ``load(name)``
-fetches one (``crowdppl.dataset_loading``).
+fetches one (``crowdppl.sources.loading``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.annotations import Annotations
-from crowdppl.counts import is_whole
-from crowdppl.dataset_loading import Dataset as Dataset
-from crowdppl.dataset_loading import available as available
-from crowdppl.dataset_loading import load as load
+from crowdppl.crowds.opinions import streams
+from crowdppl.crowds.simulated_crowd import Density, SimulatedCrowd, simulate_annotators
+from crowdppl.data.annotations import Annotations
+from crowdppl.doors.counts import is_whole
 from crowdppl.errors import DataError, RepeatsWarning
-from crowdppl.opinions import streams
-from crowdppl.simulated_crowd import Density, SimulatedCrowd, simulate_annotators
+from crowdppl.sources.loading import Dataset as Dataset
+from crowdppl.sources.loading import available as available
+from crowdppl.sources.loading import load as load
 
 READINGS = """
 1111111 3334334 1122122 2223121 2223222 2223322 1122111 3333433 2222223

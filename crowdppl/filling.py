@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from crowdppl import demands
-from crowdppl.annotations import Annotations
-from crowdppl.choices import choose
-from crowdppl.counts import whole_number
-from crowdppl.decoding import row_codes
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.decoding import row_codes
+from crowdppl.data.likeness import declining_alike
+from crowdppl.data.splitting import with_rows
+from crowdppl.doors import demands
+from crowdppl.doors.counts import whole_number
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.predictive import Rows, predictive
-from crowdppl.likeness import declining_alike
-from crowdppl.splitting import with_rows
+from crowdppl.inference.asking.predictive import Rows, predictive
+from crowdppl.statistics.choices import choose
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
-from crowdppl import demands
-from crowdppl.counts import switch
+from crowdppl.doors import demands
+from crowdppl.doors.counts import switch
 from crowdppl.errors import DoubtWarning, MethodError
 
 if TYPE_CHECKING:
     import torch
 
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
     from crowdppl.inference.options import FitOptions
     from crowdppl.posterior import Posterior
-    from crowdppl.story import Story
+    from crowdppl.stories.story import Story
 
 
 def fit(
@@ -36,7 +36,7 @@ def fit(
     Args:
         method: a name of the zoo (``crowdppl.zoo()`` lists them), or a story of your own: any object with
             ``model(data)``. "auto" averages methods by how well they predict labels that they were not shown, and
-            corrects probabilities that are too sure (``crowdppl.automatic``).
+            corrects probabilities that are too sure (``crowdppl.choosing.automatic``).
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less
             than about ten seconds by a formula in labels, states of an item, parameters and chains, else vb.
@@ -44,8 +44,8 @@ def fit(
         gold: known truths by item id (a Series or mapping): data, not a score. Replaces gold that ``data`` hold.
         start: values of sites to start from, by site name.
         calibrate: whether to correct probabilities that are too sure, by labels left out and known truths, at the
-            cost of five further fits (``crowdppl.calibration``), which share the ten seconds; "auto" always does.
-            ``posterior.uncorrected()`` gives the method's own. Ctrl-C then raises KeyboardInterrupt.
+            cost of five further fits (``crowdppl.choosing.calibration``), which share the ten seconds; "auto"
+            always does. ``posterior.uncorrected()`` gives the method's own. Ctrl-C then raises KeyboardInterrupt.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
             chains (4; up to 32 for gibbs on small data), draws (500) and warmup (250) of gibbs and nuts,
@@ -81,7 +81,7 @@ def fit(
     if not calibrate:
         return _doubted(fit_alone(method, data, inference, settings, options, start))
     plain = data if data.gold_codes is None else data.with_gold(None)
-    folds = import_module("crowdppl.calibration").FOLDS
+    folds = import_module("crowdppl.choosing.calibration").FOLDS
     alone = fit_alone(method, plain, inference, settings, options, start, fits=folds + 1)
     return _doubted(_calibrated(alone, data, _story(method, settings)))
 
@@ -127,7 +127,7 @@ def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
 
 def _annotations(data: Any) -> Annotations:
     """The data, when they are annotations with labels."""
-    from crowdppl.checking import require_labels
+    from crowdppl.data.checking import require_labels
 
     found = demands.require_annotations(data)
     require_labels(found.blocks)
@@ -146,7 +146,7 @@ def _calibrated(posterior: Posterior, data: Annotations, story: Story) -> Poster
     from crowdppl.inference.loop import uninterrupted
 
     members = {posterior.method: uninterrupted(posterior)}
-    out: Posterior = import_module("crowdppl.calibration").calibrated(
+    out: Posterior = import_module("crowdppl.choosing.calibration").calibrated(
         members, data, stories={posterior.method: story}
     )
     return out
@@ -167,5 +167,5 @@ def check_automatic(inference: str, alone: bool) -> None:
 def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
     """method="auto"; looked up by name, because it calls ``fit``."""
     check_automatic(inference, alone)
-    posterior: Posterior = import_module("crowdppl.automatic").fit_auto(data, options)
+    posterior: Posterior = import_module("crowdppl.choosing.automatic").fit_auto(data, options)
     return posterior

@@ -11,8 +11,8 @@ from typing import Protocol
 import pyro
 import torch
 
-from crowdppl.blocks import Block
-from crowdppl.demands import require_data
+from crowdppl.data.blocks import Block
+from crowdppl.doors.demands import require_data
 
 
 class Data(Protocol):

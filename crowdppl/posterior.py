@@ -9,34 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from crowdppl import (
+from crowdppl.criticism import agreement_network, doubts
+from crowdppl.data.annotations import Annotations
+from crowdppl.doors.counts import switch
+from crowdppl.doors.demands import require_path
+from crowdppl.errors import MethodError, ResultError
+from crowdppl.inference.memory import Memory
+from crowdppl.inference.results import FitResult
+from crowdppl.pictures import chain_plots, item_map, plots, reliability, risk_plot
+from crowdppl.results import (
     abilities,
     acquisition,
-    agreement_network,
     archive,
-    chain_plots,
     decisions,
-    doubts,
     intervals,
-    item_map,
     item_tables,
     label_sets,
     leave_one_out,
-    plots,
     refitting,
-    reliability,
-    risk_plot,
 )
-from crowdppl.annotations import Annotations
-from crowdppl.arviz_export import to_arviz
-from crowdppl.correction import Correction
-from crowdppl.counts import switch
-from crowdppl.demands import require_path
-from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference.results import FitResult
-from crowdppl.memory import Memory
-from crowdppl.story import Story
-from crowdppl.summary import summarise
+from crowdppl.results.arviz_export import to_arviz
+from crowdppl.results.correction import Correction
+from crowdppl.results.summary import summarise
+from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -17,10 +17,10 @@ from typing import Any
 
 import pandas as pd
 
-from crowdppl.counts import switch
+from crowdppl.doors.counts import switch
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.settings import check_settings
-from crowdppl.story import Story, card_of
+from crowdppl.stories.story import Story, card_of
 
 ENTRY_POINTS = "crowdppl.methods"
 """Group under which an installed package offers methods: name = "package.module:Class"."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from crowdppl.counts import is_number, is_whole
+from crowdppl.doors.counts import is_number, is_whole
 from crowdppl.errors import MethodError
 
 

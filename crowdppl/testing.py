@@ -18,11 +18,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypedDict, Unpack
 
-from crowdppl import contract_answers, contract_density, contract_features, contract_fit, contract_story
+from crowdppl.contract import answers as contract_answers
+from crowdppl.contract import density as contract_density
+from crowdppl.contract import features as contract_features
+from crowdppl.contract import fits as contract_fit
+from crowdppl.contract import stories as contract_story
+from crowdppl.contract.trial import ENGINES, Columns, Renamed, Trial
 from crowdppl.errors import MethodError
 from crowdppl.registry import resolve
-from crowdppl.story import Story
-from crowdppl.trial import ENGINES, Columns, Renamed, Trial
+from crowdppl.stories.story import Story
 
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": contract_story.card_and_shapes,

@@ -31,7 +31,7 @@ class BayesDgc:
 
     Args:
         network: maps features to K logits; by default one hidden layer, or five such. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name; they win over those of the recipe.
+        training: settings of ``crowdppl.networks.training.Training`` by name; they win over those of the recipe.
         recipe: "house" (vb, svi) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper``
             0.5 where they are left out; its trials (``volume``) take five to ten times as long as the fit that
             follows, where 300 items have labels. "plain" adds nothing to the story. Without features it is plain.

@@ -41,7 +41,7 @@ class Ccem:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
         lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """

@@ -34,7 +34,7 @@ class CoinNet:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         form: "generative" or "penalised".
         nominal, outlying: pseudo-counts of items that are no outliers, and of outliers.
         spread, mass, diagonal: pseudo-counts of a class in an outlier's shares, of a row, and its diagonal share.

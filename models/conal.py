@@ -40,7 +40,7 @@ class Conal:
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         view: maps features to Q numbers of an item, which say whose noise it gets; likewise.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         width: Q.
         weight: of the potential, which keeps individual noise apart from the common one.
         lean: layers start as this times the identity.

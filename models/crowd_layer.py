@@ -46,7 +46,7 @@ class CrowdLayer:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         form: "MW", a matrix; "VW", a factor a class; "VB", a shift a class; "VW+B", both.
     """
 

@@ -46,7 +46,7 @@ class GeoCrowdnet:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         volume: "F", of the classifier's predictions, or "W", of the confusion matrices.
         weight: of the bonus, in units of a label's log-probability.
         likelihood: "per_annotation", as published, or "joint".

@@ -38,7 +38,7 @@ class GlobalNoise:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
         likelihood: "joint", or "per_annotation" under svi.
     """

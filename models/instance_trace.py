@@ -36,7 +36,7 @@ class InstanceTrace:
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         errors: maps features to R numbers of an item; likewise.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
         weight: of the potential, in units of a label's log-probability; 0 has none.
         width: R.

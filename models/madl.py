@@ -38,7 +38,7 @@ class Madl:
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         view: maps features to Q numbers of an item; likewise.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         width: Q, numbers an annotator and an item.
         right: how often annotators are right, at the start of a fit.
         weighted: whether annotators who are alike share their weight.

@@ -45,7 +45,7 @@ class MajorityVote:
         right, wrong: pseudo-counts of right and wrong labels; they keep the majority on the right side.
         network: maps features to K logits, or "default" for one hidden layer; it learns what the votes say, under
             em or vb, and answers ``posterior.classify``. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"

@@ -35,7 +35,7 @@ class MetaEm:
 
     Args:
         embedding, widths: a network from features to M numbers, of which a copy is trained; None is
-            ``crowdppl.embedding.Layers`` of these widths, M the last.
+            ``crowdppl.networks.embedding.Layers`` of these widths, M the last.
         steps: J, of EM in meta-training, and to the start of a fit.
         tau: prior precision of the means; 0 for a flat prior, which takes plain averages.
         prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
@@ -71,7 +71,7 @@ class MetaEm:
         """A copy whose network has learned from few-shot tasks, after which fits take no training.
 
         Args:
-            episodes: ``crowdppl.episodes.Episodes``, of other classes and items than those that will be fitted.
+            episodes: ``crowdppl.Episodes``, of other classes and items than those that will be fitted.
             how: iterations, batch, learning_rate, seed, device, and switches, as for ``crowdppl.meta_trained``.
         """
         rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal, self.coins)

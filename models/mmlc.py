@@ -45,7 +45,7 @@ class Mmlc:
         tower: widths of the hidden layers between a blend and the logits.
         oracle: whose label is the truth: that of the "mode", "mean" or "median" of gates, or of their "centre".
         bandwidth: of the density of which the mode is taken; by default Silverman's rule, expert by expert.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
     experts: nn.Module | None = None

@@ -44,7 +44,7 @@ class TraceReg:
 
     Args:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        training: settings of ``crowdppl.training.Training`` by name, such as ``{"epochs": 60}``.
+        training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
         weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
             label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.blocks import Block, build_blocks
+from crowdppl.data.blocks import Block, build_blocks
 
 Values = Mapping[str, Tensor]
 # p(label | truth k) of annotator a on the item at position i: (story, values, a, i, k, label).

@@ -13,10 +13,10 @@ import numpy as np
 import pyro
 import torch
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import Problem
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import Problem
 
 
 @contextmanager

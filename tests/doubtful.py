@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.doubts import doubts
+from crowdppl.criticism.doubts import doubts
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations

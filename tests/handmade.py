@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from crowdppl.annotations import Annotations
-from crowdppl.card import Card
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.posterior import Posterior
+from crowdppl.stories.card import Card
 
 
 class Handmade:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement import agreement_table
-from crowdppl.annotations import Annotations
+from crowdppl.agreement.table import agreement_table
+from crowdppl.data.annotations import Annotations
 
 NO = np.nan
 # Four raters and twelve units of Krippendorff (2011), with missing labels.

@@ -27,13 +27,13 @@ from crowdppl import (
     prevalence,
     truth,
 )
-from crowdppl.acquisition import information, worth_asking
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference import answers
+from crowdppl.inference.asking import answers
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior, load
+from crowdppl.results.acquisition import information, worth_asking
 from tests.brute import Tiny, joint
 from tests.crowd import annotations, crowd
 

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl import ballots, coefficients, pairings
-from crowdppl.agreement import agreement_pairs, agreement_table
-from crowdppl.annotations import Annotations
-from crowdppl.ballots import Ballots, Resamples, Tally
+from crowdppl.agreement import ballots, pairings
+from crowdppl.agreement.ballots import Ballots, Resamples, Tally
+from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
+from crowdppl.statistics import coefficients
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement import agreement_pairs, agreement_table
-from crowdppl.annotations import Annotations
+from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
 from tests.ratings import random_labels, values

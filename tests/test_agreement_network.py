@@ -14,14 +14,14 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from crowdppl import collusion
-from crowdppl.agreement_network import node_places, plot_agreement_network
-from crowdppl.annotations import Annotations
+from crowdppl.criticism import collusion
+from crowdppl.criticism.agreement_network import node_places, plot_agreement_network
+from crowdppl.criticism.excess import excess_of
+from crowdppl.criticism.suspicion import suspicious_annotators
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.excess import excess_of
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.suspicion import suspicious_annotators
 from tests.crowd import annotations
 from tests.handmade import coloured, posterior, texts
 

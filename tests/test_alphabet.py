@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.alphabet import Alphabet, encode_labels, read_alphabet
-from crowdppl.annotations import Annotations
-from crowdppl.encoding import place_in_rows
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, ThinDataWarning
+from crowdppl.tables.alphabet import Alphabet, encode_labels, read_alphabet
+from crowdppl.tables.encoding import place_in_rows
 
 
 def alphabet(

@@ -16,13 +16,14 @@ import pandas as pd
 import pytest
 import torch
 
-from crowdppl import archive, registry
-from crowdppl.annotations import Annotations
-from crowdppl.card import Card
+from crowdppl import registry
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
-from crowdppl.packing import pack, unpack
 from crowdppl.posterior import Posterior, load
+from crowdppl.results import archive
+from crowdppl.results.packing import pack, unpack
+from crowdppl.stories.card import Card
 
 
 def through_json(value: Any) -> Any:
@@ -331,7 +332,7 @@ def test_features_covariates_and_columns_come_back(array: bool, tmp_path: Path) 
 
 
 def test_many_blocks_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdppl.blocks.BLOCK_LABELS", 40)
+    monkeypatch.setattr("crowdppl.data.blocks.BLOCK_LABELS", 40)
     stream = np.random.default_rng(0)
     data = annotations(stream.integers(0, 50, 300), stream.integers(0, 4, 300), stream.integers(0, 2, 300))
     assert len(data.blocks) > 3

@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl import automatic, calibration, correction
-from crowdppl.annotations import Annotations
-from crowdppl.correction import Correction
+from crowdppl.choosing import automatic, calibration
+from crowdppl.crowds.simulation import Simulation
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.options import Callback
-from crowdppl.maps import TruthMap, fit_map
-from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
-from crowdppl.simulation import Simulation
+from crowdppl.results import correction
+from crowdppl.results.correction import Correction
+from crowdppl.results.maps import TruthMap, fit_map
+from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

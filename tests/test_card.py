@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crowdppl.card import Card
 from crowdppl.errors import MethodError
+from crowdppl.stories.card import Card
 
 CARD = Card(
     "Bayesian Dawid-Skene",

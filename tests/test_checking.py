@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import crowdppl.coding
-from crowdppl.annotations import Annotations
-from crowdppl.checking import cell_counts, check_tables, connected_sets, neighbours
+import crowdppl.data.coding
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.checking import cell_counts, check_tables, connected_sets, neighbours
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -99,8 +99,10 @@ def test_annotators_who_never_meet() -> None:
 
 
 def test_a_chain_across_blocks_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = crowdppl.coding.build_blocks
-    monkeypatch.setattr(crowdppl.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100))
+    whole = crowdppl.data.coding.build_blocks
+    monkeypatch.setattr(
+        crowdppl.data.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100)
+    )
     rows = [(k, k + step, step) for k in range(400) for step in range(2)]
     data = quietly(rows)
     assert len(data.blocks) == 8

@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 from torch import nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.checkpoints import _key
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
+from crowdppl.inference.reading.posing import pose
 from tests.crowd import crowd
 from tests.test_networks import clouds
 

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.classifier_scores import _judged
-from crowdppl.decoding import row_codes
+from crowdppl.choosing.classifier_scores import _judged
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.decoding import row_codes
+from crowdppl.data.splitting import item_folds, keep
 from crowdppl.errors import DataError, MethodError
-from crowdppl.splitting import item_folds, keep
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -17,12 +17,12 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.arguments import engine_options, names, pairs
-from crowdppl.cli import main
-from crowdppl.comparison import compare
+from crowdppl.choosing.comparison import compare
+from crowdppl.command.arguments import engine_options, names, pairs
+from crowdppl.command.cli import main
 from crowdppl.errors import DataError, MethodError
+from crowdppl.files.reading import read_annotations
 from crowdppl.posterior import load
-from crowdppl.reading import read_annotations
 from tests.test_networks import clouds
 
 ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
@@ -196,7 +196,7 @@ def test_a_result_is_replaced_only_when_told(
     assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
     table = write(tmp_path / "table.csv", [["kept"]])
     assert "say --overwrite" in refused(capsys, "compare", answers, "--out", table)
-    monkeypatch.setattr("crowdppl.demo.DRAWS", 40)
+    monkeypatch.setattr("crowdppl.command.demo.DRAWS", 40)
     for _ in range(2):
         assert run("demo", "--out", tmp_path / "demo") == 0
     own = shutil.copy(answers, tmp_path / "labels.csv")
@@ -297,7 +297,7 @@ def test_texts_become_values() -> None:
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdppl.demo.DRAWS", 60)
+    monkeypatch.setattr("crowdppl.command.demo.DRAWS", 60)
     out = tmp_path / "demo"
     assert run("demo", "--out", out, "--seed", 1) == 0
     printed = capsys.readouterr().out

@@ -15,14 +15,14 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl import mean_field, plates
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import Block
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.ascent import Ascent
 from crowdppl.inference.choosing import refuse
-from crowdppl.inference.minibatch import warm_up
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.variational import Climbed, climb, prepare
+from crowdppl.inference.climbing.ascent import Ascent
+from crowdppl.inference.climbing.minibatch import warm_up
+from crowdppl.inference.climbing.variational import Climbed, climb, prepare
+from crowdppl.inference.reading.problem import Problem
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, exact
 

@@ -12,13 +12,13 @@ import torch
 
 import crowdppl
 from crowdppl import Block, log_urn, outlier_scores
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import build_blocks
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Density
-from crowdppl.inference.marginals import DRAWS
-from crowdppl.metrics import evaluate
+from crowdppl.inference.asking.marginals import DRAWS
+from crowdppl.inference.reading.density import Density
 from crowdppl.posterior import Posterior
+from crowdppl.scoring.metrics import evaluate
 from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double
 from tests.test_networks import clouds

@@ -9,11 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdppl
-from crowdppl.comparison import compare, stacking_weights
+from crowdppl.choosing.comparison import compare, stacking_weights
+from crowdppl.choosing.heldout import heldout_score
 from crowdppl.errors import MethodError
-from crowdppl.heldout import heldout_score
 from crowdppl.inference import choosing
-from crowdppl.leave_one_out import standard_error
+from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import crowd
 
 METHODS = ["majority_vote", "one_coin", "bayesian_dawid_skene"]
@@ -125,7 +125,9 @@ def test_what_is_refused() -> None:
 def test_it_is_refused_before_anything_is_fitted(
     last: str, settings: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crowdppl.comparison.score_one_of", lambda *_, **__: pytest.fail("a method was scored"))
+    monkeypatch.setattr(
+        "crowdppl.choosing.comparison.score_one_of", lambda *_, **__: pytest.fail("a method was scored")
+    )
     with pytest.raises(MethodError, match=text):
         compare(["one_coin", last], crowd(), settings=settings)
 

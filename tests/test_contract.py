@@ -242,6 +242,6 @@ def test_a_network_is_tried_on_features() -> None:
 
 
 def test_all_that_failed_is_said_at_once() -> None:
-    assert json.dumps(crowdppl.story.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
+    assert json.dumps(crowdppl.stories.story.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
     with pytest.raises(AssertionError, match=r"(?s)\d of \d+ checks failed\n.*gold: .*\nodd data: "):
         testing.check_method(Broken("gold"))

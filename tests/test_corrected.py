@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl import automatic, calibration
-from crowdppl.annotations import Annotations
-from crowdppl.correction import Correction, annotators_an_item, cut, discount, labels_an_item
+from crowdppl.choosing import automatic, calibration
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
 from crowdppl.errors import ConvergenceWarning
-from crowdppl.inference.predictive import refit
+from crowdppl.inference.asking.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep
+from crowdppl.results.correction import Correction, annotators_an_item, cut, discount, labels_an_item
 from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdppl import maps
-from crowdppl.correction import Correction, discount
-from crowdppl.maps import TruthMap, fit_map, fit_scale, softmax
+from crowdppl.results import maps
+from crowdppl.results.correction import Correction, discount
+from crowdppl.results.maps import TruthMap, fit_map, fit_scale, softmax
 
 
 def simulated(n: int, sharpen: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

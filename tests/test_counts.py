@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.counts import is_number, is_whole, number_within, seed_number, share_between, switch, whole_number
+from crowdppl.doors.counts import (
+    is_number,
+    is_whole,
+    number_within,
+    seed_number,
+    share_between,
+    switch,
+    whole_number,
+)
 from crowdppl.errors import CrowdpplError, DataError, MethodError
 
 WHOLE = [int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]

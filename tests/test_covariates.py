@@ -30,13 +30,13 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
-from crowdppl.blocks import build_blocks
-from crowdppl.building import with_covariates, with_known
-from crowdppl.cli import main
-from crowdppl.decoding import row_codes
+from crowdppl.command.cli import main
+from crowdppl.contract.trial import Trial
+from crowdppl.data.blocks import build_blocks
+from crowdppl.data.building import with_covariates, with_known
+from crowdppl.data.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.density import Density
-from crowdppl.trial import Trial
+from crowdppl.inference.reading.density import Density
 from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl import discrepancies
-from crowdppl.annotations import Annotations
-from crowdppl.criticism import Check, farthest, predictive_check
+from crowdppl.criticism import discrepancies
+from crowdppl.criticism.checks import Check, farthest, predictive_check
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.refit import draw_labels
+from crowdppl.inference.asking.refit import draw_labels
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd, split
 

@@ -19,9 +19,9 @@ import pandas as pd
 import pytest
 
 from crowdppl import ChecksumError, DataError, FetchError, UnverifiedWarning, datasets
-from crowdppl.dataset_loading import described
-from crowdppl.dataset_sources import SOURCES
-from crowdppl.fetching import CACHE, OFFLINE, RECORD, cache_folder
+from crowdppl.sources.catalogue import SOURCES
+from crowdppl.sources.fetching import CACHE, OFFLINE, RECORD, cache_folder
+from crowdppl.sources.loading import described
 
 AUDIO = "id,f1,f2,class\n"
 
@@ -447,7 +447,8 @@ def test_real_labels_in_the_format_of_the_source(server: Server, real_data: Path
 
 def test_nothing_that_fetches_is_imported_before_it_is_needed(root: Path) -> None:
     """Told from the source, because another test may have imported it already."""
-    for name in ("datasets", "dataset_loading", "dataset_sources", "dataset_formats", "fetching"):
-        tree = ast.parse((root / "crowdppl" / f"{name}.py").read_text())
+    library = root / "crowdppl"
+    for path in (library / "datasets.py", *(library / "sources").glob("*.py")):
+        tree = ast.parse(path.read_text())
         first = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert not [node for node in first if "pooch" in ast.unparse(node) or "requests" in ast.unparse(node)]

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.decisions import ASK, decide
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
+from crowdppl.results.decisions import ASK, decide
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

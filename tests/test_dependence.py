@@ -10,18 +10,18 @@ import pytest
 from scipy.stats import binom, norm
 
 import crowdppl
-from crowdppl import collusion, dependence
-from crowdppl import doubts as module
-from crowdppl.annotations import Annotations
-from crowdppl.discrepancies import Design
-from crowdppl.doubts import doubts
+from crowdppl.criticism import collusion, dependence
+from crowdppl.criticism import doubts as module
+from crowdppl.criticism.discrepancies import Design
+from crowdppl.criticism.doubts import doubts
+from crowdppl.criticism.excess import Excess, excess_of
+from crowdppl.criticism.expected_agreement import EVEN, by_the_story, independent, shares_more
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.excess import Excess, excess_of
-from crowdppl.expected_agreement import EVEN, by_the_story, independent, shares_more
 from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.saddlepoint import deviates
+from crowdppl.statistics.saddlepoint import deviates
 from tests.crowd import annotations, crowd
 from tests.doubtful import kinds, simulated
 
@@ -266,7 +266,7 @@ def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.Monke
     def refuse(*given: object) -> None:
         raise MethodError("its plate is not that of items")
 
-    monkeypatch.setattr("crowdppl.inference.predictive.predictive", refuse)
+    monkeypatch.setattr("crowdppl.inference.asking.predictive.predictive", refuse)
     assert told(posterior) == {0, 1, 2, 3}
 
 

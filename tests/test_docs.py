@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import story_graph
-from crowdppl import story_layout as layout
-from crowdppl.story import card_of
+from crowdppl.pictures import story_graph
+from crowdppl.pictures import story_layout as layout
+from crowdppl.stories.story import card_of
 from docs.making import measured, pages, relations, symbols
 from docs.making.drawing import svg
 from tests.benchmarks import readme, results

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import doubts as module
-from crowdppl.correction import Correction
-from crowdppl.doubt import Doubt
-from crowdppl.doubts import doubts
+from crowdppl.criticism import doubts as module
+from crowdppl.criticism.doubt import Doubt
+from crowdppl.criticism.doubts import doubts
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.fitting import fit
-from crowdppl.memory import Memory
+from crowdppl.inference.memory import Memory
+from crowdppl.results.correction import Correction
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
 
@@ -327,7 +327,7 @@ def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatc
         asked.append({} if isinstance(model, str) else {n: model.options[n] for n in ("warmup", "draws", "chains")})
         return score(model, *given, **more)
 
-    monkeypatch.setattr("crowdppl.heldout.heldout_score", spy)
+    monkeypatch.setattr("crowdppl.choosing.heldout.heldout_score", spy)
     for warmup in (110, 20):
         how: dict[str, Any] = {"warmup": warmup, "draws": 120, "chains": 2}
         posterior = fit("one_coin", simulated(1, 40, 6, 3, 2), inference="gibbs", **how)

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.episodes import Episodes
 from crowdppl.errors import DataError, MethodError, ResultError
-from crowdppl.unrolled import em_steps
+from crowdppl.few_shot.episodes import Episodes
+from crowdppl.few_shot.unrolled import em_steps
 from tests.test_meta_em import WIDE, method, worlds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

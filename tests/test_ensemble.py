@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.ensemble import Ensemble
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.regularisers import blended, wanted
-from crowdppl.networks import Network
-from crowdppl.recipes import MEMBERS, house_training
-from crowdppl.training import Training, training_of
+from crowdppl.inference.learning.regularisers import blended, wanted
+from crowdppl.networks.ensemble import Ensemble
+from crowdppl.networks.network import Network
+from crowdppl.networks.recipes import MEMBERS, house_training
+from crowdppl.networks.training import Training, training_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

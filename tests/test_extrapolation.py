@@ -13,11 +13,11 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.errors import NumericalError
-from crowdppl.inference import variational
-from crowdppl.inference.ascent import Ascent
-from crowdppl.inference.extrapolation import Extrapolation
-from crowdppl.inference.gaussians import Gaussians
-from crowdppl.inference.state import State
+from crowdppl.inference.climbing import variational
+from crowdppl.inference.climbing.ascent import Ascent
+from crowdppl.inference.climbing.extrapolation import Extrapolation
+from crowdppl.inference.climbing.gaussians import Gaussians
+from crowdppl.inference.climbing.state import State
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

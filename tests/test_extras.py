@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from crowdppl.alphabet import Alphabet
-from crowdppl.codebook import Codebook
+from crowdppl.data.extras import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.stored_features import StoredFeatures
 from crowdppl.errors import DataError
-from crowdppl.extras import covariate_table, feature_table, gold_codes, history_table
-from crowdppl.stored_features import StoredFeatures
+from crowdppl.tables.alphabet import Alphabet
+from crowdppl.tables.codebook import Codebook
 
 ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
 PEOPLE = Codebook("annotator", pd.Index([1, 2]))

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.codebook import Codebook
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.extras import feature_table
 from crowdppl.errors import DataError
-from crowdppl.extras import feature_table
 from crowdppl.posterior import Posterior
+from crowdppl.tables.codebook import Codebook
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.stored_features import StoredFeatures
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
-from crowdppl.standardise import Standardise
-from crowdppl.stored_features import StoredFeatures
+from crowdppl.networks.standardise import Standardise
 from tests.test_networks import clouds
 from tests.test_stored_features import Disk, again
 

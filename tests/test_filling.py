@@ -11,11 +11,11 @@ import torch
 
 import crowdppl
 from crowdppl import filling
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.experts import Worker
 from crowdppl.filling import answer_shares, fill
-from crowdppl.networks import feature_tensor, log_shares
+from crowdppl.networks.experts import Worker
+from crowdppl.networks.network import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 from tests.test_mmlc import QUICK

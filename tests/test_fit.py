@@ -27,12 +27,12 @@ from crowdppl import (
     simulate,
     truth,
 )
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.choosing import gibbs_seconds
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import quiet
-from crowdppl.story import card_of
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import quiet
+from crowdppl.stories.story import card_of
 from tests.crowd import crowd
 
 

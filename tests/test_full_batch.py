@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.metrics import evaluate
-from crowdppl.networks import feature_tensor, log_shares
+from crowdppl.networks.network import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
+from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 DECAY = 0.02

@@ -11,12 +11,12 @@ import torch
 
 import crowdppl
 from crowdppl import registry
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.running import ENGINES
+from crowdppl.networks.sight import networks_of
 from crowdppl.posterior import Posterior
-from crowdppl.sight import networks_of
 from tests.benchmarks.simulated import draw
 from tests.test_meta_em import worlds
 from tests.test_networks import clouds

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.posterior import Posterior
-from crowdppl.story import card_of
+from crowdppl.stories.story import card_of
 from tests.crowd import crowd
 from tests.test_networks import clouds
 

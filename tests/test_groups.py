@@ -10,10 +10,10 @@ import torch
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
+from crowdppl.agreement.groups import Coded, Fitted, find_in_codes, fit_groups, independence
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
-from crowdppl.groups import Coded, Fitted, find_in_codes, fit_groups, independence
-from crowdppl.membership import group_numbers
+from crowdppl.stories.membership import group_numbers
 
 
 def rows(share: float, n: int, k: int, rng: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
 
 MASKED = np.ma.masked_array([[0, 1, 0], [1, 1, 1], [0, 0, 0]], mask=[[0, 0, 1], [0, 0, 0], [0, 1, 0]])

@@ -13,19 +13,20 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import Block, Card, annotate, heldout, logsumexp, plates, prevalence, truth
-from crowdppl.annotations import Annotations
-from crowdppl.comparison import compare
-from crowdppl.decoding import row_codes
+from crowdppl import Block, Card, annotate, logsumexp, plates, prevalence, truth
+from crowdppl.choosing import heldout
+from crowdppl.choosing.comparison import compare
+from crowdppl.choosing.heldout import heldout_score
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.decoding import row_codes
+from crowdppl.data.splitting import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.heldout import heldout_score
-from crowdppl.inference import leaving_out
-from crowdppl.inference.leaving_out import left_out
-from crowdppl.inference.predictive import refit
-from crowdppl.leave_one_out import standard_error
+from crowdppl.inference.asking import leaving_out
+from crowdppl.inference.asking.leaving_out import left_out
+from crowdppl.inference.asking.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import item_folds, keep, label_folds
+from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
 
 

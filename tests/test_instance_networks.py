@@ -13,10 +13,10 @@ from torch import nn
 
 import crowdppl
 from crowdppl import apart_weights
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.density import Density
-from crowdppl.metrics import evaluate
+from crowdppl.inference.reading.density import Density
+from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd, posed
 from tests.test_networks import clouds
 from tests.test_trained import LABELS, objective, prepared, rows, shares, tiny

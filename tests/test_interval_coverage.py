@@ -19,20 +19,20 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import intervals
-from crowdppl.annotations import Annotations
+from crowdppl.crowds.simulation import random_design, simulate
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.estimates import Estimate, from_draws
-from crowdppl.inference import gibbs
-from crowdppl.inference.draws import draws_of
+from crowdppl.inference.climbing.response import weights
+from crowdppl.inference.climbing.variational import climb
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import quiet
-from crowdppl.inference.report import MOST_DRAWS, Draws, thinned
-from crowdppl.inference.response import weights
+from crowdppl.inference.reading.draws import draws_of
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import quiet
+from crowdppl.inference.reports.report import MOST_DRAWS, Draws, thinned
 from crowdppl.inference.results import FitResult, SiteResult
-from crowdppl.inference.variational import climb
-from crowdppl.simulation import random_design, simulate
+from crowdppl.inference.sampling import gibbs
+from crowdppl.results import intervals
+from crowdppl.statistics.estimates import Estimate, from_draws
 
 DATA_SETS = 500
 LEVEL = 0.9

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.card import Card
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.results import FitResult
-from crowdppl.label_sets import label_sets
 from crowdppl.posterior import Posterior
+from crowdppl.results.label_sets import label_sets
+from crowdppl.stories.card import Card
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -16,15 +16,15 @@ from scipy.special import digamma
 
 import crowdppl
 from crowdppl import Annotations, annotate, plates, truth
+from crowdppl.data.splitting import keep
 from crowdppl.errors import MethodError
-from crowdppl.inference import leaving_out
-from crowdppl.inference.cavity import ROUNDS, log_left_out
-from crowdppl.inference.leaving_out import given_the_rest, left_out
-from crowdppl.inference.predictive import refit
-from crowdppl.inference.uses import read_uses
-from crowdppl.leave_one_out import leave_one_out
+from crowdppl.inference.asking import leaving_out
+from crowdppl.inference.asking.cavity import ROUNDS, log_left_out
+from crowdppl.inference.asking.leaving_out import given_the_rest, left_out
+from crowdppl.inference.asking.predictive import refit
+from crowdppl.inference.reading.uses import read_uses
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep
+from crowdppl.results.leave_one_out import leave_one_out
 from tests.crowd import annotations, crowd, double, posed
 
 
@@ -281,7 +281,7 @@ def test_the_closed_form_is_near_refits(name: str, engine: str) -> None:
 def test_large_data_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = crowdppl.fit("class_coin", crowd(), inference="em")
     whole = log_left_out(posterior, "label")
-    monkeypatch.setattr("crowdppl.inference.cavity.PIECE", 40)
+    monkeypatch.setattr("crowdppl.inference.asking.cavity.PIECE", 40)
     np.testing.assert_allclose(log_left_out(posterior, "label"), whole, rtol=1e-12)
 
 

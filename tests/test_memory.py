@@ -14,10 +14,10 @@ import torch
 
 import crowdppl
 from crowdppl import annotate, fit, plates, prevalence, truth
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.likelihood import coin_table
 from crowdppl.posterior import Posterior
+from crowdppl.stories.likelihood import coin_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.embedding import Embedding
-from crowdppl.episodes import Episodes
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.density import Density
-from crowdppl.inference.variational import climb
-from crowdppl.tasks import Tasks
-from crowdppl.unrolled import Unrolled, em_steps
+from crowdppl.few_shot.episodes import Episodes
+from crowdppl.few_shot.tasks import Tasks
+from crowdppl.few_shot.unrolled import Unrolled, em_steps
+from crowdppl.inference.climbing.variational import climb
+from crowdppl.inference.reading.density import Density
+from crowdppl.networks.embedding import Embedding
 from tests.crowd import crowd, double, posed
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.bootstrap import WeightedItems, errors_of_noise
-from crowdppl.card import Card
+from crowdppl.crowds.simulation import random_design, simulate
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.results import FitResult
-from crowdppl.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
 from crowdppl.posterior import Posterior
 from crowdppl.registry import method
-from crowdppl.simulation import random_design, simulate
+from crowdppl.scoring.bootstrap import WeightedItems, errors_of_noise
+from crowdppl.scoring.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
+from crowdppl.stories.card import Card
 
 SCORES = ["accuracy", "log_score", "brier", "ece", "balanced_accuracy", "macro_f1", "mcc", "error_auroc", "aurc"]
 SCORES += ["annotator_spearman", "annotator_coverage"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.comparison import compare
-from crowdppl.metrics import evaluate
-from crowdppl.summing import Summing, summing
+from crowdppl.choosing.comparison import compare
+from crowdppl.scoring.metrics import evaluate
+from crowdppl.stories.summing import Summing, summing
 from tests.crowd import crowd, posed
 
 

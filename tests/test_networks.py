@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.inference.regularisers import class_shares, wanted
-from crowdppl.metrics import evaluate
-from crowdppl.networks import Network, feature_tensor, log_shares
+from crowdppl.inference.learning.regularisers import class_shares, wanted
+from crowdppl.networks.network import Network, feature_tensor, log_shares
+from crowdppl.networks.recipes import house_training
+from crowdppl.networks.standardise import Standardise
+from crowdppl.networks.training import Training, training_of
 from crowdppl.posterior import Posterior
-from crowdppl.recipes import house_training
-from crowdppl.standardise import Standardise
-from crowdppl.training import Training, training_of
+from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

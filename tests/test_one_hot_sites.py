@@ -12,9 +12,9 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl import OneHot, annotate, plates, prevalence, truth
-from crowdppl.blocks import Block
-from crowdppl.inference import gibbs
-from crowdppl.inference.variational import climb
+from crowdppl.data.blocks import Block
+from crowdppl.inference.climbing.variational import climb
+from crowdppl.inference.sampling import gibbs
 from tests.crowd import annotations, crowd, double, posed
 
 CAMP, HABIT = torch.tensor([0.51, 0.49]), torch.tensor([0.6, 0.4])

@@ -27,15 +27,15 @@ from pyro.ops.indexing import Vindex
 from torch import Tensor
 
 from crowdppl import Categorical, annotate, plates, prevalence, truth
-from crowdppl.blocks import Block
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Density
-from crowdppl.inference.gibbs import Gibbs, sample
-from crowdppl.inference.nuts import Marginal
+from crowdppl.inference.climbing.variational import climb
 from crowdppl.inference.options import Options
+from crowdppl.inference.reading.density import Density
 from crowdppl.inference.results import FitResult
 from crowdppl.inference.running import run
-from crowdppl.inference.variational import climb
+from crowdppl.inference.sampling.gibbs import Gibbs, sample
+from crowdppl.inference.sampling.nuts import Marginal
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import Exact, State, exact
 

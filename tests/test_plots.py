@@ -12,13 +12,13 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from crowdppl.annotations import Annotations
-from crowdppl.canvas import short, short_names
-from crowdppl.choices import entropy
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.information import information
-from crowdppl.plots import plot_annotators
+from crowdppl.pictures.canvas import short, short_names
+from crowdppl.pictures.plots import plot_annotators
 from crowdppl.posterior import Posterior
+from crowdppl.results.information import information
+from crowdppl.statistics.choices import entropy
 from tests.handmade import coloured, posterior, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from scipy.stats import beta
 
-from crowdppl import choices, intervals
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.posterior import Posterior
+from crowdppl.results import intervals
+from crowdppl.statistics import choices
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

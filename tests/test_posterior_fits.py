@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from scipy.stats import beta
 
-from crowdppl.annotations import Annotations
+from crowdppl.crowds.simulation import random_design
+from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior, load
-from crowdppl.simulation import random_design
 from tests.crowd import crowd
 from tests.three_items import Handmade, data, posterior, result
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
+from crowdppl.networks.training import training_of
 from crowdppl.posterior import Posterior
-from crowdppl.training import training_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.columns import ALIASES, recognise
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
-from crowdppl.reading import read_annotations, read_gold
+from crowdppl.files.reading import read_annotations, read_gold
+from crowdppl.tables.columns import ALIASES, recognise
 from tests.benchmarks.results import ROOT
 
 ROWS = [
@@ -395,7 +395,7 @@ def test_ten_million_labels_load_within_four_gibibytes(text: bool, tmp_path: Pat
         rows["annotator"] = rows["annotator"].map("annotator-{}".format)
     rows.to_parquet(tmp_path / "answers.parquet")
     code = (
-        "import sys; from crowdppl.reading import read_annotations; from tests.benchmarks.peak import status\n"
+        "import sys; from crowdppl import read_annotations; from tests.benchmarks.peak import status\n"
         "data = read_annotations(sys.argv[1]); print(data.n_items, data.n_labels, status('VmHWM'))"
     )
     ran = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "answers.parquet")]

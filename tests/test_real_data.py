@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import crowdppl
 from crowdppl import CrowdpplWarning, evaluate, fit, random_design, simulate
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.posterior import Posterior
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference import problem, recording, repeating
-from crowdppl.inference.recording import Function, aside, recorded
-from crowdppl.inference.repeating import FIRST, Repeated
+from crowdppl.inference.machinery import recording, repeating
+from crowdppl.inference.machinery.recording import Function, aside, recorded
+from crowdppl.inference.machinery.repeating import FIRST, Repeated
+from crowdppl.inference.reading import problem
 from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}

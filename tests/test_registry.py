@@ -12,9 +12,9 @@ import pytest
 
 import crowdppl.models
 from crowdppl import registry
-from crowdppl.card import Card
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.story import settings_of
+from crowdppl.stories.card import Card
+from crowdppl.stories.story import settings_of
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 

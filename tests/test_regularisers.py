@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import Block
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
+from crowdppl.inference.learning.regularisers import Regularised, wanted
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.regularisers import Regularised, wanted
-from crowdppl.metrics import evaluate
-from crowdppl.training import Training, training_of
+from crowdppl.inference.reading.posing import pose
+from crowdppl.networks.training import Training, training_of
+from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.rehearsal import batch_sizes, rehearse
+from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.assemble import from_draws, mixing
-from crowdppl.inference.gibbs import Gibbs, sample
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.relabelling import likeness, named_already, permutation, permutations, renamed
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.sampling.gibbs import Gibbs, sample
+from crowdppl.inference.sampling.relabelling import likeness, named_already, permutation, permutations, renamed
 from tests.crowd import annotations, double, posed
 
 CHAINS = 4

@@ -14,9 +14,9 @@ from scipy.stats import beta
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.estimates import from_dirichlet
-from crowdppl.inference import response
+from crowdppl.inference.climbing import response
 from crowdppl.posterior import Posterior
+from crowdppl.statistics.estimates import from_dirichlet
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -194,7 +194,7 @@ def test_draws_of_many_annotators_take_little_more_than_themselves(root: Path) -
     code = (
         "import torch; from tests.benchmarks.peak import status\n"
         "rows, stream = torch.full((10_000, 4, 4), 2.0, dtype=torch.float64), torch.Generator().manual_seed(0)\n"
-        "from crowdppl.inference.families import DIRICHLET\n"
+        "from crowdppl.inference.reading.families import DIRICHLET\n"
         "DIRICHLET.draw(rows.expand(2, 10_000, 4, 4), stream); before = status('VmHWM')\n"
         "out = DIRICHLET.draw(rows.expand(100, 10_000, 4, 4), stream)\n"
         "print((status('VmHWM') - before) * 2**20 / out.nbytes)"

@@ -11,10 +11,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from crowdppl.errors import DataError
-from crowdppl.metrics import evaluate
-from crowdppl.reliability import wilson
-from crowdppl.risk_plot import plot_risk_coverage, risk_curve
-from crowdppl.scores import RankedErrors
+from crowdppl.pictures.reliability import wilson
+from crowdppl.pictures.risk_plot import plot_risk_coverage, risk_curve
+from crowdppl.scoring.metrics import evaluate
+from crowdppl.scoring.scores import RankedErrors
 from tests.handmade import coloured, posterior, texts
 
 

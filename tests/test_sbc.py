@@ -21,11 +21,11 @@ from scipy import stats
 from torch import Tensor
 
 import crowdppl
-from crowdppl.blocks import Block, build_blocks
-from crowdppl.inference import gibbs, nuts
-from crowdppl.inference.density import Density
+from crowdppl.data.blocks import Block, build_blocks
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem
+from crowdppl.inference.reading.density import Density
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.sampling import gibbs, nuts
 from tests.crowd import double
 
 SIMULATIONS = 300

@@ -15,12 +15,13 @@ import pytest
 import torch
 from scipy import stats
 
-from crowdppl import annotate, coin_table, method, plates, prevalence, random_design, sbc, simulate, truth
-from crowdppl.annotations import Annotations
+from crowdppl import annotate, coin_table, method, plates, prevalence, random_design, simulate, truth
+from crowdppl.contract import sbc
+from crowdppl.contract.ranks import RankCheck, uniform_band
+from crowdppl.contract.sbc import rank_check
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference import assemble
-from crowdppl.ranks import RankCheck, uniform_band
-from crowdppl.sbc import rank_check
 from tests.handmade import coloured
 
 SMALL: dict[str, Any] = {"simulations": 2, "max_iterations": 3, "inference": "vb"}

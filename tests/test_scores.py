@@ -12,8 +12,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef, roc_auc_score
 
-from crowdppl.estimates import Estimate
-from crowdppl.scores import (
+from crowdppl.scoring.scores import (
     ClassCounts,
     RankedErrors,
     accuracy,
@@ -27,6 +26,7 @@ from crowdppl.scores import (
     right,
     risk_coverage,
 )
+from crowdppl.statistics.estimates import Estimate
 
 
 def drawn(n: int, k: int, seed: int, tied: bool = False) -> tuple[np.ndarray, np.ndarray]:

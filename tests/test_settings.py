@@ -14,8 +14,8 @@ import torch
 import crowdppl
 from crowdppl import registry
 from crowdppl.errors import MethodError
+from crowdppl.networks.training import Training, training_of
 from crowdppl.settings import Count, Positive, _declared, _range, check_settings
-from crowdppl.training import Training, training_of
 from tests.crowd import crowd
 from tests.test_networks import clouds
 

@@ -23,8 +23,8 @@ from crowdppl import (
     simulate,
     truth,
 )
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import build_blocks
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import build_blocks
 
 
 def in_blocks(design: Annotations, labels: int) -> Annotations:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.inference.spectral import confusion_from_joints, pairwise_joints, spectral_truth
-from crowdppl.inference.starts import soft_truth, votes
+from crowdppl.inference.reading.spectral import confusion_from_joints, pairwise_joints, spectral_truth
+from crowdppl.inference.reading.starts import soft_truth, votes
 from tests.crowd import annotations, crowd, double, posed, split
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.codebook import Codebook
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import SpellingWarning
-from crowdppl.reading import read_annotations
+from crowdppl.files.reading import read_annotations
+from crowdppl.tables.codebook import Codebook
 
 PEOPLE, LABELS = ["ann", "bob", "cy", "dan"], ["x", "y", "x", "y"]
 

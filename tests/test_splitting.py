@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
+from crowdppl.crowds.simulation import random_design
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import item_folds, keep, label_folds
 from crowdppl.errors import DataError
-from crowdppl.simulation import random_design
-from crowdppl.splitting import item_folds, keep, label_folds
 from tests.crowd import annotations, crowd
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.comparison import Comparison, compare
-from crowdppl.correction import Correction
+from crowdppl.choosing.comparison import Comparison, compare
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
+from crowdppl.results.correction import Correction
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
 from tests.crowd import crowd

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
+from crowdppl.data.splitting import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import quiet
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import quiet
 from crowdppl.inference.stopping import _epochs, _left_out, _score
+from crowdppl.networks.training import training_of
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep, label_folds
-from crowdppl.training import training_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

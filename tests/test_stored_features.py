@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
 import crowdppl
-from crowdppl import standardise
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
+from crowdppl.data.stored_features import StoredFeatures, joined, taken
 from crowdppl.errors import DataError
-from crowdppl.experts import Experts
-from crowdppl.networks import Network, outputs
-from crowdppl.splitting import keep
-from crowdppl.standardise import Standardise
-from crowdppl.stored_features import StoredFeatures, joined, taken
+from crowdppl.networks import standardise
+from crowdppl.networks.experts import Experts
+from crowdppl.networks.network import Network, outputs
+from crowdppl.networks.standardise import Standardise
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

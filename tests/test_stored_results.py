@@ -9,10 +9,10 @@ import pytest
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import networks
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, ResultError
-from crowdppl.story_graph import graph_of
+from crowdppl.networks import network as networks
+from crowdppl.pictures.story_graph import graph_of
 from tests.test_checkpoints import Killed, kill
 from tests.test_networks import clouds
 from tests.test_stored_features import Disk, again

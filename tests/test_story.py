@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from crowdppl.card import Card
 from crowdppl.errors import MethodError
-from crowdppl.story import Guided, Prepared, Started, Story, card_of, plates_of, settings_of
+from crowdppl.stories.card import Card
+from crowdppl.stories.story import Guided, Prepared, Started, Story, card_of, plates_of, settings_of
 
 
 @dataclass

@@ -14,10 +14,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from crowdppl import Categorical, annotate, method, plates, prevalence, random_design, truth
-from crowdppl.canvas import LIGHT
 from crowdppl.errors import MethodError
-from crowdppl.story_graph import a_few_labels, graph_of
-from crowdppl.story_plot import plot_story
+from crowdppl.pictures.canvas import LIGHT
+from crowdppl.pictures.story_graph import a_few_labels, graph_of
+from crowdppl.pictures.story_plot import plot_story
 from tests.handmade import coloured
 
 

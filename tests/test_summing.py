@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl import logsumexp
 from crowdppl.errors import MethodError
-from crowdppl.summing import Summing, draw_counts, summing
+from crowdppl.stories.summing import Summing, draw_counts, summing
 
 
 def stream(seed: int = 0) -> torch.Generator:

@@ -8,14 +8,15 @@ import pytest
 from scipy.stats import binom, norm
 
 import crowdppl
-from crowdppl import annotator_kind, collusion, simulate_annotators, suspicion
-from crowdppl.annotations import Annotations
+from crowdppl import annotator_kind, simulate_annotators
+from crowdppl.criticism import collusion, suspicion
+from crowdppl.criticism.excess import Excess, excess_of
+from crowdppl.criticism.suspicion import covariance_spammers, suspicious_annotators
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.excess import Excess, excess_of
 from crowdppl.fitting import fit
-from crowdppl.information import information
 from crowdppl.posterior import Posterior
-from crowdppl.suspicion import covariance_spammers, suspicious_annotators
+from crowdppl.results.information import information
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -17,14 +17,14 @@ from pyro.optim import Adam
 
 import crowdppl
 from crowdppl import annotate, classify, leaning_rows, plates, prevalence, truth
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import Block
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference import svi
+from crowdppl.inference.gradients import svi
 from crowdppl.inference.options import Options
 from crowdppl.inference.results import FitResult
 from crowdppl.inference.running import run
-from crowdppl.story import card_of
+from crowdppl.stories.story import card_of
 from tests.crowd import crowd, double
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl import thinness
-from crowdppl.doubts import doubts
+from crowdppl.criticism import thinness
+from crowdppl.criticism.doubts import doubts
+from crowdppl.crowds.simulation import Simulation
 from crowdppl.fitting import fit
 from crowdppl.inference.results import SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.scores import log_score
-from crowdppl.simulation import Simulation
+from crowdppl.scoring.scores import log_score
 from tests.crowd import annotations, crowd
 from tests.doubtful import CONFUSION, handmade, kinds, simulated, site
 

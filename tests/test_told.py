@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl.crowds.simulation import Simulation
 from crowdppl.errors import DataError, MethodError, ToldWarning
-from crowdppl.metrics import evaluate
-from crowdppl.simulation import Simulation
+from crowdppl.scoring.metrics import evaluate
 
 
 @pytest.fixture(scope="module")

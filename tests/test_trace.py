@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import crowdppl
+from crowdppl.crowds.simulated_crowd import SimulatedCrowd
 from crowdppl.errors import DoubtWarning
-from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
-from crowdppl.simulated_crowd import SimulatedCrowd
+from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks.test_trace import confusion_error, is_dominant
 
 TRAINING = {"epochs": 20, "learning_rate": 0.01, "batch_size": 50}

@@ -15,12 +15,12 @@ from pyro.ops.contract import contract_tensor_tree
 from torch import Tensor
 
 import crowdppl
-from crowdppl.blocks import Block
-from crowdppl.inference.leaves import scored
-from crowdppl.inference.nodes import is_latent, nodes
-from crowdppl.inference.ring import DrawingRing, Terms, contract, named
-from crowdppl.inference.tracing import traced
-from crowdppl.seeding import seed_streams, seeded
+from crowdppl.data.blocks import Block
+from crowdppl.inference.reading.leaves import scored
+from crowdppl.inference.reading.nodes import is_latent, nodes
+from crowdppl.inference.reading.ring import DrawingRing, Terms, contract, named
+from crowdppl.inference.reading.tracing import traced
+from crowdppl.process.seeding import seed_streams, seeded
 
 PATIENTS = crowdppl.anaesthetists()
 

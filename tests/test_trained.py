@@ -14,11 +14,11 @@ from pyro.infer import TraceEnum_ELBO
 from torch import nn
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.blocks import Block
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.metrics import evaluate
-from crowdppl.training import log_volume
+from crowdppl.networks.training import log_volume
+from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.codebook import Codebook
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.extras import covariate_table, history_table
 from crowdppl.errors import DataError
-from crowdppl.extras import covariate_table, history_table
+from crowdppl.tables.codebook import Codebook
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.codebook import as_index
+from crowdppl.data.annotations import Annotations
+from crowdppl.tables.codebook import as_index
 
 
 @pytest.mark.parametrize("tupled", ["item", "annotator"])

@@ -11,10 +11,10 @@ import pytest
 from scipy.special import digamma
 
 import crowdppl
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep
 from tests.test_networks import Frozen, clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

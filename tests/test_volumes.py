@@ -12,14 +12,15 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl import classifier_scores, volumes
-from crowdppl.annotations import Annotations
-from crowdppl.classifier_scores import ClassifierScore
+from crowdppl.choosing import classifier_scores, volumes
+from crowdppl.choosing.classifier_scores import ClassifierScore
+from crowdppl.choosing.volumes import chosen
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError
-from crowdppl.inference import learning, stopping
+from crowdppl.inference import stopping
+from crowdppl.inference.learning import learner as learning
 from crowdppl.inference.options import Options
-from crowdppl.training import VOLUMES, training_of
-from crowdppl.volumes import chosen
+from crowdppl.networks.training import VOLUMES, training_of
 from tests.benchmarks.featured import read_featured
 from tests.test_networks import clouds
 

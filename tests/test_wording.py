@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 import typer
 
-from crowdppl import arguments, cli
+from crowdppl.command import arguments, cli
+from crowdppl.command.wording import (
+    ENGINE,
+    IN_PYTHON,
+    OF_GOLD,
+    OPTIONS,
+    PYTHON,
+    on_command_line,
+    summary_on_command_line,
+)
 from crowdppl.inference.options import FitOptions
-from crowdppl.wording import ENGINE, IN_PYTHON, OF_GOLD, OPTIONS, PYTHON, on_command_line, summary_on_command_line
 from tests.test_architecture import LIBRARY, strings
 from tests.test_cli import refused, run, write
 

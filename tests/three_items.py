@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdppl.annotations import Annotations
-from crowdppl.card import Card
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.results import FitResult
 from crowdppl.posterior import Posterior
+from crowdppl.stories.card import Card
 
 ITEMS = [10, 7, 7, 7, 9, 9, 10, 10]
 ANNOTATORS = ["b", "a", "b", "c", "a", "b", "a", "c"]

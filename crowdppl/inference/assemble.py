@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.inference.draws import crossed, draws_of, mean_of
-from crowdppl.inference.gaussians import Gaussians
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.report import (
+from crowdppl.inference.climbing.gaussians import Gaussians
+from crowdppl.inference.climbing.response import weights
+from crowdppl.inference.climbing.variational import Climbed
+from crowdppl.inference.reading.draws import crossed, draws_of, mean_of
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.reports.report import (
     MOST_DRAWS,
     Dims,
     Draws,
@@ -24,9 +26,7 @@ from crowdppl.inference.report import (
     truth_at,
     truth_over,
 )
-from crowdppl.inference.response import weights
 from crowdppl.inference.results import FitResult, SiteResult
-from crowdppl.inference.variational import Climbed
 
 SPREAD_DRAWS = 50
 """Draws over which the spread of vb's probabilities is found."""

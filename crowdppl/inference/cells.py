@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crowdppl.errors import MethodError
-from crowdppl.inference import gibbs, nuts
 from crowdppl.inference.choosing import refuse
+from crowdppl.inference.climbing.variational import prepare
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import Problem, quiet
-from crowdppl.inference.variational import prepare
-from crowdppl.story import Story
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import Problem, quiet
+from crowdppl.inference.sampling import gibbs, nuts
+from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
 
 
 def cell(story: Story, data: Annotations, engine: str) -> str:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem
-from crowdppl.sight import networks_of, state_of
-from crowdppl.standardise import parts
-from crowdppl.story import settings_of
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.networks.sight import networks_of, state_of
+from crowdppl.networks.standardise import parts
+from crowdppl.stories.story import settings_of
 
 Arrays = dict[str, Tensor]
 

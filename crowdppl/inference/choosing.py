@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem
-from crowdppl.sight import network_of
-from crowdppl.story import Story, card_of
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.networks.sight import network_of
+from crowdppl.stories.story import Story, card_of
 
 if TYPE_CHECKING:
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
 
 AUTO_SECONDS = 10.0
 """Gibbs is chosen when it is exact and all fits asked for should take about this long at most."""

@@ -9,13 +9,13 @@ import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from crowdppl.blocks import Block
-from crowdppl.distributions import OneHot
+from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
+from crowdppl.inference.memory import Sites
 from crowdppl.inference.results import SiteResult
-from crowdppl.memory import Sites
-from crowdppl.sight import networks_of
-from crowdppl.story import Story, plates_of
+from crowdppl.networks.sight import networks_of
+from crowdppl.stories.distributions import OneHot
+from crowdppl.stories.story import Story, plates_of
 
 
 class Continued:

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import torch
 
-from crowdppl.counts import SEED, SEEDS
-from crowdppl.devices import device_named
+from crowdppl.doors.counts import SEED, SEEDS
 from crowdppl.errors import MethodError
+from crowdppl.process.devices import device_named
 from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")

@@ -16,17 +16,17 @@ from torch import Tensor
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.choosing import check_uses, choose, refuse
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import Problem, quiet
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.results import FitResult
 from crowdppl.inference.stopping import stopped
-from crowdppl.sight import learning_of, networks_of
-from crowdppl.story import Story
-from crowdppl.training import VOLUMES, training_of
+from crowdppl.networks.sight import learning_of, networks_of
+from crowdppl.networks.training import VOLUMES, training_of
+from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
-    from crowdppl.annotations import Annotations
-    from crowdppl.inference.resuming import Earlier
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.inference.climbing.resuming import Earlier
 
 ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
 
@@ -118,7 +118,7 @@ def _with_volume(
     training = getattr(story, "training", {})
     if engine not in ("em", "vb", "svi") or not learning_of(story) or training_of(training).volume != "auto":
         return story, {}, options
-    trials = import_module("crowdppl.volumes")  # by name, because trials are fits
+    trials = import_module("crowdppl.choosing.volumes")  # by name, because trials are fits
     more: dict[str, Any] = {}
     try:
         more["volume"], scores = trials.chosen(asked, story, data, engine, options)
@@ -148,7 +148,7 @@ def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, no
 def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]:
     def run_climb(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
         from crowdppl.inference.assemble import from_climb
-        from crowdppl.inference.variational import climb
+        from crowdppl.inference.climbing.variational import climb
 
         runs = climb(problem, problem.options, engine)
         best = runs[0]
@@ -176,7 +176,7 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
 
 
 def _gibbs(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference import gibbs
+    from crowdppl.inference.sampling import gibbs
 
     draws, progress = gibbs.sample(problem, problem.options)
     out = _diagnostics(progress.objectives, False, progress.interrupted, notes)
@@ -185,7 +185,7 @@ def _gibbs(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
 
 
 def _nuts(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference import nuts
+    from crowdppl.inference.sampling import nuts
 
     draws, progress, more = nuts.sample(problem, problem.options)
     out = {**_diagnostics(progress.objectives, False, progress.interrupted, notes), **more}
@@ -201,7 +201,7 @@ def _sampled(
     problem: Problem, order: np.ndarray, draws: dict[str, Tensor], out: dict[str, Any], engine: str
 ) -> FitResult:
     from crowdppl.inference.assemble import from_draws, mixing
-    from crowdppl.inference.relabelling import permutations
+    from crowdppl.inference.sampling.relabelling import permutations
 
     out["permutations"] = permutations(problem, draws)
     out |= mixing(draws, frozenset(s.name for s in problem.of_kind("conjugate")))
@@ -227,8 +227,8 @@ def _unsettled(out: Mapping[str, Any], worst: float) -> str:
 
 
 def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference import svi
     from crowdppl.inference.assemble import from_draws, from_point
+    from crowdppl.inference.gradients import svi
 
     draws, progress = svi.fit(problem, problem.options)
     if progress.interrupted:

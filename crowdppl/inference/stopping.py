@@ -12,25 +12,25 @@ import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.blocks import Block
-from crowdppl.decoding import row_codes
+from crowdppl.data.blocks import Block
+from crowdppl.data.decoding import row_codes
+from crowdppl.data.splitting import keep, label_folds
 from crowdppl.errors import DataError
-from crowdppl.guides import mean_field
-from crowdppl.inference.density import Density
-from crowdppl.inference.fold import Fold
+from crowdppl.inference.climbing.variational import learner_of, prepare
+from crowdppl.inference.gradients.stochastic import Epochs
+from crowdppl.inference.gradients.svi import point_of
+from crowdppl.inference.guides import mean_field
 from crowdppl.inference.options import Options
-from crowdppl.inference.posing import pose
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.stochastic import Epochs
-from crowdppl.inference.svi import point_of
-from crowdppl.inference.variational import learner_of, prepare
-from crowdppl.sight import learning_of, seen_by
-from crowdppl.splitting import keep, label_folds
-from crowdppl.story import Story
-from crowdppl.training import Training, training_of
+from crowdppl.inference.reading.density import Density
+from crowdppl.inference.reading.fold import Fold
+from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.networks.sight import learning_of, seen_by
+from crowdppl.networks.training import Training, training_of
+from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
 
 PARTS = 10
 """One label in so many is left out, never all of an item where items have labels of two annotators."""

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import crowdppl
-from crowdppl.card import Card
 from crowdppl.errors import MethodError
-from crowdppl.story import card_of
-from crowdppl.story_graph import FEATURES, StoryGraph
+from crowdppl.pictures.story_graph import FEATURES, StoryGraph
+from crowdppl.stories.card import Card
+from crowdppl.stories.story import card_of
 from docs.making import measured, symbols
 from docs.making.drawing import svg
 from docs.making.links import slug_of

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import crowdppl
-from crowdppl.annotations import Annotations
-from crowdppl.embedding import embedding_for
-from crowdppl.story_graph import StoryGraph, a_few_labels, graph_of
+from crowdppl.data.annotations import Annotations
+from crowdppl.networks.embedding import embedding_for
+from crowdppl.pictures.story_graph import StoryGraph, a_few_labels, graph_of
 
 
 def _grouped(data: Annotations) -> dict[str, Any]:

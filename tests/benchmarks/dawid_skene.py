@@ -26,7 +26,7 @@ class Fitted:
 
 def by_crowdppl(data: Drawn, iterations: int | None = None) -> Fitted:
     """crowdppl's `dawid_skene` by em; with a number of iterations, exactly so many."""
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
 
     with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def log_likelihood(data: Drawn, fitted: Fitted) -> float:
 
 def iterations_to_reach(data: Drawn, target: float) -> int:
     """Iterations after which crowdppl's objective is at least ``target``, found in a run of its own."""
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
 
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.embedding import Embedding, embedding_for
-from crowdppl.episodes import Episodes
-from crowdppl.meta_training import meta_train
+from crowdppl.few_shot.episodes import Episodes
+from crowdppl.few_shot.meta_training import meta_train
+from crowdppl.few_shot.tasks import Tasks
+from crowdppl.few_shot.unrolled import em_steps
+from crowdppl.networks.embedding import Embedding, embedding_for
 from crowdppl.registry import method
-from crowdppl.tasks import Tasks
-from crowdppl.unrolled import em_steps
 
 WAYS = 4
 WIDTHS = (128, 64)

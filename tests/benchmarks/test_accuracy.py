@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 from crowdppl import registry
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
-from crowdppl.metrics import Evaluation, evaluate
 from crowdppl.posterior import Posterior
+from crowdppl.scoring.metrics import Evaluation, evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.acquisition import information
-from crowdppl.annotations import Annotations
-from crowdppl.choices import entropy
+from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
-from crowdppl.inference.answers import AnswerTables
-from crowdppl.label_sets import label_sets
-from crowdppl.metrics import evaluate
+from crowdppl.inference.asking.answers import AnswerTables
 from crowdppl.posterior import Posterior
+from crowdppl.results.acquisition import information
+from crowdppl.results.label_sets import label_sets
+from crowdppl.scoring.metrics import evaluate
+from crowdppl.statistics.choices import entropy
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read

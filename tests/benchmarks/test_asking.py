@@ -7,9 +7,9 @@ import warnings
 
 import pytest
 
-from crowdppl.acquisition import worth_asking
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
+from crowdppl.results.acquisition import worth_asking
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds

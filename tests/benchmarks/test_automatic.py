@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
-from crowdppl.automatic import members as automatic_members
-from crowdppl.calibration import calibrated
-from crowdppl.correction import Correction
+from crowdppl.choosing.automatic import members as automatic_members
+from crowdppl.choosing.calibration import calibrated
+from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
-from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
+from crowdppl.results.correction import Correction
+from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SCORES, SETS, read

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from crowdppl.classifier_scores import ClassifierScore, classifier_score
-from crowdppl.rivalry import rivals
+from crowdppl.choosing.classifier_scores import ClassifierScore, classifier_score
+from crowdppl.choosing.rivalry import rivals
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.recorder import Recorder

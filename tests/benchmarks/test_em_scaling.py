@@ -48,7 +48,7 @@ def interleaved(sizes: tuple[int, ...]) -> dict[int, float]:
 
 def cost_a_label(data: Drawn) -> float:
     """Median seconds of an iteration, by the number of labels; the first ones are not counted."""
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
 
     ticks: list[float] = []

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
 from crowdppl.fitting import fit
-from crowdppl.metrics import evaluate
 from crowdppl.posterior import Posterior
-from crowdppl.splitting import keep
+from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks import results
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown

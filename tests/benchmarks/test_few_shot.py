@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from crowdppl.episodes import Episodes
+from crowdppl.few_shot.episodes import Episodes
+from crowdppl.few_shot.tasks import Tasks
 from crowdppl.fitting import fit
 from crowdppl.registry import method
-from crowdppl.tasks import Tasks
 from tests.benchmarks.few_shot import (
     DIGIT_STEPS,
     LABELME_STEPS,

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep, label_folds
 from crowdppl.filling import fill
 from crowdppl.fitting import fit
-from crowdppl.inference.leaving_out import left_out
-from crowdppl.metrics import matched
+from crowdppl.inference.asking.leaving_out import left_out
 from crowdppl.posterior import Posterior
-from crowdppl.scores import right
-from crowdppl.splitting import keep, label_folds
+from crowdppl.scoring.metrics import matched
+from crowdppl.scoring.scores import right
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_acquisition import data_folder

@@ -77,14 +77,14 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
 
 def house_prior(k: int) -> np.ndarray:
     """The prior of `bayesian_dawid_skene` for an annotator's rows, (K, K)."""
-    from crowdppl.priors import leaning_rows
+    from crowdppl.stories.priors import leaning_rows
 
     return leaning_rows(k).numpy()
 
 
 def by_gibbs(setting: Setting, seed: int) -> Sampled:
     """crowdppl's gibbs; the first of two runs is not counted, as for the peers."""
-    from crowdppl.annotations import Annotations
+    from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
     from crowdppl.registry import method
 

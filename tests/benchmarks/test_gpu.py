@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured

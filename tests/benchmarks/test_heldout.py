@@ -8,8 +8,8 @@ import warnings
 import pandas as pd
 import pytest
 
-from crowdppl.arguments import COMPARED
-from crowdppl.comparison import Comparison, compare
+from crowdppl.choosing.comparison import Comparison, compare
+from crowdppl.command.arguments import COMPARED
 from crowdppl.fitting import fit
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown

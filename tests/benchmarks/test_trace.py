@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdppl.crowds.known_kinds import annotator_kind
+from crowdppl.crowds.simulated_crowd import SimulatedCrowd
 from crowdppl.datasets import digits
 from crowdppl.fitting import fit
-from crowdppl.known_kinds import annotator_kind
-from crowdppl.metrics import evaluate
-from crowdppl.simulated_crowd import SimulatedCrowd
+from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 

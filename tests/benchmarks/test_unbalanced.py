@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.annotations import Annotations
+from crowdppl.crowds.simulated_crowd import simulate_annotators
+from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import DIGITS_CROWD
 from crowdppl.fitting import fit
-from crowdppl.metrics import Evaluation, evaluate
-from crowdppl.simulated_crowd import simulate_annotators
+from crowdppl.scoring.metrics import Evaluation, evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import read

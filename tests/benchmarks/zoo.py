@@ -7,10 +7,10 @@ import warnings
 from functools import cache
 
 from crowdppl import registry
-from crowdppl.annotations import Annotations
+from crowdppl.data.annotations import Annotations
 from crowdppl.inference.cells import cell
 from crowdppl.inference.running import ENGINES
-from crowdppl.story import card_of
+from crowdppl.stories.story import card_of
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
 

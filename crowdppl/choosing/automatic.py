@@ -1,0 +1,136 @@
+"""The method "auto": several methods, weighed and made honest by labels that they were not shown."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from crowdppl.choosing.calibration import AVERAGE, calibrated
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
+from crowdppl.fitting import fit_alone
+from crowdppl.inference.asking.predictive import refit
+from crowdppl.inference.asking.refit import options_of
+from crowdppl.inference.loop import uninterrupted
+from crowdppl.posterior import Posterior
+from crowdppl.results.correction import too_sparse
+
+if TYPE_CHECKING:
+    from crowdppl.inference.options import FitOptions
+
+MEMBERS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
+"""A method whose items may lie between classes, and one that takes labels for independent given the truth."""
+ORDINAL = ("ordinal",)
+"""Further members where classes have an order."""
+TOLERANCE, STEPS = 1e-5, 300
+FEATURES = (
+    "the features of the items have no part in auto, whose methods read labels alone; a method with a network, "
+    "such as bayes_dgc, learns from both"
+)
+
+
+def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
+    """Fits mixed membership and Dawid-Skene, both hierarchical, and averages them as labels left out advise.
+
+    Dawid-Skene takes an item's labels for independent given its truth, which on real annotations they are not;
+    mixed membership knows that labels of an item err together. Where classes have an order, a method that knows it
+    joins them. How they are weighed and corrected: ``crowdppl.choosing.calibration.calibrated``.
+
+    Args:
+        data: annotations, with gold or without.
+        options: of the engine, which is vb.
+
+    Returns:
+        The posterior of the method with the largest weight, with corrected probabilities; ``correction`` says what
+        was done, ``uncorrected()`` gives the method's own. After Ctrl-C, the first method's own fit as it is by
+        then, uncorrected and told no gold, with a warning; it is marked interrupted.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C came before there was any fit.
+    """
+    began, fits = time.perf_counter(), _fits(data, options)
+    name, first = next(fits)
+    try:
+        # Ctrl-C in the first fit is known before the others begin.
+        fitted = {name: uninterrupted(first), **{other: uninterrupted(posterior) for other, posterior in fits}}
+        found = calibrated(fitted, data)
+        found = _with_note(found, FEATURES) if data.features is not None else found
+    except KeyboardInterrupt:
+        found = _marked(first)
+        warnings.warn(found.diagnostics()["warnings"][-1], ConvergenceWarning, stacklevel=4)
+    found.result.diagnostics["seconds"] = time.perf_counter() - began
+    return found
+
+
+def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
+    """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
+
+    Its own method starts from the old truth, unless some truths were told: a fit that starts from these remembers
+    them. What a method found in the labels first, such as groups of annotators, is kept.
+
+    Args:
+        posterior: with a correction.
+        data: the labels that are left, and gold as it was.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
+    """
+    before = posterior.correction
+    assert before is not None
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    again: dict[str, Posterior] = {}
+    for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
+        if name == posterior.method and plain is data:
+            fitted = _named(name, partial(refit, posterior.uncorrected(), plain))
+        else:
+            story = posterior.story if name == posterior.method else name
+            given: Any = options_of(posterior).kept()
+            fitted = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
+        again[name] = uninterrupted(fitted)
+    found = calibrated(again, data)
+    return _with_note(found, FEATURES) if FEATURES in before.notes else found
+
+
+def _with_note(posterior: Posterior, note: str) -> Posterior:
+    assert posterior.correction is not None
+    notes = (*posterior.correction.notes, note)
+    return replace(posterior, correction=replace(posterior.correction, notes=notes))
+
+
+def _named(name: str, make: Callable[[], Posterior]) -> Posterior:
+    """A fit of one of several methods; what is warned of bears its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = make()
+    if not found.result.diagnostics["interrupted"]:
+        for note in found.result.diagnostics["warnings"]:
+            warnings.warn(f"{name}: {note}", ConvergenceWarning, stacklevel=5)
+    return found
+
+
+def _marked(first: Posterior) -> Posterior:
+    """A fit that was to be averaged and corrected, and will not be."""
+    note = (
+        f"auto was stopped before its methods were weighed: this is {first.method} alone, uncorrected and told no "
+        "gold; let it run to its end"
+    )
+    said = first.result.diagnostics
+    more = {"converged": False, "interrupted": True, "warnings": [*said["warnings"], note]}
+    return replace(first, result=replace(first.result, diagnostics={**said, **more}))
+
+
+def members(data: Annotations, options: FitOptions) -> dict[str, Posterior]:
+    """The fits that are averaged, by name; none is told any gold."""
+    return dict(_fits(data, options))
+
+
+def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Posterior]]:
+    given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
+    names = MEMBERS[:1] if too_sparse(data) else MEMBERS + (ORDINAL if data.kind == "ordinal" else ())
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    for name in names:
+        yield name, _named(name, partial(fit_alone, name, plain, "vb", None, given))

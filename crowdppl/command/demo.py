@@ -1,0 +1,77 @@
+"""The main job on built-in data: Bayesian Dawid-Skene by Gibbs on the anaesthetists of 1979."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crowdppl.command.outputs import FILES, RUN, label_table, require_room, write_pictures, write_result
+from crowdppl.datasets import anaesthetists
+from crowdppl.fitting import fit
+from crowdppl.posterior import Posterior
+
+DRAWS = 2000
+"""Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
+
+ANSWERS = "built in: Dawid & Skene (1979), Table 1"
+"""What run.json says of the data."""
+
+
+def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posterior:
+    """Fits, prints label probabilities, annotators and diagnostics, and writes tables and pictures.
+
+    Args:
+        folder: where to; made if need be.
+        seed: of the sampler.
+        overwrite: whether a result that is there may be replaced; that of an earlier demonstration always is.
+
+    Raises:
+        ResultError: when another result is there.
+    """
+    require_room(folder, overwrite or _is_demo(folder))
+    data = anaesthetists()
+    began = time.perf_counter()
+    posterior = fit(
+        "bayesian_dawid_skene",
+        data,
+        settings={"prevalence_mass": 1.0},
+        inference="gibbs",
+        seed=seed,
+        draws=DRAWS,
+        warmup=DRAWS // 4,
+    )
+    timings = {"fit": time.perf_counter() - began}
+    write_result(posterior, folder, {"answers": ANSWERS}, timings)
+    pictures = write_pictures(posterior, folder / "pictures")
+    print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
+    print(_titled("Probability of each class for each patient", label_table(posterior).drop(columns="tied")))
+    print(_titled("Annotators, with 95 % intervals", posterior.annotators()))
+    print(_titled("Prevalence of the classes, with 95 % intervals", posterior.prevalence()))
+    print(_titled("Diagnostics", _by_site(posterior.diagnostics())))
+    print(f"\n{FILES} are in {folder}, {len(pictures)} pictures in {folder / 'pictures'}")
+    print(f'Read the posterior in Python with crowdppl.load("{folder}")')
+    return posterior
+
+
+def _is_demo(folder: Path) -> bool:
+    """Whether a folder holds what a demonstration wrote."""
+    try:
+        record = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and record.get("answers") == ANSWERS
+
+
+def _titled(title: str, table: pd.DataFrame) -> str:
+    text = table.to_string(float_format=lambda x: f"{x:.3f}")
+    return f"\n{title}\n\n{text}"
+
+
+def _by_site(found: dict[str, Any]) -> pd.DataFrame:
+    """R-hat and effective sample size, a row a site."""
+    measures = {"rhat": "worst R-hat", "ess_bulk": "smallest bulk ESS", "ess_tail": "smallest tail ESS"}
+    return pd.DataFrame({title: found[name] for name, title in measures.items()}).rename_axis("site")

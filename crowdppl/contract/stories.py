@@ -1,0 +1,195 @@
+"""What a story promises as a Pyro program, checked without any fit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer import MCMC, NUTS, SVI, Predictive, TraceEnum_ELBO
+from pyro.optim import Adam  # type: ignore[attr-defined]
+from torch import Tensor
+
+from crowdppl.contract.trial import Trial, require
+from crowdppl.crowds.simulation import simulate
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
+from crowdppl.inference.guides import mean_field
+from crowdppl.inference.reading.families import is_dirichlet
+from crowdppl.inference.reading.nodes import nodes
+from crowdppl.process.devices import made_in
+from crowdppl.process.seeding import seeded
+from crowdppl.stories.story import Story, card_of, plates_of, settings_of
+
+Values = dict[str, Tensor]
+
+
+def card_and_shapes(trial: Trial) -> None:
+    """The card lists every latent site, each with its true shape, and the truth has an entry an item."""
+    card = card_of(trial.story)
+    if card is None:
+        raise AssertionError(f"{type(trial.story).__name__} has no card; give its class card = crowdppl.Card(...)")
+    data = trial.odd
+    sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
+    found = _latents(ready(trial, data), data.as_block(), 0)
+    for name in found:
+        require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
+    require(card.truth in found, f"the card calls {card.truth!r} the truth, but the story draws no such site")
+    shapes = {name: tuple(node["value"].shape) for name, node in found.items()}
+    for name, shape in shapes.items():
+        words = card.sites[name].split()
+        require(len(words) == len(shape), f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}")
+        for word, size in zip(words, shape, strict=True):
+            if word.isidentifier():
+                sizes.setdefault(word, size)
+    for name, shape in shapes.items():
+        said = tuple(_size(word, sizes) for word in card.sites[name].split())
+        require(said == shape, f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}: {said}")
+
+
+def runs_with_validation(trial: Trial) -> None:
+    """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
+    for data in (trial.data, trial.odd):
+        story = ready(trial, data)
+        for given in (data, data.as_block(), replace(data.as_block(), observed=False, _views={})):
+            with double_precision(validate=True):
+                pyro.set_rng_seed(1)
+                poutine.trace(story.model).get_trace(given).compute_log_prob()
+                if given.observed:  # labels are drawn at one drawn truth, not at all of them
+                    _enumerated(story, given).compute_log_prob()
+
+
+def simulates(trial: Trial) -> None:
+    """The same story draws labels for a design, and the same ones again from the same seed."""
+    story, rows = ready(trial, trial.data), trial.rows
+    known = trial.covariates(rows["item"], rows["annotator"])
+    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
+    drawn, again = simulate(story, design, seed=3), simulate(story, design, seed=3)
+    found = drawn.data.frame()
+    require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")
+    require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
+    require(found.equals(again.data.frame()), "the same seed drew other labels")
+
+
+def settings_round_trip(trial: Trial) -> None:
+    """The settings survive JSON and build the same story again, before and after what ``prepare`` finds."""
+    for story in (trial.story, ready(trial, trial.data)):
+        said = json.dumps(settings_of(story))
+        again = type(story)(**json.loads(said))
+        require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
+        blocks = trial.data.as_block()
+        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (story, again))
+        same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
+        require(same, f"built again from its settings {said}, the story draws something else")
+
+
+def plain_svi(trial: Trial) -> None:
+    """``pyro.infer.SVI`` with the story's own guide lowers the loss, and ``Predictive`` draws from the guide."""
+    story, data = ready(trial, trial.data), trial.data
+    guide = getattr(story, "guide", None) or (lambda given: mean_field(story, given))
+    with pyro.get_param_store().scope(), torch.random.fork_rng():
+        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO())
+        pyro.set_rng_seed(0)
+        svi.evaluate_loss(data)
+        for parameter in dict(pyro.get_param_store().named_parameters()).values():
+            parameter.data.add_(0.7 * torch.randn_like(parameter))  # away from a start that may be the optimum
+        before = _mean_loss(svi, data)
+        for _ in range(40):
+            svi.step(data)
+        after = _mean_loss(svi, data)
+        require(math.isfinite(after) and after < before, f"40 steps of Adam took the loss from {before} to {after}")
+        design = replace(data.as_block(), observed=False, _views={})
+        drawn = Predictive(story.model, guide=guide, num_samples=2)(design)
+        truth = _truth(story)
+        require(truth in drawn, f"Predictive drew {', '.join(drawn)}, but no {truth!r}")
+        require(drawn[truth].shape[-1] == data.n_items, f"Predictive drew {truth!r} of shape {drawn[truth].shape}")
+
+
+def plain_nuts(trial: Trial) -> None:
+    """Pyro's own NUTS runs on the model, unless nuts is refused."""
+    if not trial.accepted("nuts"):
+        return
+    story = ready(trial, trial.data)
+    with torch.random.fork_rng():
+        pyro.set_rng_seed(0)
+        kernel = NUTS(story.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
+        run = MCMC(kernel, num_samples=2, warmup_steps=1, disable_progbar=True)
+        run.run(trial.data)
+    for name, x in run.get_samples().items():
+        require(bool(torch.isfinite(x).all()), f"Pyro's NUTS found values of {name!r} that are not finite")
+
+
+def _mean_loss(svi: Any, data: Annotations) -> float:
+    """The loss averaged over draws that are the same before and after."""
+    with torch.random.fork_rng():
+        losses = []
+        for seed in range(8):
+            pyro.set_rng_seed(seed)
+            losses.append(svi.evaluate_loss(data))
+    return float(np.mean(losses))
+
+
+def ready(trial: Trial, data: Annotations) -> Story:
+    """The story with nothing left to be found in the data."""
+    return _ready_again(trial.story, data)
+
+
+def _ready_again(story: Story, data: Annotations) -> Story:
+    prepare = getattr(story, "prepare", None)
+    found: Story = story if prepare is None else prepare(data)
+    return found
+
+
+def _truth(story: Story) -> str:
+    card = card_of(story)
+    return "truth" if card is None else card.truth
+
+
+def _enumerated(story: Story, data: Any) -> Any:
+    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    return poutine.trace(model).get_trace(data)
+
+
+def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
+    """Every latent site at a draw from the prior."""
+    with double_precision(), seeded(seed):
+        found = nodes(poutine.trace(story.model).get_trace(block))
+    return {
+        n: x
+        for n, x in found.items()
+        if x["type"] == "sample" and not x["is_observed"] and type(x["fn"]).__name__ != "_Subsample"
+    }
+
+
+def continuous_sites(story: Story, block: Block, seed: int) -> dict[str, Any]:
+    """Latent sites that are not summed out, at a draw from the prior."""
+    found = _latents(story, block, seed)
+    return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
+
+
+def latent_values(story: Story, block: Block, seed: int) -> Values:
+    """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
+    found = continuous_sites(story, block, seed)
+    values = {n: x["value"].detach() for n, x in found.items()}
+    soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
+    return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
+
+
+def _size(word: str, sizes: Mapping[str, int]) -> int:
+    """A word of a shape as a number: sums and products of sizes, such as 1+G or K*M."""
+    terms = [[f.strip() for f in term.split("*")] for term in word.split("+")]
+    return sum(math.prod(int(f) if f.isdigit() else sizes.get(f, -1) for f in term) for term in terms)
+
+
+@contextmanager
+def double_precision(validate: bool = False) -> Iterator[None]:
+    """Runs stories in float64, with or without Pyro's checks."""
+    with made_in(torch.float64), pyro.validation_enabled(validate):
+        yield

@@ -1,0 +1,249 @@
+"""A contiguous range of items with all their labels: what a story receives as its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.data.bags import Bags, gather, sorted_pairs
+from crowdppl.data.covariate_columns import CovariateColumns
+from crowdppl.data.stored_features import Features, taken
+
+BLOCK_LABELS = 500_000
+"""Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some items and their labels, in the form in which stories and engines read them.
+
+    Attributes:
+        bags: rows are the block's items; a cell is ``annotator * n_answers + answer``.
+        n_annotators, n_classes, n_answers: A, K and L of the whole data, never inferred from the block.
+        offset: position of the block's first item in the order of the whole data.
+        scale: items that each of the block's items stands for (1 unless the block is a minibatch).
+        gold: int64 (n_items,), the known class of an item or -1; None without gold.
+        evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
+        features: (n_items, ...) what a network may look at; None unless the story has a network.
+        seen: by network of the story, what it returns, (n_items, ...); None where a story asks its networks itself.
+        history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
+        item_covariates, annotator_covariates: read by the functions of these names; None without.
+        abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
+        informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
+        observed: False for a design: who labels what, the labels still to be drawn.
+        tempered: whether labels count by the power that a story gives them; not where its tables are read off.
+        entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
+        dtype: precision of everything that has one entry an item or a label.
+    """
+
+    bags: Bags
+    n_annotators: int
+    n_classes: int
+    n_answers: int
+    offset: int = 0
+    scale: float = 1.0
+    gold: Tensor | None = None
+    evidence: Tensor | None = None
+    features: Features | None = None
+    seen: Mapping[str, Tensor] | None = None
+    history: Tensor | None = None
+    item_covariates: CovariateColumns | None = None
+    annotator_covariates: CovariateColumns | None = None
+    abstainers: Tensor | None = None
+    informative: bool = False
+    observed: bool = True
+    tempered: bool = True
+    entries: Tensor | None = None
+    dtype: torch.dtype = torch.float64
+    _views: dict[tuple[int, ...], Bags] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def n_items(self) -> int:
+        """Items in this block."""
+        return self.bags.n_rows
+
+    @property
+    def n_labels(self) -> int:
+        """Labels in this block."""
+        return self.bags.n_entries
+
+    @property
+    def learning(self) -> bool:
+        """Whether a story asks its networks itself, so that they learn by gradients."""
+        return self.features is not None and self.seen is None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the block's tensors live."""
+        return self.bags.cells.device
+
+    @cached_property
+    def item(self) -> Tensor:
+        """The item of each label, counted within the block, int64 (S,)."""
+        return self.bags.row_of_entry()
+
+    @cached_property
+    def annotator(self) -> Tensor:
+        """The annotator of each label, int64 (S,)."""
+        return self.bags.cells.long() // self.n_answers
+
+    @cached_property
+    def answer(self) -> Tensor:
+        """The answer of each label, int64 (S,); answers below ``n_classes`` are classes."""
+        return self.bags.cells.long() % self.n_answers
+
+    @cached_property
+    def named(self) -> Tensor:
+        """Which labels name a class and are no abstention, bool (S,)."""
+        return self.answer < self.n_classes
+
+    @cached_property
+    def by_annotator(self) -> Bags:
+        """Rows are labels, cells are annotators."""
+        return Bags.of_rows(self.annotator, self.n_annotators)
+
+    @cached_property
+    def by_item(self) -> Bags:
+        """Rows are labels, cells are items."""
+        labels = torch.arange(self.n_labels, dtype=torch.int32, device=self.device)
+        return Bags(self.n_labels, self.n_items, self.item.int(), None, labels, self.bags.row_starts, None)
+
+    @cached_property
+    def per_item(self) -> Bags:
+        """Rows are items, cells are labels: adds up what each label contributes."""
+        back = self.by_item
+        return Bags(self.n_items, self.n_labels, back.rows, self.bags.row_starts, back.cells, None, None)
+
+    @cached_property
+    def per_label(self) -> Bags:
+        """Rows are labels, cells are (annotator, answer)."""
+        return Bags.of_rows(self.bags.cells, self.bags.n_cells)
+
+    @cached_property
+    def by_class(self) -> Bags:
+        """Rows are (item, class), cells are labels; abstentions belong to no row."""
+        given = torch.nonzero(self.named).squeeze(-1)
+        row = (self.item * self.n_classes + self.answer)[given]
+        pairs = (row.cpu().numpy(), given.cpu().numpy(), self.n_items * self.n_classes, self.n_labels)
+        return Bags.of_pairs(*pairs).to(self.device)
+
+    @cached_property
+    def potential(self) -> Tensor | None:
+        """What is known of the truth, (n_items, K): evidence, and minus infinity where gold says otherwise."""
+        if self.gold is None:
+            return self.evidence
+        possible = torch.nn.functional.one_hot(self.gold.clamp(min=0), self.n_classes).bool()
+        known = torch.zeros_like(possible, dtype=self.dtype) if self.evidence is None else self.evidence
+        return known.masked_fill(~possible & (self.gold >= 0).unsqueeze(-1), -torch.inf)
+
+    def only_classes(self, x: Tensor) -> Tensor:
+        """Sets what abstentions would contribute to zero: (S, width) -> (S, width)."""
+        if self.n_answers == self.n_classes:
+            return x
+        return torch.where(self.named.unsqueeze(-1), x, torch.zeros_like(x))
+
+    def answered(self, cells: Tensor) -> Block:
+        """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels."""
+        pairs = (self.item.cpu().numpy(), cells.cpu().numpy(), self.n_items, self.bags.n_cells)
+        return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), observed=True, _views={})
+
+    def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
+        """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
+        return gather(x, self.by_annotator, event_dim)
+
+    def of_item(self, x: Tensor, event_dim: int = 0) -> Tensor:
+        """Looks up an item's value for each label: (..., n_items, *event) -> (..., S, *event)."""
+        return gather(x, self.by_item, event_dim)
+
+    def grouped(self, groups: tuple[int, ...]) -> Bags:
+        """Bags whose row ``group * n_items + item`` holds one group's labels of an item.
+
+        Args:
+            groups: group of each annotator, (A,), counted from 0.
+        """
+        if groups not in self._views:
+            of = torch.as_tensor(groups, device=self.device)
+            row = of[self.annotator] * self.n_items + self.item
+            rows = (max(groups, default=-1) + 1) * self.n_items
+            pairs = Bags.of_pairs(row.cpu().numpy(), self.bags.cells.cpu().numpy(), rows, self.bags.n_cells)
+            self._views[groups] = pairs.to(self.device)
+        return self._views[groups]
+
+    def subset(self, positions: np.ndarray, scale: float) -> Block:
+        """A minibatch: the items at ``positions`` (sorted), each standing for ``scale`` items."""
+        starts = self.bags.row_starts
+        assert starts is not None, "a block's rows are items"
+        bounds = np.append(starts.cpu().numpy(), self.n_labels)
+        sizes = bounds[positions + 1] - bounds[positions]
+        row = np.repeat(np.arange(len(positions)), sizes)
+        at = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(row))
+        pairs = (row, self.bags.cells.cpu().numpy()[at], len(positions), self.bags.n_cells)
+        mine = torch.as_tensor(at, device=self.device)
+        known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
+        return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), scale=scale, _views={}, **known)
+
+    def known_of(self, positions: np.ndarray) -> dict[str, Any]:
+        """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""
+        at = torch.as_tensor(positions, device=self.device)
+        found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "item_covariates")}
+        known: dict[str, Any] = {n: None if x is None else taken(x, at) for n, x in found.items()}
+        return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
+        """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
+        names = ("gold", "evidence", "features", "history", "abstainers", "entries")
+        found = {name: getattr(self, name) for name in (*names, "item_covariates", "annotator_covariates")}
+        moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
+        seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
+        return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, _views={}, **moved)
+
+    def as_block(self) -> Block:
+        """Itself; whole annotations answer the same call with all their items in one block."""
+        return self
+
+
+def build_blocks(
+    item: np.ndarray,
+    annotator: np.ndarray,
+    answer: np.ndarray | None,
+    *,
+    n_items: int,
+    n_annotators: int,
+    n_classes: int,
+    n_answers: int,
+    block_labels: int | None = None,
+) -> tuple[np.ndarray, list[Block]]:
+    """Sorts labels into blocks of items.
+
+    Items stand in one fixed pseudo-random order that depends on their number alone, so that neither the order
+    of rows nor a file sorted by truth matters; within an item, labels are sorted by (annotator, answer).
+
+    Args:
+        item, annotator, answer: integer codes (S,); ``answer=None`` makes a design without labels.
+        n_items, n_annotators, n_classes, n_answers: sizes of the codebooks.
+        block_labels: labels a block, about; by default 500,000, more where annotators' tables are larger.
+
+    Returns:
+        ``order`` int32 (N,), the item code at each position, and the blocks, at least one.
+    """
+    order = np.random.default_rng(0).permutation(n_items).astype(np.int32)
+    position = np.empty(n_items, np.int32)
+    position[order] = np.arange(n_items, dtype=np.int32)
+    n_cells = n_annotators * n_answers
+    cell = annotator.astype(np.int32) * np.int32(n_answers)
+    if answer is not None:
+        cell += answer.astype(np.int32, copy=False)
+    whole = sorted_pairs(position[item], cell, n_items, n_cells)
+    size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
+    n_blocks = max(1, min(-(-len(item) // size), n_items))
+    edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
+    sizes, observed = (n_annotators, n_classes, n_answers), answer is not None
+    bags = [(Bags.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
+    return order, [Block(some, *sizes, first, observed=observed) for some, first in bags]

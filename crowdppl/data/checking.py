@@ -1,0 +1,243 @@
+"""What is refused and what is warned of once labels are coded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from crowdppl.data.blocks import Block
+from crowdppl.errors import (
+    CrowdpplWarning,
+    DataError,
+    DisconnectedWarning,
+    OneClassWarning,
+    RepeatsWarning,
+    ThinDataWarning,
+)
+from crowdppl.tables.alphabet import Alphabet
+from crowdppl.tables.codebook import Codebook, plain
+from crowdppl.tables.encoding import Place
+
+TABLES = 4
+"""Tables of the size of all confusion matrices that a fit holds at once: values, logarithms, counts, priors."""
+
+
+def check_tables(n_annotators: int, n_classes: int, n_answers: int, memory: int | None = None) -> None:
+    """Refuses data whose confusion tables could not be held.
+
+    Args:
+        n_annotators, n_classes, n_answers: A, K and L.
+        memory: bytes that there are; by default those of the machine.
+
+    Raises:
+        DataError: when annotators times answers reach 2**31, or tables of A * K * L numbers exceed the memory.
+    """
+    sizes = f"{n_annotators} annotators, {n_classes} classes and {n_answers} answers"
+    advice = (
+        "merge rare classes, leave out annotators with few labels, or give annotators who are alike one id, "
+        "such as their group"
+    )
+    if n_annotators * n_answers >= 2**31:
+        raise DataError(f"{sizes} need {n_annotators * n_answers} table rows, and 2**31 is the limit; {advice}")
+    needed = TABLES * 8 * n_annotators * n_classes * n_answers
+    memory = memory or _memory()
+    if memory is not None and needed > memory:
+        raise DataError(
+            f"confusion tables of {sizes} take {needed / 2**30:.1f} GiB and this machine has {memory / 2**30:.1f}; "
+            f"{advice}"
+        )
+
+
+def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
+    """How often each annotator gave each answer, (A, L)."""
+    first = blocks[0]
+    counts = np.zeros(first.n_annotators * first.n_answers, np.int64)
+    for block in blocks:
+        counts += np.bincount(block.bags.cells.numpy(), minlength=len(counts))
+    return counts.reshape(first.n_annotators, first.n_answers)
+
+
+def neighbours(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
+
+    Labels of an item are sorted by annotator, so that equal neighbours are repeats, and neighbours alone
+    connect all annotators of an item.
+
+    Args:
+        block: items with their labels.
+        most: labels to look at, the first ones; all by default.
+    """
+    assert block.bags.row_starts is not None, "a block's rows are items"
+    annotator = block.bags.cells.numpy()[:most] // np.int32(block.n_answers)
+    within = np.ones(max(0, len(annotator) - 1), bool)
+    starts = block.bags.row_starts.numpy()
+    within[starts[(starts > 0) & (starts < len(annotator))] - 1] = False
+    return annotator[:-1][within], annotator[1:][within]
+
+
+def count_repeats(blocks: Sequence[Block]) -> int:
+    """Labels beyond the first that an annotator gave to the same item."""
+    return sum(int(np.count_nonzero(np.equal(*neighbours(block)))) for block in blocks)
+
+
+def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
+    """Raises on the first repeated pair.
+
+    Args:
+        item, annotator: codes, (S,).
+        books: their codebooks.
+        place: where a row stands.
+
+    Raises:
+        DataError: with the item, the annotator and both rows.
+    """
+    _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
+    row = int(np.argmax(first[inverse] != np.arange(len(item))))
+    names = [plain(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
+    raise DataError(
+        f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
+        f"{place(row)}; correct one, or use repeats='keep', 'first' or 'last'"
+    )
+
+
+def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
+    """What to say of labels that repeat a pair of item and annotator.
+
+    Args:
+        extra: labels beyond the first of each pair.
+        n_labels: all labels.
+        repeats: what is done with them.
+    """
+    done = {
+        "keep": "all count, as if they were independent",
+        "first": "only the first of each counts",
+        "last": "only the last of each counts",
+    }[repeats]
+    return RepeatsWarning(
+        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
+    )
+
+
+def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
+    """What users should know of their data: thin, disconnected, or annotators who always say the same.
+
+    Args:
+        blocks: the data.
+        annotators: their codebook.
+        counts: labels by annotator and answer, (A, L).
+    """
+    n_classes = blocks[0].n_classes
+    found = [
+        _thin(counts.sum(1), annotators, n_classes),
+        _disconnected(blocks, annotators, counts.sum(1) > 0),
+        _one_class(counts[:, :n_classes], annotators),
+    ]
+    return [warning for warning in found if warning is not None]
+
+
+def unused_warning(counts: np.ndarray, alphabet: Alphabet) -> list[CrowdpplWarning]:
+    """What to say where categories of pandas became classes that nobody gave.
+
+    Args:
+        counts: labels by annotator and answer, (A, L).
+        alphabet: classes, which nobody listed, and abstentions.
+    """
+    given = counts[:, : alphabet.n_classes].sum(0)
+    names = [repr(plain(name)) for name in alphabet.classes.ids[given == 0]]
+    if not names:
+        return []
+    several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return [
+        ThinDataWarning(
+            f"nobody gave {len(names)} of {alphabet.n_classes} classes ({several}), which are there because the "
+            "labels are a categorical that has them, and a method without a prior may take items for them; list "
+            "them in classes= if they are meant, or drop them with .cat.remove_unused_categories()"
+        )
+    ]
+
+
+def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
+    """The set of each annotator, (A,): annotators of one set are joined by items that they share.
+
+    Args:
+        blocks: the data.
+        active: annotators with labels, bool (A,).
+    """
+    sets: np.ndarray = np.arange(len(active))
+    part = max(1_000, 20 * len(active))  # mostly joins everyone already
+    for block in blocks:
+        for most in (part, None):
+            sets = _merged(sets, *neighbours(block, most))
+            if np.ptp(sets[active]) == 0:
+                return sets
+    return sets
+
+
+def _merged(sets: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    one, other = sets[one], sets[other]
+    apart = one != other
+    if not apart.any():
+        return sets
+    edges = (np.ones(np.count_nonzero(apart), np.int8), (one[apart], other[apart]))
+    graph = coo_array(edges, shape=(len(sets), len(sets)))
+    return np.asarray(connected_components(graph, directed=False)[1][sets])
+
+
+def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> ThinDataWarning | None:
+    few = np.flatnonzero(given < n_classes)
+    if not len(few):
+        return None
+    return ThinDataWarning(
+        f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
+        f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; what is said of them rests on the prior"
+    )
+
+
+def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndarray) -> DisconnectedWarning | None:
+    sets = connected_sets(blocks, active)
+    kinds, first, sizes = np.unique(sets[active], return_index=True, return_counts=True)
+    if len(kinds) < 2:
+        return None
+    some = annotators.ids[active][np.sort(first)[:2]]
+    listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
+    return DisconnectedWarning(
+        f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
+        f"{plain(some[0])!r} and {plain(some[1])!r}; across sets they are compared through the prior alone"
+    )
+
+
+def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | None:
+    same = np.flatnonzero((counts.sum(1) > 1) & (np.count_nonzero(counts, 1) == 1))
+    if not len(same):
+        return None
+    one = same[np.argmax(counts[same].sum(1))]
+    return OneClassWarning(
+        f"{len(same)} of {len(counts)} annotators always give one class, such as {plain(annotators.ids[one])!r} in "
+        f"all of {counts[one].sum()} labels; they tell nothing apart"
+    )
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def require_labels(blocks: Sequence[Block]) -> None:
+    """Refuses a design, which says who labels what and holds no labels.
+
+    Raises:
+        DataError: with the remedy.
+    """
+    if not blocks[0].observed:
+        n = sum(block.n_labels for block in blocks)
+        raise DataError(
+            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or "
+            "give annotations with labels (items without any go into items=)"
+        )

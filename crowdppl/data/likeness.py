@@ -1,0 +1,110 @@
+"""New annotations under the codes of old ones."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.building import with_covariates
+from crowdppl.data.checking import require_labels
+from crowdppl.data.decoding import row_codes
+from crowdppl.data.feature_values import in_columns
+from crowdppl.data.stored_features import StoredFeatures
+from crowdppl.errors import DataError, RepeatsWarning
+
+
+def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
+    """New annotations under the codes of old ones: the same annotators, classes and answers.
+
+    Features and covariates come along, of tables in the old order of columns; where new ones have none, those of
+    annotators do, and if all items are old ones, theirs. A fit cannot take in annotators whom it does not know, so
+    that ``grow`` is no way out.
+
+    Raises:
+        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones,
+            features are of another shape, or there are no labels.
+    """
+    if not isinstance(new, Annotations):
+        return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
+    require_labels(new.blocks)
+    pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
+    if not all(a.equals(b) for a, b in pairs):
+        names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
+        known: Any = {name: getattr(new, name) for name in names}
+        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
+    return _with_known(old, declining_alike(old, new))
+
+
+def declining_alike(old: Annotations, new: Annotations) -> Annotations:
+    """New annotations, of the same annotators and answers, in which all who could decline still can.
+
+    Who could have declined and names a class tells something by it, also where new labels hold no abstention of
+    theirs; and whether abstentions are informative is the old annotations' to say.
+    """
+    if old.abstainers is None or new.abstainers is None:
+        return new
+    may, tells = torch.from_numpy(old.abstainers | new.abstainers), old.alphabet.informative
+    blocks = [replace(block, abstainers=may, informative=tells) for block in new.blocks]
+    return replace(new, blocks=blocks, alphabet=old.alphabet)
+
+
+def warn_of_repeats(old: Annotations, new: Annotations) -> None:
+    """Warns of new labels by annotators whose label of the same item the fit has."""
+    code = old.item_book.codes(new.items).astype(np.int64)
+
+    def pairs(data: Annotations, number: np.ndarray) -> np.ndarray:
+        item, cell = row_codes(data.blocks, data.order)
+        found: np.ndarray = number[item] * data.n_annotators + cell // np.int32(data.n_answers)
+        return found
+
+    again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
+    if again.any():
+        warnings.warn(
+            f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
+            "and count on top of it; leave out labels that are not new",
+            RepeatsWarning,
+            stacklevel=3,  # where update was called
+        )
+
+
+def _with_known(old: Annotations, new: Annotations) -> Annotations:
+    """What is known of items and annotators beside labels."""
+    code = old.item_book.codes(new.items)
+    of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
+    every = np.arange(old.n_annotators)
+    of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
+    blocks = with_covariates(new.blocks, new.order, of_items, of_annotators)
+    new = replace(new, blocks=blocks, item_covariates=of_items, annotator_covariates=of_annotators)
+    return _with_features(old, new, code)
+
+
+def _columns_of(old: pd.DataFrame | None, new: pd.DataFrame | None, code: np.ndarray | None) -> pd.DataFrame | None:
+    """New covariates with the old columns; else the old ones of the same ids, where all are known."""
+    if old is None:
+        return new
+    if new is not None:
+        return in_columns(new, old.columns, "covariates")
+    return None if code is None else old.iloc[code]
+
+
+def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Annotations:
+    if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
+        return replace(new, features=in_columns(new.features, old.features.columns))
+    if new.features is not None and old.features is not None:
+        found, wanted = tuple(new.features.shape[1:]), tuple(old.features.shape[1:])
+        if found != wanted:
+            raise DataError(
+                f"features of new items have shape {found} each; those of the fit had {wanted}: give such"
+            )
+    if new.features is not None or old.features is None or (code < 0).any():
+        return new
+    features = old.features
+    if isinstance(features, pd.DataFrame):
+        return replace(new, features=features.iloc[code])
+    return replace(new, features=features.at(code) if isinstance(features, StoredFeatures) else features[code])

@@ -1,0 +1,120 @@
+"""Ids and labels that look like one and count as several."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import get_close_matches
+
+import numpy as np
+
+from crowdppl.data.coding import Coded
+from crowdppl.errors import SpellingWarning
+from crowdppl.tables.alphabet import Alphabet
+from crowdppl.tables.codebook import Codebook, is_text, plain
+from crowdppl.tables.options import Options
+
+NUMBER = re.compile(r"\+?(-?)0*([0-9]+?)(?:\.([0-9]*?)0*)?")
+"""Sign, whole part and decimals of a number, without the zeros that change nothing."""
+CLOSE = 0.8
+"""Similarity of two spellings, from 0 to 1, from which on one may be meant for the other."""
+ZEROS = (re.compile(r"\n(?:\+|-?0[0-9])"), re.compile(r"\.0*\n"))
+"""Marks of whole numbers that could be written shorter, in lines of ids."""
+
+
+def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
+    """What to say of items, annotators and labels that differ in spelling alone: at most one warning of each.
+
+    Books that are given as such and classes that are listed are as their owner wants them, and are passed over.
+
+    Args:
+        coded: rows of codes, with what the codes mean.
+        options: what was said about them.
+    """
+    new, named = options.get("like") is None, isinstance(options.get("annotators"), Codebook)
+    looked_at = {
+        "items": not isinstance(options.get("items"), Codebook),
+        "annotators": options.get("grow", False) or (new and not named),
+        "labels": new and options.get("classes") is None,
+    }
+    books = {"items": coded.items, "annotators": coded.annotators, "labels": coded.alphabet.book}
+    found = [_warning(kind, book) for kind, book in books.items() if looked_at[kind]]
+    if looked_at["labels"] and coded.answer is not None and len(coded.alphabet.book) > coded.alphabet.n_classes:
+        found.append(_misspelt(coded.alphabet, np.bincount(coded.answer, minlength=len(coded.alphabet.book))))
+    return [warning for warning in found if warning is not None]
+
+
+def _misspelt(alphabet: Alphabet, given: np.ndarray) -> SpellingWarning | None:
+    """Of an abstention that nobody gave, where a label is nearly spelled so and counts as a class.
+
+    Args:
+        alphabet: classes and abstentions.
+        given: how often each was given.
+    """
+    names = [str(plain(name)) for name in alphabet.book.ids]
+    classes = [names[code] for code in np.flatnonzero(given[: alphabet.n_classes])]
+    for name in [name for name, n in zip(names, given, strict=True) if not n and name not in classes]:
+        for near in get_close_matches(name, classes, 1, CLOSE):
+            return SpellingWarning(
+                f"nobody abstained by {name!r}, and {near!r} counts as a class; name it in abstentions= as it is "
+                "spelled in the labels, or list the classes in classes= if it is one"
+            )
+    return None
+
+
+def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
+    if kind == "labels":
+        # Abstentions may be text where classes are numbers.
+        texts = [text for text in book.ids if isinstance(text, str)]
+        bare = _bare_labels(texts)
+    elif is_text(book.ids):
+        texts = book.ids.tolist()
+        bare = _bare_ids(texts)
+    else:
+        return None
+    if bare == texts or len(set(bare)) == len(bare):
+        return None
+    times = Counter(bare)
+    alike = [position for position, one in enumerate(bare) if times[one] > 1]
+    one, other = [texts[position] for position in alike if bare[position] == bare[alike[0]]][:2]
+    differ = "blanks, zeros or case" if kind == "labels" else "blanks or zeros"
+    unless = "or list all in classes=" if kind == "labels" else "or go on"
+    return SpellingWarning(
+        f"{len(alike)} of {len(book)} {kind} differ from another in {differ} alone, such as {one!r} and {other!r}, "
+        f"and count as {kind} of their own; spell each in one way, {unless} if they are meant to differ"
+    )
+
+
+def _bare_ids(texts: list[str]) -> list[str]:
+    """Ids without blanks around them, and whole numbers without zeros.
+
+    Case may tell ids apart (as in base64), and so may zeros of decimals: 1.1 and 1.10 number parts of something.
+    """
+    bare = list(map(str.strip, texts))
+    # All ids are searched as one text, which takes a tenth of the time of a look at each. Whole numbers of one
+    # width, as 0001 to 9999, are each spelled once.
+    lines = "\n".join(["", *bare, ""])
+    if not any(mark.search(lines) for mark in ZEROS) or (
+        len(set(map(len, bare))) == 1 and "".join(bare).isdecimal()
+    ):
+        return bare
+    return list(map(_whole, bare))
+
+
+def _whole(text: str) -> str:
+    if text.isdecimal():
+        return text.lstrip("0") or "0"
+    head, _, decimals = text.partition(".")
+    digits = head.lstrip("+-")
+    if decimals.strip("0") or not digits.isdecimal():
+        return text
+    return ("-" if head[0] == "-" else "") + (digits.lstrip("0") or "0")
+
+
+def _bare_labels(texts: list[str]) -> list[str]:
+    """Labels without blanks around them, in one case, and numbers without zeros."""
+    numbers = [NUMBER.fullmatch(text.strip()) for text in texts]
+    return [
+        f"{number[1]}{number[2]}.{number[3] or ''}" if number else text.strip().casefold()
+        for text, number in zip(texts, numbers, strict=True)
+    ]

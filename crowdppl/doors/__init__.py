@@ -1,0 +1,1 @@
+"""What callers hand over, looked at before anything is done with it."""

@@ -1,0 +1,1 @@
+"""Few-shot tasks, and methods that are trained on many of them."""

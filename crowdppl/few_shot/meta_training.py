@@ -1,0 +1,145 @@
+"""How an embedding learns from few-shot tasks of many classes to tell apart classes that it has not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.few_shot.episodes import Episodes
+from crowdppl.few_shot.tasks import Tasks
+from crowdppl.few_shot.unrolled import Unrolled
+from crowdppl.networks.embedding import Embedding, embedding_for
+from crowdppl.process.devices import device_named, device_of
+from crowdppl.process.seeding import seeded
+
+
+def meta_trained(
+    body: nn.Module | None,
+    widths: Sequence[int],
+    episodes: Episodes,
+    em: Callable[..., Unrolled],
+    rows: Tensor,
+    *,
+    iterations: int = 100,
+    batch: int = 16,
+    learning_rate: float = 3e-4,
+    seed: int = 0,
+    through: bool = True,
+    pseudo_annotators: bool = True,
+    device: str | torch.device = "cpu",
+) -> Embedding:
+    """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
+
+    A step draws tasks, runs EM on their labels, classifies the query items by what it found, and follows the
+    gradient of the cross-entropy with their known classes. Few known classes are soon learned by heart, which new
+    ones do not profit from: hence few and small steps by default. With many classes, take more.
+
+    Args:
+        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
+        widths: of the layers.
+        episodes: where tasks come from.
+        em: ``em_steps`` with its settings.
+        rows: pseudo-counts of confusion rows, (K, K).
+        iterations, batch, learning_rate: steps, tasks a step, and the first rate of Adam.
+        seed: of weights and tasks.
+        through: whether the gradient flows through EM too; else what EM returns is a constant.
+        pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
+        device: where it is trained: "cpu", "cuda", "cuda:N" or "auto". What is returned is on the CPU.
+
+    Raises:
+        MethodError: for settings out of range, a device that torch does not see, or a network that does not return
+            numbers (B, M), or of which nothing can learn.
+        NumericalError: when a loss is not finite; it names the step.
+    """
+    through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
+    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
+
+    def loss(network: Embedding, tasks: Tasks) -> Tensor:
+        placed, asked = network.places(tasks.support), network.places(tasks.query)
+        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
+        log_p = (found if through else found.detach()).log_shares(asked)
+        return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
+
+    meta_train(
+        embedding.to(rows.device),
+        episodes,
+        loss,
+        iterations=iterations,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+        clean=clean,
+    )
+    return embedding.requires_grad_(False).cpu()
+
+
+def meta_train(
+    embedding: Embedding,
+    episodes: Episodes,
+    loss: Callable[[Embedding, Tasks], Tensor],
+    *,
+    iterations: int,
+    batch: int,
+    learning_rate: float,
+    seed: int = 0,
+    clean: bool = False,
+) -> list[float]:
+    """Trains an embedding on few-shot tasks, in place, by Adam with a rate that falls to 0 along a cosine.
+
+    Args:
+        embedding: to be trained.
+        episodes: where tasks come from.
+        loss: what a batch of tasks costs.
+        iterations: steps.
+        batch: tasks a step.
+        learning_rate: at the start.
+        seed: of the tasks, and of what the network draws, such as dropout.
+        clean: whether annotators are always right.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        MethodError: for settings out of range.
+        NumericalError: when a loss is not finite; it names the step.
+    """
+    iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
+    learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
+    optimiser = torch.optim.Adam(embedding.parameters(), lr=learning_rate)
+    losses = []
+    embedding.train()
+    with seeded(seed):
+        for step in range(iterations):
+            for group in optimiser.param_groups:
+                group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
+            tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
+            cost = loss(embedding, tasks)
+            if not bool(torch.isfinite(cost)):
+                raise NumericalError(
+                    f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "
+                    f"({learning_rate:g}), or look at the features' scale"
+                )
+            optimiser.zero_grad()
+            cost.backward()
+            optimiser.step()
+            losses.append(float(cost.detach()))
+    embedding.eval()
+    return losses
+
+
+def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:
+    """The embedding before its first step."""
+    if not isinstance(episodes, Episodes):
+        raise MethodError(f"episodes is a {type(episodes).__name__}; give crowdppl.Episodes(truth, features, ...)")
+    embedding = embedding_for(body, episodes.table, widths, seed)
+    if not embedding.learning:
+        raise MethodError(
+            "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
+            "or unfreeze some with requires_grad_(True)"
+        )
+    return embedding

@@ -1,0 +1,1 @@
+"""Files of annotations and of known truths, read as tables."""

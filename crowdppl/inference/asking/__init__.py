@@ -1,0 +1,1 @@
+"""What a posterior asks of engines later: predictions, updates, labels left out."""

@@ -1,0 +1,1 @@
+"""em and vb: block coordinate ascent."""

@@ -1,0 +1,247 @@
+"""How much of what vb's Dirichlets say is knowledge, by the linear response of its fixed point.
+
+vb takes truth and parameters for independent: labels are counted as if the truths that they are counted under had
+been seen. What that leaves out shows in how the fixed point moves when priors do (Giordano, Broderick & Jordan
+2018, Covariances, robustness, and variational Bayes, JMLR 19). With V the covariance of log theta under the
+Dirichlets, and H the second derivative of the labels' evidence by log theta, the covariance is ``(V^-1 - H)^-1``.
+Its trace in the space of theta is wanted row by row. It is solved for by conjugate gradients, for each entry of a
+site or for random signs of all, with differences of passes in place of H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.inference.climbing.ascent import Ascent
+from crowdppl.inference.continued import Continued
+from crowdppl.inference.reading.fold import Fold
+from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.reports.report import WIDTH
+
+PROBES, FEWEST, LABELS = 200, 8, 400_000
+"""Vectors that are solved for, of each site; with more than so many labels in all of them, fewer, down to eight."""
+STEPS, TOLERANCE = 20, 1e-2
+"""Of conjugate gradients."""
+LARGE = 1e7
+"""Labels of a row beyond which a difference is lost in rounding, and its limit is as good."""
+AWAY = 1e-2
+"""Distance in log theta over which differences are taken."""
+
+Parts = dict[str, Tensor]
+"""Numbers for each vector, and each entry of each site: (P, *site)."""
+
+
+def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dict[str, Tensor]:
+    """For each row of each Dirichlet, the part of its concentration that is knowledge: above 0, at most 1.
+
+    A Dirichlet with this part of the concentration has the same mean, and as much variance as linear response finds
+    for the row; it never knows less than the prior. After an update, what the earlier fit only counted is not known
+    either.
+
+    Args:
+        problem: story and data.
+        ascent: vb at its fixed point.
+        generator: random stream of the signs.
+
+    Returns:
+        By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a story's
+        counts are those of another likelihood.
+    """
+    here = ascent.here
+    total = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}  # one share is known
+    if here.touching or not total or getattr(problem.story, "counting", None) is not None:
+        return {}
+    priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
+    rows, curvature = Rows(total), _Curvature(problem, ascent)
+    labels = sum(block.n_labels for block in problem.blocks)
+    most = max(FEWEST, min(PROBES, LABELS // max(labels, 1)))
+    beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
+    unsure = problem.story.unsure if isinstance(problem.story, Continued) else {}
+    return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
+
+
+def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
+    """Variance of each row of a site beyond its Dirichlet's: its diagonal, for each entry or by random signs.
+
+    That all annotators are a little better than they seem, or all worse, is one direction in which vb leaves much
+    out, and which would drown the others in the noise of signs: so half of them find such directions (Nystrom's
+    low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace estimation, SOSA).
+    """
+    shape = rows.total[name].shape
+    if shape.numel() <= most:
+        unit = torch.eye(shape.numel(), dtype=torch.float64, device=generator.device).reshape(-1, *shape)
+        each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
+        return each
+    bits = torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device)
+    signs = 2.0 * bits.double() - 1
+    moved = _moved(curvature, rows, name, signs)
+    half = most // 2
+    sketch, seen = signs[:half].flatten(1), moved[:half].flatten(1)
+    values, vectors = torch.linalg.eigh((sketch @ seen.mT + seen @ sketch.mT) / 2)
+    kept = values > 1e-6 * values.amax().clamp(min=1e-300)
+    low = (vectors[:, kept] / values[kept].sqrt()).mT @ seen  # its square is the low-rank matrix
+    rest = moved[half:].flatten(1) - (signs[half:].flatten(1) @ low.mT) @ low
+    total: Tensor = low.square().sum(0) + (signs[half:].flatten(1) * rest).mean(0)
+    return total.reshape(shape).sum(-1)
+
+
+def _moved(curvature: _Curvature, rows: Rows, name: str, vectors: Tensor) -> Tensor:
+    """The covariance of mean shares beyond the Dirichlets', times each vector of one site."""
+    out = []
+    for some in vectors.split(curvature.at_once):
+        whole = {n: torch.zeros((len(some), *x.shape)).to(x) for n, x in rows.total.items()} | {name: some}
+        found = _solve(curvature, rows, rows.inverse(rows.up(whole)))
+        out.append(rows.down(rows.inverse(found))[name])
+    return torch.cat(out)
+
+
+def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
+    """Solves ``(V^-1 - H) x = right`` by conjugate gradients from ``V right``, and returns what x adds to it.
+
+    Where vb has stopped short of its fixed point, a direction may bend the other way; the way up to it then counts,
+    as it does after the last step: less than all that vb leaves out, never more.
+    """
+    begin = rows.covariance(right)
+    beyond, rest = {n: torch.zeros_like(x) for n, x in begin.items()}, curvature(begin)
+    way = ahead = rows.covariance(rest)
+    size, enough = _dot(rest, ahead), TOLERANCE**2 * _dot(right, begin)
+    going = size > enough
+    for _ in range(STEPS):
+        if not bool(going.any()):
+            break
+        bent = curvature(way)
+        turned = {n: y - bent[n] for n, y in rows.inverse(way).items()}
+        bend = _dot(way, turned)
+        going = going & (bend > 0)
+        length = torch.where(going, size / bend, 0.0)
+        beyond, rest = _add(beyond, length, way), _add(rest, -length, turned)
+        ahead = rows.covariance(rest)
+        size, before = _dot(rest, ahead), size
+        way = _add(ahead, torch.where(going, size / before, 0.0), way)
+        going = going & (size > enough)
+    return beyond
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Dirichlets by site, and linear maps between log theta, theta and concentrations, row by row.
+
+    Attributes:
+        total: concentrations, float64.
+    """
+
+    total: Mapping[str, Tensor]
+
+    @cached_property
+    def own(self) -> Parts:
+        """The diagonal of V, to which ``common`` comes, with a minus, everywhere in a row."""
+        return {n: torch.polygamma(1, x) for n, x in self.total.items()}
+
+    @cached_property
+    def common(self) -> Parts:
+        """What the shares of a row have in common: (..., 1)."""
+        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.total.items()}
+
+    @cached_property
+    def inverted(self) -> Parts:
+        """What they have in common in V^-1 (Sherman-Morrison): (..., 1)."""
+        out = {}
+        for n, x in self.total.items():
+            large = x.sum(-1, keepdim=True)
+            left = 1 - self.common[n] * (1 / self.own[n]).sum(-1, keepdim=True)
+            out[n] = self.common[n] / torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
+        return out
+
+    def covariance(self, y: Parts) -> Parts:
+        """V y, V being the covariance of log theta."""
+        return {n: x * y[n] - self.common[n] * y[n].sum(-1, keepdim=True) for n, x in self.own.items()}
+
+    def inverse(self, y: Parts) -> Parts:
+        """V^-1 y."""
+        each = {n: y[n] / x for n, x in self.own.items()}
+        return {n: x + self.inverted[n] * x.sum(-1, keepdim=True) / self.own[n] for n, x in each.items()}
+
+    def down(self, y: Parts) -> Parts:
+        """How mean shares move when concentrations do."""
+        return {
+            n: (y[n] - x / x.sum(-1, keepdim=True) * y[n].sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
+            for n, x in self.total.items()
+        }
+
+    def up(self, y: Parts) -> Parts:
+        """The transpose of ``down``."""
+        return {
+            n: (y[n] - (x * y[n]).sum(-1, keepdim=True) / x.sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
+            for n, x in self.total.items()
+        }
+
+    def weight(self, name: str, beyond: Tensor, prior: Tensor, unsure: Tensor) -> Tensor:
+        """The part of a concentration that is left where a row's variance is larger by ``beyond``.
+
+        ``unsure`` is what of ``prior`` is no knowledge.
+        """
+        alone = Rows({name: self.total[name]})
+        x = alone.total[name]
+        k, n = x.shape[-1], x.sum(-1)
+        unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
+        own = (unit * alone.down(alone.inverse(alone.up({name: unit})))[name]).sum((0, -1))
+        left = (n + 1) / (1 + beyond / own).clamp(min=1) - 1
+        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsure.to(n)
+        out: Tensor = (known / n).clamp(max=1)
+        return out
+
+
+@dataclass(frozen=True)
+class _Curvature:
+    """H: how counts move with log theta, by passes on both sides of where vb stands."""
+
+    problem: Problem
+    ascent: Ascent
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The data in float64: what parameters of many labels leave open is lost in the rounding of float32."""
+        return [replace(block, dtype=torch.float64, _views={}) for block in self.ascent.fold.blocks]
+
+    @property
+    def at_once(self) -> int:
+        """Vectors that a pass takes."""
+        return max(1, WIDTH // (2 * self.problem.n_items * self.problem.states))
+
+    def __call__(self, y: Parts) -> Parts:
+        """H y for each vector."""
+        here, density = self.ascent.here, self.ascent.fold.density
+        vectors = len(next(iter(y.values())))
+        largest = torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
+        away = AWAY / largest
+        values = {}
+        for name, x in here.values().items():
+            site = self.problem.sites[name]
+            both = x.expand(2 * vectors, *x.shape)
+            if name in y:
+                step = y[name] * away.reshape(-1, *(1,) * x.dim())
+                both = both + torch.cat([step, -step])
+            pad = (1,) * (self.problem.plates - len(site.batch_shape))
+            values[name] = both.reshape(2 * vectors, *pad, *x.shape)
+        fold = Fold(replace(density, chains=2 * vectors), self.blocks, self.ascent.fold.sites)
+        counts = fold(values, gradient=list(y), extra=lambda _: None).gradient
+        out = {}
+        for name, x in y.items():
+            one, other = counts[name].double().reshape(2, *x.shape).unbind(0)
+            out[name] = (one - other) / (2 * away.reshape(-1, *(1,) * (x.dim() - 1)))
+        return out
+
+
+def _dot(one: Parts, other: Parts) -> Tensor:
+    total: Tensor = torch.stack([(x * other[n]).flatten(1).sum(1) for n, x in one.items()]).sum(0)
+    return total
+
+
+def _add(x: Parts, length: Tensor, way: Parts) -> Parts:
+    return {n: a + length.reshape(-1, *(1,) * (a.dim() - 1)) * way[n] for n, a in x.items()}

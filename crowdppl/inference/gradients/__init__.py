@@ -1,0 +1,1 @@
+"""svi: plain Pyro."""

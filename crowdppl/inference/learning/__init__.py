@@ -1,0 +1,1 @@
+"""Networks that learn within a fit by em or vb."""

@@ -1,0 +1,1 @@
+"""Searches, samplers and repeated programs of tensors, which know no story."""

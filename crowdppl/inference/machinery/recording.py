@@ -1,0 +1,232 @@
+"""The operations of a function of tensors, written down as they happen, those of backward passes included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from crowdppl.inference.machinery.program import Memory, Program, Slot, Step, Tensors, fetching
+
+Function = Callable[[Mapping[str, Tensor]], Tensors]
+LARGEST = 200_000_000
+"""Bytes that a recording may form: beyond, arithmetic takes so long that little is gained, and memory counts."""
+LOOKS = frozenset(
+    (Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage)
+)
+"""Ways to a tensor's numbers that are no operations."""
+
+_aside: ContextVar[bool] = ContextVar("aside", default=False)
+
+
+class _Operation(NamedTuple):
+    """One operation as it happened."""
+
+    run: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    made: Any
+    reads: list[Tensor]
+    makes: list[Tensor]
+
+    @property
+    def written(self) -> list[Tensor]:
+        """Tensors that were changed in place."""
+        places = _in_place(self.run)
+        return _tensors([self.args[i] for i in places]) if places else []
+
+
+def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors, Program | None]:
+    """Runs a function and writes its operations down, those of backward passes inside it included.
+
+    Args:
+        function: of tensors by name; what it returns depends on nothing else that changes.
+        inputs: by name.
+
+    Returns:
+        What the function returned, and its program; None where it has none, because it draws at random, looks at
+        numbers that depend on the inputs (``if x > 0``), writes to what was there before, or is too large.
+    """
+    own = {name: x.detach() for name, x in inputs.items()}
+    with _Looks() as looks, _Recorder() as recorder:
+        outputs = function(own)
+    if recorder.size > LARGEST:
+        return outputs, None
+    return outputs, _Writing(own, outputs, recorder.operations, looks.seen).program()
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Marks what decides nothing that a function returns, such as a look at numbers that may raise an error."""
+    token = _aside.set(True)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
+
+
+class _Looks(TorchFunctionMode):
+    """Notes tensors whose numbers are read otherwise than by operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in LOOKS and not _aside.get():
+            self.seen.append(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes every operation."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[_Operation] = []
+        self.size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if _aside.get():
+            return made
+        makes = _tensors(_flat(made))
+        self.size += sum(x.nbytes for x in makes)
+        if self.size > LARGEST:
+            self.operations = []  # what it holds is let go
+        else:
+            reads = _tensors((*args, *kwargs.values()) if kwargs else args)
+            self.operations.append(_Operation(func, args, kwargs or {}, made, reads, makes))
+        return made
+
+
+@dataclass
+class _Writing:
+    """A program in the making.
+
+    What depends on the inputs is told by where it lies in memory, which a tensor shares with its views. All tensors
+    of the recording are alive, so that no two of them share it by chance.
+    """
+
+    inputs: Tensors
+    outputs: Tensors
+    operations: list[_Operation]
+    looks: list[Tensor]
+    slots: dict[int, int] = field(default_factory=dict)
+    memory: Memory = field(default_factory=list)
+
+    def program(self) -> Program | None:
+        """The operations that depend on the inputs; None where repeating them would not repeat the function."""
+        places = _Places()
+        found = self._found()
+        moving = self._moving(places)
+        live = [o for o in self.operations if not moving.isdisjoint(map(places.of, (*o.reads, *o.makes)))]
+        used = [*(x for o in live for x in o.reads), *self.outputs.values()]
+        if (
+            any(torch.Tag.nondeterministic_seeded in o.run.tags for o in self.operations)
+            or any(map(_unsteady, live))
+            or any(_tensors([*o.kwargs.values()]) for o in self.operations)  # rare, and never seen in a story
+            or any(places.of(x) in moving for x in self.looks)
+            or any(id(x) in found and places.of(x) in moving for x in used)  # not its own, or a way in unseen
+        ):
+            return None
+        live = self._needed(live)
+        inputs = {name: self._slot(x) for name, x in self.inputs.items()}
+        steps = [self._step(o) for o in live]
+        outputs = {name: self._slot(x, x) for name, x in self.outputs.items()}
+        return Program(self.memory, inputs, outputs, steps, [(x, x._version) for x in found.values()])
+
+    def _found(self) -> dict[int, Tensor]:
+        """What was used and is neither an input nor made by an operation, which may return what it writes to."""
+        own = {id(x) for x in self.inputs.values()}
+        found: dict[int, Tensor] = {}
+        for o in self.operations:
+            found |= {id(x): x for x in o.reads if id(x) not in own}
+            own |= {id(x) for x in o.makes if id(x) not in found}
+        return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
+
+    def _moving(self, places: _Places) -> set[int]:
+        """Places in memory that do not hold the same in each run, or at each time of one."""
+        moving = {places.of(x) for x in self.inputs.values()}
+        moving |= {places.of(x) for o in self.operations for x in o.written}
+        between = [({places.of(x) for x in o.makes}, {places.of(x) for x in o.reads}) for o in self.operations]
+        before = 0
+        while len(moving) > before:
+            before = len(moving)
+            for makes, reads in between:
+                if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
+                    moving |= makes
+        return moving
+
+    def _needed(self, live: list[_Operation]) -> list[_Operation]:
+        """Those that write in place, or make something that is used."""
+        used, kept = {id(x) for x in self.outputs.values()}, []
+        for o in reversed(live):
+            if o.written or any(id(x) in used for x in o.makes):
+                used |= {id(x) for x in o.reads}
+                kept.append(o)
+        return kept[::-1]
+
+    def _step(self, o: _Operation) -> Step:
+        args = [self._kept(x) for x in o.args]
+        made = [self._slot(x) for x in o.makes]
+        return Step(o.run, fetching(args), o.kwargs, made[0] if isinstance(o.made, Tensor) else made)
+
+    def _slot(self, x: Any, value: Any = None) -> int:
+        if id(x) not in self.slots:
+            self.slots[id(x)] = len(self.memory)
+            self.memory.append(value)
+        return self.slots[id(x)]
+
+    def _kept(self, x: Any) -> Slot | list[Any]:
+        """A place in memory, filled from the start if no step fills it; for a list that holds tensors, a list."""
+        if isinstance(x, (list, tuple)) and _tensors(x):
+            return [self._kept(y) for y in x]
+        return Slot(self._slot(x, x))
+
+
+def _flat(x: Any) -> Sequence[Any]:
+    return x if isinstance(x, (list, tuple)) else (x,)
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    """Those among some values, however deep in lists."""
+    out: list[Tensor] = []
+    for x in values:
+        if isinstance(x, Tensor):
+            out.append(x)
+        elif isinstance(x, (list, tuple)):
+            out += _tensors(x)
+    return out
+
+
+@cache
+def _in_place(run: Any) -> list[int]:
+    """Which of an operation's arguments it writes to."""
+    declared = [x.alias_info for x in run._schema.arguments if not x.kwarg_only]
+    return [i for i, info in enumerate(declared) if info is not None and info.is_write]
+
+
+def _unsteady(o: _Operation) -> bool:
+    """Whether numbers come out as Python's, or decide the shape of what comes out."""
+    if o.run is torch.ops.aten.index.Tensor:  # of which only masks do
+        return any(x.dtype in (torch.bool, torch.uint8) for x in o.reads[1:])
+    return torch.Tag.dynamic_output_shape in o.run.tags or len(o.makes) < len(_flat(o.made))
+
+
+class _Places(dict[int, int]):
+    """Where tensors lie in memory; a sparse one, which lies in several places, stands for itself."""
+
+    def of(self, x: Tensor) -> int:
+        found = self.get(id(x))
+        if found is None:
+            found = self[id(x)] = x.untyped_storage()._cdata if x.layout == torch.strided else id(x)
+        return found

@@ -1,0 +1,219 @@
+"""What a story's sites are: found out by running it, not declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from pyro.poutine import Trace
+from torch import Tensor
+from torch.distributions import biject_to, constraints
+from torch.distributions.transforms import Transform
+
+from crowdppl.data.blocks import Block
+from crowdppl.errors import MethodError
+from crowdppl.inference.reading.chains import refuse_single
+from crowdppl.inference.reading.density import Density
+from crowdppl.inference.reading.families import is_dirichlet
+from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.simplex import Softmax, plain_support
+from crowdppl.process.seeding import seeded
+from crowdppl.stories.distributions import OneHot
+from crowdppl.stories.story import Story, plates_of
+from crowdppl.stories.summing import Summing
+
+Kind = Literal["conjugate", "onehot", "hyper", "free"]
+Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One continuous or one-hot latent of a story.
+
+    Attributes:
+        name: the site's name.
+        kind: "conjugate" (a Dirichlet whose log enters the complete-data likelihood linearly), "onehot",
+            "hyper" (reaches labels only through the priors of other sites) or "free" (anything else).
+        local: whether it lives in the plate of items.
+        batch_shape: shape of its plates on the whole data, items counted as -1.
+        event_shape: shape of one value.
+        support: constraint on its values.
+        plates: name of the plate of each batch dimension, "" where there is none.
+        idle: whether it reaches neither labels nor the prior of another site.
+    """
+
+    name: str
+    kind: Kind
+    local: bool
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    support: Any
+    plates: tuple[str, ...]
+    idle: bool = False
+
+    @property
+    def transform(self) -> Transform:
+        """From the whole real space to the site's support; for proportions, from as many real numbers."""
+        out: Transform
+        out = Softmax() if plain_support(self.support) is constraints.simplex else biject_to(self.support)
+        return out
+
+    @property
+    def space(self) -> str:
+        """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
+        named = {
+            "real": constraints.real,
+            "positive": constraints.positive,
+            "nonnegative": constraints.nonnegative,
+            "unit": constraints.unit_interval,
+            "simplex": constraints.simplex,
+        }
+        support = plain_support(self.support)
+        found = next((name for name, constraint in named.items() if constraint is support), "")
+        return "positive" if found == "nonnegative" else found  # 0 has probability 0, and the transform is the same
+
+    def shape(self, n_items: int) -> tuple[int, ...]:
+        """Shape of a value for data of ``n_items`` items."""
+        return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
+
+    def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
+        """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
+        dim = value.dim() - 1 - len(self.event_shape)
+        return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
+
+
+def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
+    """Sorts a story's latents by what engines can do with them.
+
+    A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
+    complete-data log-likelihood is linear in it.
+
+    Args:
+        story: a method of the zoo, or a user's own.
+        small, trace: what ``probed`` gave.
+
+    Raises:
+        MethodError: when a latent is discrete but not enumerated, a site's shape breaks a plate, or several
+            chains could not run at once.
+    """
+    latents = _latents(trace)
+    density = Density(story.model, plates_of(story))
+    with seeded(0):
+        kinds = _kinds(density, small, latents)
+        values = {n: x["value"].detach().double() for n, x in latents.items()}
+        refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})
+        idle = {name for name, kind in kinds.items() if kind == "hyper"}
+        idle -= _parents(density, small, values, set()) if idle else set()
+    return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
+
+
+def _latents(trace: Trace) -> dict[str, Any]:
+    found = {}
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or node["is_observed"] or type(node["fn"]).__name__ == "_Subsample":
+            continue
+        if node["infer"].get("enumerate"):
+            continue
+        support = node["fn"].support
+        if support.is_discrete and not isinstance(node["fn"], OneHot):
+            raise MethodError(
+                f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
+                "is of items, or make it a crowdppl.OneHot that enters the table linearly"
+            )
+        found[name] = node
+    return found
+
+
+def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[str, Kind]:
+    values = {n: x["value"].detach().double() for n, x in latents.items()}
+    onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
+    parents = _parents(density, block, values, onehot)
+    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"]) and n not in parents]
+    linear = _linear(density, block, values, candidates, onehot)
+    touching = _touching(density, block, values, [n for n in values if n not in linear and n not in onehot])
+    kinds: dict[str, Kind] = {}
+    for name in values:
+        if name in onehot:
+            kinds[name] = "onehot"
+        elif name in linear:
+            kinds[name] = "conjugate"
+        else:
+            kinds[name] = "free" if name in touching else "hyper"
+    return kinds
+
+
+def _parents(density: Density, block: Block, values: Mapping[str, Tensor], onehot: set[str]) -> set[str]:
+    """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
+    leaves = {n: x.clone().requires_grad_() for n, x in values.items()}
+    trace = density.trace(block, leaves)
+    found: set[str] = set()
+    for child in values.keys() - onehot:
+        prior = nodes(trace)[child]["fn"].log_prob(leaves[child].detach())
+        if not prior.requires_grad:
+            continue
+        others = [n for n in leaves if n != child]
+        got = torch.autograd.grad(prior.sum(), [leaves[n] for n in others], allow_unused=True)
+        found |= {n for n, g in zip(others, got, strict=True) if g is not None}
+    return found
+
+
+def _linear(
+    density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
+) -> set[str]:
+    """Candidates whose gradient under recorded draws does not change with their value."""
+    if not names:
+        return set()
+    logged = Density(density.model, density.plates, None, frozenset(names))
+    leaf = {n: values[n].clamp(min=1e-30).log() for n in names}
+    moved = {n: x + 0.5 * torch.randn(x.shape, dtype=x.dtype) - 0.3 for n, x in leaf.items()}
+    tape: dict[int, Tensor] = {}
+    extra = one_hot_terms(onehot)
+    record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
+    first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
+    replay = Summing("replay", tape=tape)
+    second = logged(block, {**values, **moved}, gradient=names, how=replay, extra=extra)
+
+    def same(name: str) -> bool:
+        a, b = first.gradient[name], second.gradient[name]
+        return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
+
+    return {n for n in names if same(n)}
+
+
+def _touching(density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str]) -> set[str]:
+    """Sites by which the likelihood of the labels has a gradient at all."""
+    found = density(block, values, gradient=names).gradient if names else {}
+    return {n for n, g in found.items() if bool((g != 0).any())}
+
+
+def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
+    """The log-prior of one-hot sites as an extra term of the objective, so that their weights get counts."""
+    if not names:
+        return None
+
+    def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
+        terms = (nodes(trace)[name]["fn"].log_prob(values[name]) for name in sorted(names))
+        return torch.stack([per_chain(x, chains) for x in terms]).sum(0)
+
+    return extra
+
+
+def per_chain(x: Tensor, chains: int | None) -> Tensor:
+    """Adds up everything but the chains, in float64: (C, ...) -> (C,), or () without chains."""
+    x = x.double()
+    return x.sum() if chains is None else x.expand(chains, *x.shape[1:]).reshape(chains, -1).sum(1)
+
+
+def _site(name: str, kind: Kind, node: Any) -> Site:
+    fn = node["fn"]
+    frames = {f.dim: f for f in node["cond_indep_stack"] if f.vectorized}
+    local = any(f.name in ("items", "labels") for f in frames.values())
+    if local and kind == "onehot":
+        raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
+    batch = tuple(fn.batch_shape)
+    names = {f.dim: f.name for f in frames.values()}
+    shape = tuple(-1 if names.get(i - len(batch)) in ("items", "labels") else n for i, n in enumerate(batch))
+    plates = tuple(names.get(i - len(batch), "") for i in range(len(batch)))
+    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support, plates)

@@ -1,0 +1,1 @@
+"""From parameters to what a user reads: truth, tables, prevalence."""

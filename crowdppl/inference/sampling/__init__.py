@@ -1,0 +1,1 @@
+"""gibbs and nuts."""

@@ -1,0 +1,180 @@
+"""Networks that place items in a space where classes are clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdppl.doors.demands import require_data
+from crowdppl.errors import DataError, MethodError
+from crowdppl.networks.feeding import entrance, own_copy
+from crowdppl.networks.network import outputs, tried
+from crowdppl.networks.standardise import Standardise
+from crowdppl.process.devices import made_in
+from crowdppl.process.seeding import seed_streams
+
+SPREAD = 3.0
+"""Typical distance of standardised features from their mean, after the first projection."""
+
+REACH = 3.0
+"""Standard deviations at which features are cut off: what hardly varies in known classes may leap in new ones."""
+
+
+class Embedding(nn.Module):
+    """A network that maps standardised features to places in a space.
+
+    Args:
+        body: maps a batch of features (B, ...) to (B, M).
+        features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and
+            cut off. Images are flattened for ``Layers``.
+        dimension: M.
+
+    Attributes:
+        learning: names of the parameters of the body that are to learn: those that were not frozen.
+    """
+
+    def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
+        super().__init__()
+        self.body, self.dimension = body, dimension
+        self.first = entrance(body, features, isinstance(body, Layers), whole=False)
+        self.learning = frozenset(name for name, x in body.named_parameters() if x.requires_grad)
+
+    @property
+    def own(self) -> bool:
+        """Whether the body is a network of the user's own."""
+        return not isinstance(self.body, Layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) to (B, M)."""
+        x = self.first(x)
+        with made_in(torch.float32):
+            out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
+        return out
+
+    def places(self, x: Tensor) -> Tensor:
+        """The same for items of several tasks, (T, N, ...) to (T, N, M)."""
+        out: Tensor = self.forward(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+        return out
+
+
+class Layers(nn.Module):
+    """A projection that keeps distances, and what rectified layers add to it, which is nothing at first.
+
+    With few classes to learn from, a space near that of the features does better than one learned from scratch.
+
+    Args:
+        n_features: D.
+        widths: of the layers; the last is M, that of the projection too.
+    """
+
+    def __init__(self, n_features: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.straight = nn.Linear(n_features, widths[-1])
+        nn.init.orthogonal_(self.straight.weight, SPREAD / min(n_features, widths[-1]) ** 0.5)
+        nn.init.zeros_(self.straight.bias)
+        parts: list[nn.Module] = []
+        for before, after in pairwise([n_features, *widths]):
+            parts += [nn.Linear(before, after), nn.ReLU()]
+        self.bent = nn.Sequential(*parts[:-1])
+        for x in self.bent[-1].parameters():
+            nn.init.zeros_(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, n_features) to (B, widths[-1])."""
+        out: Tensor = self.straight(x) + self.bent(x)
+        return out
+
+
+def embedding_for(
+    body: nn.Module | None, features: Tensor, widths: Sequence[int], seed: int | None = None
+) -> Embedding:
+    """An embedding with first weights for these features.
+
+    Args:
+        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
+        features: (N, ...) of the items that it will be trained on.
+        widths: of the layers.
+        seed: of the first weights of ``Layers``.
+
+    Raises:
+        MethodError: when the network refuses the features, or does not return finite numbers (B, M); when it is
+            lazy or TorchScript.
+    """
+    with torch.random.fork_rng():
+        if seed is not None:
+            seed_streams(seed)
+        own = body.body if isinstance(body, Embedding) else body
+        new = Layers(features[0].numel(), widths) if own is None else own_copy(own, "the embedding")
+    if isinstance(body, Embedding):  # meta-training froze all of it
+        for name, x in new.named_parameters():
+            x.requires_grad_(name in body.learning)
+    out = Embedding(new, features, 0)
+    out.dimension = tried(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
+    return out
+
+
+def trained_embedding(
+    embedding: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor] | None, data: Any
+) -> nn.Module | None:
+    """The embedding with which annotations are fitted.
+
+    Args:
+        embedding: what ``meta_trained`` returned; or where only its weights are left, a network of the user's own
+            of the same architecture, or None for ``Layers``.
+        widths: of the layers.
+        weights: of the trained embedding; None before meta-training.
+        data: the annotations.
+
+    Returns:
+        An ``Embedding`` that learns no more; None where data have no features and nothing was trained.
+
+    Raises:
+        DataError: when there is a trained embedding, but there are no features, or of another shape.
+        MethodError: when there are features, but nothing was trained; or when only the weights of a network of the
+            user's own are left.
+    """
+    given = require_data(data).features
+    features = None if given is None else torch.from_numpy(np.array(given[:1], np.float32))
+    if weights is None:
+        if features is None and embedding is None:
+            return None
+        if features is None:
+            raise DataError("the method has an embedding, but the data have no features; give features=")
+        raise MethodError(
+            "features cannot be looked at before meta-training: fit what meta_fit(episodes) returns, with episodes "
+            "of other classes (crowdppl.few_shot.episodes.Episodes), or leave features out"
+        )
+    if features is None:
+        raise DataError("the method was meta-trained on features, but the data have none; give features=")
+    if not isinstance(embedding, Embedding):
+        embedding = _again(embedding, widths, weights, features)
+    try:
+        outputs(embedding, features)
+    except (RuntimeError, IndexError) as error:
+        shape = tuple(features.shape[1:])
+        raise DataError(f"features of shape {shape} are not those that were trained on: {error}") from error
+    return embedding
+
+
+def _again(
+    body: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor], features: Tensor
+) -> Embedding:
+    """The embedding with these weights."""
+    straight = "body.straight.weight"
+    if body is None and straight not in weights:
+        raise MethodError(
+            "these weights are those of an embedding of your own; give embedding= one of the same architecture"
+        )
+    if body is None:
+        n_features = weights[straight].shape[1]
+        table = "first.mean" in weights
+        out = Embedding(Layers(n_features, widths), torch.zeros(1, n_features) if table else features, widths[-1])
+    else:
+        out = embedding_for(body, features, widths)
+    out.load_state_dict(dict(weights))
+    return out.eval().requires_grad_(False)

@@ -1,0 +1,243 @@
+"""Networks side by side, the experts, of which each annotator is a blend, and what a blend makes of items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from crowdppl.data.blocks import Block
+from crowdppl.data.feature_values import whole_numbers
+from crowdppl.data.stored_features import Features, read, taken
+from crowdppl.doors.counts import is_whole
+from crowdppl.errors import MethodError
+from crowdppl.networks.feeding import copied, own_copy, put_back
+from crowdppl.networks.network import Network, features_for, outputs, tried
+from crowdppl.networks.sight import look
+from crowdppl.networks.training import training_of
+from crowdppl.plates import Data
+from crowdppl.process.devices import lent
+from crowdppl.process.seeding import seeded
+from crowdppl.stories.labels import Table
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+
+TYPICAL = 256
+"""Items that stand for all others where nothing is seen of an item."""
+NUMBERS = 4_000_000
+"""Numbers that one array over annotators and typical items may hold."""
+
+
+class Experts(Network):
+    """Experts that look at standardised features, and the tower that turns a blend of them into logits.
+
+    Args:
+        body: maps a batch of features (B, ...) to what M experts see, (B, M, H).
+        features: (N, ...) of all items.
+        tower: maps (B, H) to K logits.
+        default: whether the body was not given, so that its first weights are drawn; the tower's always are.
+        whole: whether features came as whole numbers.
+    """
+
+    typical: Tensor
+
+    def __init__(
+        self,
+        body: nn.Module,
+        features: Features,
+        tower: nn.Module,
+        default: bool = False,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(body, features, default, whole)
+        self.tower = tower
+        at = np.linspace(0, len(features) - 1, min(TYPICAL, len(features))).round().astype(np.int64)
+        self.register_buffer("typical", read(taken(features, torch.from_numpy(at))).clone())
+
+    def begin(self, seed: int) -> None:
+        """First weights, as of any network; the tower's are drawn."""
+        if self.given is not None:
+            put_back(self.body, self.given)
+        with seeded(seed), lent(self, "cpu"):  # so that a seed draws the same on every device
+            for part in (self.tower if self.given is not None else self).modules():
+                reset: Any = getattr(part, "reset_parameters", None)
+                if reset is not None:
+                    reset()
+
+    def answers(self, blend: Tensor, learning: bool = False) -> Tensor:
+        """Log-probabilities (..., K) of blends (..., H), in their precision.
+
+        Args:
+            blend: what experts see, weighted by a gate.
+            learning: whether the tower learns from what is made of them.
+        """
+        parameters = self.tower.named_parameters()
+        weights = {name: (x if learning else x.detach()).to(blend.dtype) for name, x in parameters}
+        logits: Tensor = functional_call(self.tower, weights, (blend,))
+        return logits.log_softmax(-1)
+
+    def seen_through(self, seen: Tensor, gate: Tensor, learning: bool = False) -> Tensor:
+        """Log-probabilities (..., N, K) of the answers of one gate (..., M) to items that experts see (N, M, H)."""
+        return self.answers(torch.einsum("...m,nmh->...nh", gate, seen), learning)
+
+    def labels_and_truth(self, data: Data, gate: Tensor, oracle: Callable[[], Tensor]) -> tuple[Table, Tensor]:
+        """How labels come out, as ``annotate`` takes it, and log-probabilities of the truth.
+
+        Args:
+            data: the story's argument; it keeps these experts as its attribute ``experts``.
+            gate: of annotators, (..., A, M).
+            oracle: finds the gate (..., M) of the worker whose answers the truth is.
+        """
+        block, seen = data.as_block(), look(data, self, "experts")
+        if seen is None:
+            return self.on_typical(gate, oracle())
+        told = block.potential is not None or block.n_answers > block.n_classes
+        if block.learning and not told:  # nothing hangs on the truth, and to find a mode in each step takes time
+            log_p = torch.full((block.n_classes,), -math.log(block.n_classes))
+        else:
+            log_p = self.seen_through(seen, oracle(), block.learning)
+        return self.of_labels(block, seen, gate), log_p
+
+    def of_labels(self, block: Block, seen: Tensor, gate: Tensor) -> Callable[[Tensor], Tensor]:
+        """Log-potentials of labels, whatever the truth, from what experts see of their items.
+
+        Args:
+            block: the labels.
+            seen: (N, M, H).
+            gate: (..., A, M).
+        """
+        # Expert by expert: an array over labels, experts and their H numbers would not fit for a million labels.
+        blend: Tensor | float = 0.0
+        for m in range(gate.shape[-1]):
+            blend = blend + block.of_annotator(gate[..., m]).unsqueeze(-1) * block.of_item(seen[:, m], event_dim=1)
+        assert isinstance(blend, Tensor)
+        log_p = self.answers(blend, block.learning)  # (..., S, K)
+
+        def table(answer: Tensor) -> Tensor:
+            return log_p.gather(-1, answer[:, None].expand(*log_p.shape[:-1], 1)).expand(*log_p.shape)
+
+        return table
+
+    @torch.no_grad()
+    def on_typical(self, gate: Tensor, oracle: Tensor) -> tuple[Tensor, Tensor]:
+        """What is to be expected of an item of which nothing is seen: it is one of the typical ones, by chance.
+
+        Args:
+            gate: (..., A, M).
+            oracle: (..., M), of the worker whose answers are the truth.
+
+        Returns:
+            Log-probabilities (..., A, K, K) of labels given the truth; and of the truth, (K,), or (..., 1, K) for
+            chains.
+        """
+        seen = outputs(self, self.typical).to(gate.dtype)
+        truth = self.seen_through(seen, oracle).exp()  # (..., T, K)
+        step = max(1, NUMBERS // max(1, gate[..., 0].numel() * seen.shape[-1]))
+        joint: Tensor | float = 0.0
+        for part, share in zip(seen.split(step), truth.split(step, -2), strict=True):
+            label = self.answers(torch.einsum("...am,tmh->...ath", gate, part)).exp()
+            joint = joint + torch.einsum("...tk,...atl->...akl", share, label)
+        assert isinstance(joint, Tensor)
+        log_p = truth.mean(-2).log()
+        return (joint / joint.sum(-1, keepdim=True)).log(), log_p.unsqueeze(-2) if log_p.dim() > 1 else log_p
+
+
+class Worker(nn.Module):
+    """A classifier: features to the logits of one gate.
+
+    Args:
+        experts: what it looks through, as ``experts_for`` gives them.
+        gate: (M,).
+    """
+
+    gate: Tensor
+
+    def __init__(self, experts: nn.Module, gate: Tensor) -> None:
+        super().__init__()
+        assert isinstance(experts, Experts)
+        self.experts = experts
+        self.register_buffer("gate", gate.detach().float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-probabilities (B, K) of a batch (B, ...)."""
+        return self.experts.seen_through(self.experts(x), self.gate)
+
+
+def side_by_side(n_features: int, n_experts: int, widths: Sequence[int], dropout: float) -> nn.Module:
+    """Experts that share nothing but their input: rectified layers, (B, n_features) to (B, M, widths[-1])."""
+    parts: list[nn.Module] = [nn.Flatten(), nn.Linear(n_features, n_experts * widths[0]), nn.ReLU()]
+    parts.append(nn.Unflatten(1, (-1, 1)))
+    for before, after in pairwise(widths):
+        shape = (n_experts * before, n_experts * after, 1)
+        parts += [nn.Dropout(dropout), nn.Conv1d(*shape, groups=n_experts), nn.ReLU()]
+    return nn.Sequential(*parts, nn.Flatten(1), nn.Unflatten(1, (n_experts, -1)))
+
+
+def stacked(widths: Sequence[int], n_classes: int) -> nn.Module:
+    """Rectified layers and a linear one at the end: (B, widths[0]) to logits (B, n_classes)."""
+    parts: list[nn.Module] = []
+    for before, after in pairwise([*widths, n_classes]):
+        parts += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])
+
+
+def experts_for(
+    experts: nn.Module | None,
+    data: Annotations,
+    n_experts: int,
+    widths: Sequence[int],
+    tower: Sequence[int],
+    training: Mapping[str, Any],
+) -> Experts | None:
+    """The experts with which a fit begins: a copy, so that what one fit learns stays there.
+
+    Args:
+        experts: maps features to (B, M, H); None takes ``side_by_side``; one that is ready already is copied.
+        data: the annotations.
+        n_experts: M.
+        widths: of an expert's layers, H the last.
+        tower: widths of the tower's hidden layers.
+        training: settings of ``Training`` by name: precision, and for the default experts dropout.
+
+    Returns:
+        None where data have no features and no experts were given.
+
+    Raises:
+        DataError: when experts are given and data have no features.
+        MethodError: when widths are no whole numbers from 1, or the experts refuse the features, are lazy or
+            TorchScript, or do not return finite (B, M, H) with M as said.
+    """
+    given = training_of(training)
+    for name, sizes in (("widths", widths), ("tower", tower)):
+        if not all(is_whole(n) and n > 0 for n in sizes) or (name == "widths" and not len(sizes)):
+            least = ", at least one" if name == "widths" else ""
+            raise MethodError(f"{name}={sizes!r} must be whole numbers from 1{least}: units of layers")
+    features = features_for(experts, data, "experts")
+    if features is None:
+        return None
+    if isinstance(experts, Experts):
+        out = cast(Experts, copied(experts))
+        out.precision = given.precision
+        return out.eval()
+    what, whole = "the network of experts", whole_numbers(data.features)
+    with torch.random.fork_rng():
+        n_features = math.prod(features.shape[1:])
+        body = (
+            side_by_side(n_features, n_experts, widths, given.dropout)
+            if experts is None
+            else own_copy(experts, what)
+        )
+        wanted = f"finite (B, M, H) with M = {n_experts} (n_experts=)"
+        trial = Network(body, features, default=experts is None, whole=whole)
+        found = tried(trial, features, (n_experts, None), wanted, what)
+        top = stacked([found.shape[-1], *tower], data.n_classes)
+        out = Experts(body, features, top, default=experts is None, whole=whole)
+        out.precision = given.precision
+        return out.eval()

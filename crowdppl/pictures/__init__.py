@@ -1,0 +1,1 @@
+"""Pictures of posteriors, scores and stories."""

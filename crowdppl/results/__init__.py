@@ -1,0 +1,1 @@
+"""What a fit says: tables, intervals, decisions, files. Nothing here fits."""

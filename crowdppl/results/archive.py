@@ -1,0 +1,163 @@
+"""Posteriors in folders: arrays as safetensors, everything else as JSON, both checked when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdppl import __version__, registry
+from crowdppl.data.shelving import put_together, take_apart
+from crowdppl.doors.demands import require_path
+from crowdppl.errors import MethodError, ResultError
+from crowdppl.inference import memory
+from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.networks.weights import described, restored, without_networks
+from crowdppl.results.correction import Correction
+from crowdppl.results.packing import Arrays, pack, unpack
+from crowdppl.stories.story import Story
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+FORMAT = 1
+"""Raised when older versions could no longer read what is written."""
+TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
+PASSING = ("callback", "progress")
+"""Options that tell how a fit is watched, not what it is; they are not kept."""
+
+
+def save(posterior: Posterior, path: str | Path) -> None:
+    """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
+
+    Kept are the annotations with all ids as they are spelled, gold, features, covariates and further columns, the
+    method with its settings, what the fit found and how it went. Features that are a dataset stay where they are.
+
+    Args:
+        path: the folder; a posterior that is already there is replaced.
+
+    Raises:
+        ResultError: when a setting, or extra state of a network, is of a type that cannot be saved, or the path is
+            that of a file.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.save("result")
+        >>> crowdppl.load("result")
+        <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
+    """
+    from safetensors.numpy import save_file
+
+    arrays: Arrays = {}
+    contents = {
+        "method": posterior.method,
+        "settings": without_networks(posterior.story),
+        "networks": described(posterior.story),
+        "inference": posterior.inference,
+        "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
+        "data": take_apart(posterior.data),
+        "correction": None if posterior.correction is None else vars(posterior.correction),
+        "memory": None if posterior.memory is None else posterior.memory.taken_apart(),
+        "result": {field.name: getattr(posterior.result, field.name) for field in fields(FitResult)}
+        | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
+    }
+    packed = pack(contents, "posterior", arrays)
+    folder = made_folder(path)
+    # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
+    save_file(arrays, folder / f"{ARRAYS}.part")
+    about = {
+        "format": FORMAT,
+        "crowdppl": __version__,
+        "arrays": _digest_of_file(folder / f"{ARRAYS}.part"),
+        "contents": packed,
+    }
+    text = json.dumps(about | {"digest": _digest(about)}, indent=1)
+    (folder / f"{TEXT}.part").write_text(text, encoding="ascii")
+    for name in (ARRAYS, TEXT):
+        (folder / f"{name}.part").replace(folder / name)
+
+
+def made_folder(path: str | Path) -> Path:
+    """A folder, made where it does not exist.
+
+    Raises:
+        ResultError: when the path is that of a file, or no path.
+    """
+    folder = require_path(path, ResultError)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
+    return folder
+
+
+def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> dict[str, Any]:
+    """What ``Posterior`` is built from, of a folder that ``save`` wrote; see ``crowdppl.load``."""
+    contents = _contents(folder)
+    saved = contents["method"]
+    if method is not None and method != saved:
+        raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; ask for what it is")
+    if story is None:
+        try:
+            story = registry.method(saved, **contents["settings"])
+        except MethodError as error:
+            raise ResultError(
+                f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); "
+                "register the method, or hand it over with story="
+            ) from error
+    data = put_together(contents["data"], features)
+    story = restored(story, contents["networks"], data)
+    result = contents["result"]
+    sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
+    return {
+        "story": story,
+        "method": saved,
+        "inference": contents["inference"],
+        "data": data,
+        "result": FitResult(sites=sites, **result),
+        "options": contents["options"],
+        "correction": None if contents["correction"] is None else Correction(**contents["correction"]),
+        "memory": None if contents.get("memory") is None else memory.put_together(contents["memory"]),
+    }
+
+
+def _contents(folder: Path) -> dict[str, Any]:
+    """The saved values, after every check that the files allow."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    for name in (TEXT, ARRAYS):
+        if not (folder / name).is_file():
+            raise ResultError(f"{folder} holds no {name}, so it is no saved posterior, or only part of one")
+    try:
+        about = json.loads((folder / TEXT).read_text(encoding="utf-8"))
+        newest, writer = int(about["format"]), about["crowdppl"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultError(f"{folder / TEXT} is damaged: {error}; fit again, or fetch it anew") from error
+    if newest > FORMAT:
+        raise ResultError(
+            f"{folder} was written by crowdppl {writer} in format {newest}; this is crowdppl "
+            f"{__version__}, which reads formats up to {FORMAT}: upgrade crowdppl"
+        )
+    found = about.pop("digest", None)
+    if found != _digest(about):
+        raise ResultError(f"{folder / TEXT} is damaged: its contents are not those that were written")
+    if _digest_of_file(folder / ARRAYS) != about["arrays"]:
+        raise ResultError(f"{folder / ARRAYS} is damaged, or belongs to another {TEXT}: its digest differs")
+    try:
+        contents: dict[str, Any] = unpack(about["contents"], load_file(folder / ARRAYS))
+    except SafetensorError as error:
+        raise ResultError(f"{folder / ARRAYS} is damaged: {error}") from error
+    return contents
+
+
+def _digest(about: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,196 @@
+"""What to do about each item: the decision that costs least in expectation, or one more label first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.decoding import labels_given
+from crowdppl.doors.counts import number_within
+from crowdppl.errors import DataError
+from crowdppl.results.acquisition import ANSWERS, weigh
+from crowdppl.statistics import choices
+from crowdppl.tables.codebook import Codebook, as_index, plain
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+ASK = "ask again"
+"""Name of the decision to get one more label before anything else."""
+Cost = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | np.ndarray
+ROUNDING = 1e-12
+"""A label, or another decision, has to save more than this part of what costs differ by: rounding saves nothing."""
+
+
+def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
+    """The decision about each item that costs least in expectation, given how probable each class is.
+
+    The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]; the Bayes decision
+    has the least. Of decisions that cost the same, the one is taken that is the class with more votes on the
+    item, then on all items, then the one whose name, hashed together with the item's id, comes first: neither
+    the order of classes nor that of decisions decides. Two decisions cost the same where what speaks for the one
+    and what speaks for the other, each cost times its probability, agree to one part in a million, as two
+    probabilities that tie do; what other decisions cost has no say in that.
+
+    With ``ask_again``, the price of one label in the units of the costs, "ask again" is decided where the price
+    and the expected cost of the best decision after one more label together are less than the expected cost of
+    the best decision now (the preposterior analysis of Raiffa & Schlaifer 1961, Applied statistical decision
+    theory). A price below the cost now is not enough: where annotators cannot tell the classes apart, a label
+    leaves the cost where it is. The next label comes from an annotator of the fit, each as probable as their
+    share of all labels, those before an update included; who it was is seen, and the answer is read by their own
+    table p(answer | annotator, truth), as in ``worth_asking``, which says what is exact. The look is one label
+    ahead: where it takes two labels to change a decision, asking can pay though "ask again" is not decided.
+
+    Args:
+        cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
+            decision, which need not be classes ("send to an expert"); the same as a mapping
+            ``{truth: {decision: cost}}``; or an array (K, K) in the order of the classes. By default 0 for the
+            truth and 1 for any other class, so that the expected cost is the probability of an error. Negative
+            costs are gains.
+        ask_again: price of one more label; None leaves the option out.
+
+    Returns:
+        DataFrame by item: decision; expected_cost, with the price where that is asking; runner_up, the best of
+        the other decisions that can be taken now; margin, what that would cost more; tied, whether it costs the
+        same. With a single decision the runner-up is None and the margin NaN.
+
+    Raises:
+        DataError: when costs are not finite, do not name every class once, or name a decision twice.
+        MethodError: when the price is no number, negative or not finite.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.decide(ask_again=0.01).loc[[36, 37], ["decision", "expected_cost", "runner_up"]].round(3)
+             decision  expected_cost runner_up
+        item
+        36          3          0.033         4
+        37          2          0.000         1
+    """
+    if ask_again is not None:
+        ask_again = number_within("ask_again", ask_again, "what one more label costs, 0 or more", lambda x: x >= 0)
+    data, p = posterior.data, posterior.result.probabilities
+    table, names = _costs(cost, data)
+    expected = p @ table
+    votes = _votes(data, names)
+    first, tied = choices.settle(_cheapest(p, table, np.zeros(expected.shape, bool)), votes, data.items, names)
+    every = np.arange(len(p))
+    others = expected.copy()
+    others[every, first] = np.inf
+    second = first
+    if len(names) > 1:
+        second, _ = choices.settle(_cheapest(p, table, np.isinf(others)), votes, data.items, names)
+    best, next_best = expected[every, first], others[every, second]
+    decision, runner_up = names.take(first), names.take(second).astype(object)
+    runner_up = runner_up.where(np.isfinite(next_best), None)
+    if ask_again is not None:
+        if ASK in names:
+            raise DataError(f"cost= has a decision {ASK!r}, which is what ask_again= adds; give yours another name")
+        asked, pays = _cost_of_asking(posterior, table, first, ask_again)
+        runner_up = runner_up.where(~pays, decision)
+        decision = decision.astype(object).where(~pays, ASK)
+        best, next_best, tied = np.where(pays, asked, best), np.where(pays, best, next_best), tied & ~pays
+    margin = np.where(np.isfinite(next_best), next_best, np.nan) - best
+    columns = {"decision": decision, "expected_cost": best, "runner_up": runner_up, "margin": margin, "tied": tied}
+    return pd.DataFrame(columns, index=data.items)
+
+
+def _cost_of_asking(
+    posterior: Posterior, table: np.ndarray, first: np.ndarray, price: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now.
+
+    Infinity where even the truth would not be worth the price.
+    """
+    p, given = posterior.result.probabilities, labels_given(posterior.data)
+    if posterior.memory is not None:
+        given = given + posterior.memory.labels
+    regret, floor = table - table.min(1, keepdims=True), p @ table.min(1)
+    now = (p @ regret)[np.arange(len(p)), first]
+    after = np.full(len(p), np.inf)
+    at = np.flatnonzero(price < now)
+    who = np.flatnonzero(given)
+    answers = import_module(ANSWERS).AnswerTables(posterior, who)
+    for items in answers.chunks(at, width=table.shape[1]):
+        joint = answers.at(items)[..., None] * regret[:, None, None, :]  # (n or 1, K, A, L, decisions)
+        left = weigh(p[items], joint).min(-1).sum(-1)  # (n, A)
+        after[items] = price + left @ (given[who] / given.sum())
+    return floor + after, after < now * (1 - ROUNDING)
+
+
+def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[Any]]:
+    """Costs (K, decisions) in the order of the classes, and the names of the decisions."""
+    classes, k = data.classes, data.n_classes
+    if cost is None:
+        return 1.0 - np.eye(k), classes
+    if isinstance(cost, Mapping):
+        if not all(isinstance(row, Mapping) for row in cost.values()):
+            raise DataError(
+                "cost= is no mapping {truth: {decision: cost}}; give one, or a DataFrame with such rows"
+            )
+        cost = pd.DataFrame([dict(row) for row in cost.values()], index=pd.Index(list(cost), tupleize_cols=False))
+    if not isinstance(cost, pd.DataFrame):
+        values = np.asarray(cost)
+        if values.shape != (k, k):
+            raise DataError(
+                f"cost= has shape {values.shape}; an array is ({k}, {k}), truth by decision in the order of the "
+                "classes. For other decisions give a DataFrame with the decisions as columns"
+            )
+        cost = pd.DataFrame(values, index=classes, columns=classes)
+    for what, ids in (("index", cost.index), ("columns", cost.columns)):
+        if ids.nlevels > 1:
+            raise DataError(f"the {what} of cost= have {ids.nlevels} levels ({ids[0]!r}); give one name each")
+    code = data.alphabet.classes.require(cost.index, "the index of cost=", "give a row for each class, the truth")
+    for what, names in (("row", cost.index), ("decision", cost.columns)):
+        if not names.is_unique:
+            raise DataError(
+                f"cost= has the {what} {plain(names[names.duplicated()][0])!r} more than once; keep one"
+            )
+    if len(code) < k or cost.shape[1] == 0:
+        lost = [plain(name) for name in classes.delete(code)]
+        raise DataError(f"cost= has no row for {lost}" if lost else "cost= has no decision; give it columns")
+    try:
+        values = cost.to_numpy(np.float64)[np.argsort(code)]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"cost= holds something that is no number ({error}); give numbers") from error
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        place = f"truth {plain(classes[row])!r}, decision {plain(cost.columns[column])!r}"
+        raise DataError(f"cost= is {values[row, column]} at {place}; costs are finite numbers")
+    return values, as_index(cost.columns)
+
+
+def _votes(data: Annotations, names: pd.Index[Any]) -> np.ndarray:
+    """Votes (N, decisions) for the class of the same name; none for a decision that is no class."""
+    code = Codebook("class", data.classes).codes(names)
+    return np.where(code >= 0, data.votes()[:, code], 0)
+
+
+def _cheapest(p: np.ndarray, table: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The decisions of each item that cost least, bool (N, decisions).
+
+    Args:
+        p: (N, K).
+        table: costs (K, decisions).
+        out: decisions that an item does not have, bool (N, decisions).
+    """
+    regret = table - table.min(1, keepdims=True)  # what every decision costs would drown the differences
+    least = np.where(out, np.inf, p @ regret).argmin(1)
+    candidates, left = np.empty(out.shape, bool), np.arange(len(p))
+    while len(left):  # sums of two decisions may round to the same where one is better: then it takes its place
+        better = least[left]
+        for decision in np.unique(least[left]):
+            mine = least[left] == decision
+            at, apart = left[mine], regret - regret[:, [decision]]
+            more, size = p[at] @ apart, p[at] @ np.abs(apart)
+            candidates[at] = more <= choices.TIE / 2 * size
+            saved = np.where(out[at] | (more >= -ROUNDING * size), 0, more)
+            better[mine] = np.where(saved.min(1) < 0, saved.argmin(1), decision)
+        moved = better != least[left]
+        least[left] = better
+        left = left[moved]
+    return np.asarray(candidates & ~out)

@@ -1,0 +1,96 @@
+"""Means, standard deviations and intervals of what a posterior says about annotators and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.statistics.estimates import Estimate, check_level, from_dirichlet, from_draws, from_point
+
+
+def confusion(result: FitResult, level: float) -> Estimate:
+    """p(answer | annotator, truth) with its interval, (A, K, L)."""
+    check_level(level)
+    if result.table_draws is None:
+        return from_point(result.table)
+    names = ("annotator", "truth", "label")
+    exact = _same_dirichlet(result, names, result.table, result.table_draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(result.table_draws, level)
+
+
+def prevalence(result: FitResult, level: float) -> Estimate:
+    """Share of each class with its interval, (K,)."""
+    check_level(level)
+    if result.prevalence_draws is None:
+        return from_point(result.prevalence)
+    exact = _same_dirichlet(result, ("class",), result.prevalence, result.prevalence_draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(result.prevalence_draws, level)
+
+
+def among_classes(result: FitResult, level: float) -> Estimate:
+    """p(class named | annotator, truth, a class is named) with its interval, (A, K, K)."""
+    check_level(level)
+    if result.table_draws is None:
+        return from_point(among_named(result.table))
+    draws = among_named(result.table_draws)
+    mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
+    exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
+    return from_dirichlet(exact, level) if exact is not None else from_draws(draws, level)
+
+
+def accuracy(result: FitResult, level: float) -> Estimate:
+    """Each annotator's probability of naming the truth of a new item, if they name a class, (A,).
+
+    That is the sum over classes k of prevalence[k] * p(k | annotator, truth k, a class is named): who abstains is
+    neither right nor wrong. NaN for one of whom the fit says that they never name any.
+    """
+    return _over_truths(result, _right, level)
+
+
+def abstention(result: FitResult, level: float) -> Estimate:
+    """Each annotator's probability of abstaining from a new item, (A,)."""
+    return _over_truths(result, lambda table: table[..., table.shape[-2] :].sum(-1), level)
+
+
+def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
+    """What a table (..., A, K, L) says of annotators and truths, (..., A, K), in the mean over new items, (A,)."""
+    check_level(level)
+    if result.table_draws is None or result.prevalence_draws is None:
+        return from_point(of(result.table) @ result.prevalence)
+    return from_draws(np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws), level)
+
+
+def among_named(table: np.ndarray) -> np.ndarray:
+    """(..., K, L) over answers as (..., K, K) over the classes among them; NaN where none has a probability."""
+    n_classes = table.shape[-2]
+    if table.shape[-1] == n_classes:
+        return table
+    classes = table[..., :n_classes]
+    total = classes.sum(-1, keepdims=True)
+    return np.asarray(np.divide(classes, total, out=np.full_like(classes, np.nan), where=total > 0))
+
+
+def _right(table: np.ndarray) -> np.ndarray:
+    out: np.ndarray = among_named(table).diagonal(axis1=-2, axis2=-1)
+    return out
+
+
+def _same_dirichlet(
+    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray
+) -> np.ndarray | None:
+    """Concentration of the site that is this very quantity, where there is one.
+
+    Equal dimensions do not suffice: a story may put something between the site and the labels. So the site's
+    mean has to be the quantity's, to within six standard errors of the draws that this was taken from.
+    """
+    error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
+    for site in result.sites.values():
+        if _is_dirichlet(site, dims, mean.shape) and np.all(np.abs(site.mean - mean) <= error):
+            return site.spread
+    return None
+
+
+def _is_dirichlet(site: SiteResult, dims: tuple[str, ...], shape: tuple[int, ...]) -> bool:
+    return site.family == "dirichlet" and site.dims == dims and site.mean.shape == shape

@@ -1,0 +1,1 @@
+"""How good probabilities are, where truths are known."""

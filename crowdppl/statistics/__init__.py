@@ -1,0 +1,1 @@
+"""Statistics that know nothing of annotators: arrays in, arrays and numbers out."""

@@ -1,0 +1,1 @@
+"""What stories are written in: the truth, tables of annotators, the shared likelihood, priors."""
