@@ -45,6 +45,12 @@ class Check:
 
     plot = plot_check
 
+    @property
+    def worst(self) -> str:
+        """The statistic that is farthest from its replicates, in their standard deviations."""
+        apart = (self.table["observed"] - self.table["mean"]) / self.table["sd"].replace(0, np.inf)
+        return str(apart.where(apart.index.isin(UPWARD), apart.abs()).idxmax())
+
     def __repr__(self) -> str:
         head = f"<Check of {self.method} on {len(self.replicates)} replicates: p = {self.p_value:.3g}>"
         return head + "\n" + self.table.to_string(float_format=lambda x: f"{x:.4g}")

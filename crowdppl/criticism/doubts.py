@@ -15,14 +15,14 @@ import numpy as np
 from crowdppl.criticism.dependence import dependent
 from crowdppl.criticism.doubt import Doubt, listed, named
 from crowdppl.criticism.leaning import leaning
+from crowdppl.criticism.misfit import misfit, worse_than_votes
 from crowdppl.criticism.thinness import thin
 from crowdppl.data.checking import cell_counts
 from crowdppl.data.decoding import row_sizes
 from crowdppl.doors.counts import switch
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.networks.sight import networks_of
 from crowdppl.results.information import information, telling
-from crowdppl.results.leave_one_out import standard_error
 from crowdppl.stories.priors import house_prevalence
 from crowdppl.stories.story import card_of
 from crowdppl.tables.alphabet import ranked
@@ -40,8 +40,6 @@ WEIGHT = 0.05
 """Of the items: the weight of that prior from which on it is looked at."""
 BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
-SWEEPS = 100
-"""Of gibbs to warm up, and to draw, where labels are left out: a score is a mean over 100 draws of all chains."""
 
 
 def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
@@ -74,6 +72,9 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
       stand out, as where items are hard for all. A group that the story has, and the fit has found, is expected to
       agree and is no doubt. Without ``thorough``, up to 20,000 pairs of labels only. Copiers who share fewer than
       some 20 items are seldom found: that function says how seldom.
+    - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
+      ``crowdppl.predictive_check`` (100 draws, up to 1,000,000 labels). Mostly because labels of an item have more
+      in common than its truth: probabilities are then too sure. Of a corrected posterior nothing is said.
     - votes, with ``thorough`` alone: labels left out are predicted worse than by a majority vote, by more than 2
       standard errors of the difference (items are the units). Of a corrected posterior, the method's own is meant.
 
@@ -88,7 +89,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     thorough = switch("thorough", thorough)
     given = _labels(posterior)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
-    votes = _votes(posterior.uncorrected()) if thorough else ()
+    slowly = (*misfit(posterior), *worse_than_votes(posterior.uncorrected())) if thorough else ()
     crowd = import_module("crowdppl.criticism.population").doubts_of(posterior)
     by_item = chain(
         _order(posterior),
@@ -97,7 +98,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         _abstained(posterior),
         dependent(posterior, thorough),
     )
-    return (*by_annotator, *by_item, *crowd, *votes)
+    return (*by_annotator, *by_item, *crowd, *slowly)
 
 
 def _labels(posterior: Posterior) -> np.ndarray:
@@ -222,26 +223,4 @@ def _abstained(posterior: Posterior) -> Iterator[Doubt]:
             f"{int(alone.sum())} items have abstentions alone, and the fit is sure (p above {SURE}) of the truth "
             f"of {int(sure.sum())} of them: what makes an item hard may be taken for its class. Unless declining "
             "is known to tell of the class, leave informative_abstentions out",
-        )
-
-
-def _votes(posterior: Posterior) -> Iterator[Doubt]:
-    score: Any = import_module("crowdppl.choosing.heldout").heldout_score  # by name, because it knows posteriors
-    given = posterior.options
-    if posterior.inference == "gibbs":
-        brief = {name: min(SWEEPS, given[name]) for name in ("warmup", "draws")}
-        posterior = replace(posterior, options={**given, **brief})
-    try:
-        own = score(posterior)
-        votes = score("majority_vote", posterior.data, inference="em", seed=posterior.options["seed"])
-    except DataError:  # no item has labels of two annotators: none can be left out
-        return
-    apart = (own.labels["log_p"] - votes.labels["log_p"]).to_numpy()
-    error = standard_error(apart, np.unique(own.labels["item"], return_inverse=True)[1])
-    if apart.mean() < -2 * error:
-        yield Doubt(
-            "votes",
-            f"{posterior.method} predicts labels left out worse than a majority vote: {own.per_label:.3f} nats a "
-            f"label against {votes.per_label:.3f} (difference {apart.mean():.3f}, standard error {error:.3f}). "
-            "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it",
         )
