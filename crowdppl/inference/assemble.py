@@ -19,6 +19,7 @@ from crowdppl.inference.reports.report import (
     MOST_DRAWS,
     Dims,
     Draws,
+    affordable,
     are_linear,
     table_draws,
     tables_at,
@@ -53,7 +54,7 @@ def from_climb(
     wide = sites | widened
     mean = None if engine == "em" else _mean_enough(problem, sites)
     if engine == "vb" and (problem.spread or mean is None):
-        draws = draws_of(problem, wide, order, MOST_DRAWS, problem.options.generator(8))
+        draws = draws_of(problem, wide, order, affordable(problem), problem.options.generator(8))
         tables, prevalence = table_draws(problem, draws)
         if problem.spread:
             over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
@@ -65,7 +66,7 @@ def from_climb(
         assert tables is not None and prevalence is not None
         drawn = tables, prevalence
         if widened:  # draws of vb's own are narrower: the same mean with less noise
-            least = draws_of(problem, sites, order, MOST_DRAWS, problem.options.generator(8))
+            least = draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
             drawn = table_draws(problem, least)
         mean_table, mean_share = (x.mean(0, dtype=np.float64) for x in drawn)
     return FitResult(

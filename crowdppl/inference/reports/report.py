@@ -20,6 +20,8 @@ from crowdppl.inference.reports.fresh import fresh_items
 
 MOST_DRAWS = 200
 """Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
+FEWEST_DRAWS, HELD = 50, 200_000_000
+"""Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
 WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
 LINEAR = 1e-5
@@ -33,6 +35,12 @@ def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
     have = next(iter(draws.values())).shape[0]
     at = torch.linspace(0, have - 1, min(n, have)).round().long()
     return {name: x[at.to(x.device)] for name, x in draws.items()}
+
+
+def affordable(problem: Problem) -> int:
+    """How many draws of all sites vb makes: fewer where tables are so large that draws of them fill the memory."""
+    size = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+    return max(FEWEST_DRAWS, min(MOST_DRAWS, HELD // max(size, 1)))
 
 
 @dataclass(frozen=True)
