@@ -48,7 +48,8 @@ def test_copiers_and_groups_are_told_apart() -> None:
 
 def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
-    monkeypatch.setattr(module, "_votes", lambda posterior: ())
+    for slow in ("misfit", "worse_than_votes"):
+        monkeypatch.setattr(module, slow, lambda posterior: ())
     for quick, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
         monkeypatch.setattr(dependence, "QUICK", quick)
         assert kinds(posterior) == expected

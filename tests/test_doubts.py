@@ -14,6 +14,7 @@ import crowdppl
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.doubt import Doubt
 from crowdppl.criticism.doubts import doubts
+from crowdppl.criticism.misfit import misfit
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.fitting import fit
 from crowdppl.inference.memory import Memory
@@ -312,6 +313,25 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
         crowdppl.heldout_score(p).per_label for p in (own, fit("majority_vote", data, inference="em", seed=0))
     )
     assert f"{mean:.3f} nats a label against {simple:.3f} (difference {mean - simple:.3f}," in votes.text
+
+
+def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
+    """Annotators who copy, and habits that one coin an annotator cannot have; not the method's own labels."""
+    copied = simulated(0, 300, 20, 8, 3, copy=4)
+    own = fit("dawid_skene", copied, inference="em")
+    (doubt,) = misfit(own)
+    assert "unlike those given (p = 0.0099), most of all in pair_" in doubt.text and "calibrate=True" in doubt.text
+    assert doubt in doubts(own, thorough=True) and "misfit" not in kinds(own)
+    raw = own.result.probabilities
+    corrected = replace(own, correction=Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {}))
+    assert not list(misfit(corrected))
+    assert not list(misfit(fit("one_coin", simulated(1, 300, 12, 6, 3), inference="em")))
+    rng = np.random.default_rng(0)
+    item, annotator = np.divmod(np.arange(2400), 8)
+    yes = rng.random(2400) < np.where(rng.random(300)[item] < 0.5, 0.5, 0.1) + 0.4 * (annotator < 4)
+    data = crowdppl.Annotations.from_arrays(item, annotator, yes.astype(int))
+    (habits,) = misfit(fit("one_coin", data, inference="em"))
+    assert "most of all in class_shares: " in habits.text and "a confusion matrix for each" in habits.text
 
 
 def test_methods_that_fit_predict_no_worse_than_votes() -> None:

@@ -23,6 +23,15 @@ DRAWS = 100
 """The fewest of which one in a hundred is told."""
 MOST = 1_000_000
 """Labels up to which they are drawn: each takes 8 bytes a draw."""
+COMMON = (
+    "Labels of an item may have more in common than its truth, and probabilities are then too sure: fit('auto', "
+    "data) or calibrate=True correct them"
+)
+WHY = {
+    "class_shares": "Annotators differ in what they answer by more than the method knows of: one with a confusion "
+    "matrix for each may fit better"
+}
+"""What it may come from that a statistic stands out, where it is not what labels of an item have in common."""
 SWEEPS = 100
 """Of gibbs to warm up, and to draw, where labels are left out: a score is a mean over 100 draws of all chains."""
 
@@ -41,8 +50,7 @@ def misfit(posterior: Posterior) -> Iterator[Doubt]:
             "misfit",
             f"labels drawn from the fit are unlike those given (p = {check.p_value:.2g}), most of all in "
             f"{check.worst}: {seen['observed']:.3g}, and {seen['low']:.3g} to {seen['high']:.3g} in 95 % of draws. "
-            "Labels of an item may have more in common than its truth, and probabilities are then too sure: "
-            "fit('auto', data) or calibrate=True correct them; crowdppl.predictive_check(posterior) shows more",
+            f"{WHY.get(check.worst, COMMON)}; crowdppl.predictive_check(posterior) shows more",
         )
 
 

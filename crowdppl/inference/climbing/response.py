@@ -24,8 +24,8 @@ from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
 
-PROBES, FEWEST, LABELS = 200, 8, 400_000
-"""Vectors that are solved for, of each site; with more than so many labels in all of them, fewer, down to eight."""
+PROBES, FEWEST, LABELS, NUMBERS = 200, 8, 400_000, 100_000_000
+"""Vectors that are solved for, of each site: fewer, down to eight, where all have more labels, or more numbers."""
 STEPS, TOLERANCE = 20, 1e-2
 """Of conjugate gradients."""
 LARGE = 1e7
@@ -59,11 +59,15 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
         return {}
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
     rows, curvature = Rows(total), _Curvature(problem, ascent)
-    labels = sum(block.n_labels for block in problem.blocks)
-    most = max(FEWEST, min(PROBES, LABELS // max(labels, 1)))
+    most = _affordable(problem.n_labels, sum(x.numel() for x in total.values()))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
     unsure = problem.story.unsure if isinstance(problem.story, Continued) else {}
     return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
+
+
+def _affordable(labels: int, numbers: int) -> int:
+    """How many vectors are solved for, given the labels and the numbers in all sites."""
+    return max(FEWEST, min(PROBES, LABELS // max(labels, 1), NUMBERS // numbers))
 
 
 def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
@@ -78,8 +82,7 @@ def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: 
         unit = torch.eye(shape.numel(), dtype=torch.float64, device=generator.device).reshape(-1, *shape)
         each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
         return each
-    bits = torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device)
-    signs = 2.0 * bits.double() - 1
+    signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
     moved = _moved(curvature, rows, name, signs)
     half = most // 2
     sketch, seen = signs[:half].flatten(1), moved[:half].flatten(1)
@@ -239,8 +242,7 @@ class _Curvature:
 
 
 def _dot(one: Parts, other: Parts) -> Tensor:
-    total: Tensor = torch.stack([(x * other[n]).flatten(1).sum(1) for n, x in one.items()]).sum(0)
-    return total
+    return torch.stack([(x * other[n]).flatten(1).sum(1) for n, x in one.items()]).sum(0)
 
 
 def _add(x: Parts, length: Tensor, way: Parts) -> Parts:
