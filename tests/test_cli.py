@@ -169,7 +169,7 @@ def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.Cap
             capsys, "fit", answers, "--out", path
         )
     assert "posterior.json" in refused(capsys, "evaluate", tmp_path, answers)
-    assert "there is no method 'nothing'" in refused(capsys, "zoo", "nothing")
+    assert "there is no method 'nothing'; crowdppl zoo lists all" in refused(capsys, "zoo", "nothing")
 
 
 def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,6 +350,7 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
     assert all(name in printed for name in table.index) and "difference_se" in printed
     assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
+    assert "'nowhere'" in refused(capsys, "compare", answers, *methods, "--device", "nowhere")
     gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
     said = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold)
     assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", *said) == 0

@@ -123,7 +123,7 @@ def test_scores_are_bayes_rule_at_a_point_and_over_draws() -> None:
     each = [bayes_rule({name: x[d] for name, x in draws.items()}, toy, story) for d in range(10)]
     spread = torch.linspace(0, 9, DRAWS).round().long()  # over the ten, evenly but for rounding
     np.testing.assert_allclose(outlier_scores(drawn), np.array(each)[spread].mean(0), atol=1e-5)
-    with pytest.raises(MethodError, match="no discrete site 'outlier'"):
+    with pytest.raises(MethodError, match="no discrete site 'outlier' of items; fit a method whose"):
         outlier_scores(crowdppl.fit("one_coin", data, inference="em"))
 
 

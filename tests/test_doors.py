@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import CrowdpplError, DataError
 from crowdppl.posterior import Posterior
 
@@ -181,16 +182,16 @@ def test_annotations_and_posteriors_are_asked_for_in_one_sentence(name: str) -> 
                 call(function, {**given, argument: value})
             said = str(raised.value)
             if argument != "posterior":
-                assert said.startswith(f"{argument} is a {type(value).__name__}; make annotations of it first: ")
+                assert said.startswith(f"{argument} is {kind_of(value)}; make annotations of it first: ")
             else:
-                assert f"a {type(value).__name__}" in said and "; give " in said
+                assert kind_of(value) in said and "; give " in said
 
 
 def test_a_posterior_is_no_annotations_nor_the_other_way_round() -> None:
     data: Any = crowd().data
     with pytest.raises(DataError, match="data is a Posterior; make annotations"):
         crowdppl.agreement_table(posterior())  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"posterior is a Annotations; give what a fit returned"):
+    with pytest.raises(DataError, match=r"posterior is an Annotations; give what a fit returned"):
         crowdppl.suspicious_annotators(data)
 
 
@@ -202,7 +203,7 @@ def test_results_ask_for_what_they_are_compared_with() -> None:
     items = pd.DataFrame({"labels": [3], "log_p": [-1.0]})
     score = crowdppl.ClassifierScore("raykar", "em", items, items, 1.0)
     for other in (None, items, crowd().data):
-        with pytest.raises(DataError, match="other is a .*; give what classifier_score returned"):
+        with pytest.raises(DataError, match="other is an? .*; give what classifier_score returned"):
             score.ahead_of(other)  # type: ignore[arg-type]
 
 

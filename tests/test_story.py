@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from crowdppl.errors import MethodError
 from crowdppl.stories.card import Card
+from crowdppl.stories.likelihood import coin_table
 from crowdppl.stories.story import Guided, Prepared, Started, Story, card_of, plates_of, settings_of
 
 
@@ -75,3 +77,11 @@ def test_a_setting_that_is_not_kept_is_named() -> None:
 
     with pytest.raises(MethodError, match="Forgetful takes the setting 'cap' but does not keep it"):
         settings_of(Forgetful())
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (4, 2, 2), (4, 3), (2,), (4, 1, 3)])
+def test_coins_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """Four annotators and three classes: torch would spread some of these over others' dimensions."""
+    with pytest.raises(MethodError, match=r"not \(..., A, 1, 2\) or \(..., A, 3, 2\)"):
+        coin_table(torch.zeros(shape), 3)
+    assert coin_table(torch.zeros(4, 1, 2), 3).shape == coin_table(torch.zeros(4, 3, 2), 3).shape == (4, 3, 3)

@@ -231,7 +231,11 @@ def test_numbers_beside_empty_texts_stay_numbers() -> None:
         (np.zeros(3), {}, r"shape \(3,\)"),
         (np.eye(2), {"items": [1]}, r"2 items, but items= names 1"),
         (np.eye(2), {"annotators": [1]}, r"2 annotators, but annotators= names 1"),
-        (np.array([[0.0, 1.0], [np.inf, 1.0]]), {}, r"label at \[1, 0\] is missing or infinite"),
+        (
+            np.array([[0.0, 1.0], [np.inf, 1.0]]),
+            {},
+            r"label at \[1, 0\] is missing or infinite .*value or make it NaN",
+        ),
         (np.full((2, 2), np.nan), {}, r"no rows"),
         (np.eye(2), {"classes": [0, 2]}, r"the label 1 at \[0, 0\]"),
     ],

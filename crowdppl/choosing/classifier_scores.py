@@ -18,6 +18,7 @@ from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import item_folds, keep
 from crowdppl.doors import demands
 from crowdppl.doors.counts import whole_number
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError
 from crowdppl.fitting import fit_alone
 from crowdppl.inference.loop import uninterrupted
@@ -70,7 +71,7 @@ class ClassifierScore:
             DataError: when the items or their labels are others, or the other is no score.
         """
         if not isinstance(other, ClassifierScore):
-            raise DataError(f"other is a {type(other).__name__}; give what classifier_score returned")
+            raise DataError(f"other is {kind_of(other)}; give what classifier_score returned")
         if not self.items["labels"].equals(other.items["labels"]):
             raise DataError(
                 f"{self.method} and {other.method} were scored on different items; give both the same data"

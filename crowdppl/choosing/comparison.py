@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl.choosing.heldout import HeldoutScore, score_one_of, unprepared
 from crowdppl.data.annotations import Annotations
-from crowdppl.doors.demands import require_annotations, require_posterior
+from crowdppl.doors.demands import kind_of, require_annotations, require_posterior
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import options_from
 from crowdppl.pictures.comparison_plot import plot_comparison
@@ -177,7 +177,7 @@ def _check(
 
 def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:
     if not isinstance(members, Mapping):
-        raise MethodError(f"members is a {type(members).__name__}; give a mapping from names to fits")
+        raise MethodError(f"members is {kind_of(members)}; give a mapping from names to fits")
     for name in members:
         if name not in compared:
             raise MethodError(f"{name!r} was not compared ({', '.join(compared)})")

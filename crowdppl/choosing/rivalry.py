@@ -10,6 +10,7 @@ import pandas as pd
 from crowdppl.choosing.classifier_scores import ClassifierScore
 from crowdppl.choosing.heldout import HeldoutScore
 from crowdppl.doors.counts import share_between, shown
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError, MethodError
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.statistics.holm import holm
@@ -77,7 +78,7 @@ def rivals(
 def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Log-probabilities of the same observations by method, and the item of each."""
     if not isinstance(scores, Mapping):
-        raise DataError(f"scores is a {type(scores).__name__}; give a mapping from names to scores")
+        raise DataError(f"scores is {kind_of(scores)}; give a mapping from names to scores")
     if not isinstance(default, str) or default not in scores:
         raise MethodError(
             f"the default {shown(default)} was not scored ({', '.join(map(str, scores)) or 'nothing was'})"
@@ -107,5 +108,5 @@ def _table(name: str, score: object) -> pd.DataFrame:
     if isinstance(score, HeldoutScore | ClassifierScore):
         return score.items.rename_axis("item").reset_index()[["item", "labels", "log_p"]]
     raise DataError(
-        f"the score of {name!r} is a {type(score).__name__}; give what heldout_score or classifier_score returned"
+        f"the score of {name!r} is {kind_of(score)}; give what heldout_score or classifier_score returned"
     )

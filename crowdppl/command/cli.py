@@ -107,6 +107,7 @@ def compare_methods(
     setting: arguments.SettingsOfMethods = None,
     option: arguments.Options = None,
     seed: arguments.Seed = 0,
+    device: arguments.Device = "cpu",
     out: arguments.Table = None,
     overwrite: arguments.Overwrite = False,
     **how: Any,
@@ -120,7 +121,7 @@ def compare_methods(
     from crowdppl.choosing.heldout import unprepared
     from crowdppl.command.outputs import require_new
 
-    options: Any = arguments.engine_options(option) | {"seed": seed}
+    options: Any = arguments.engine_options(option) | {"seed": seed, "device": device}
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # before a large file is read
         unprepared(name, settings.get(name))

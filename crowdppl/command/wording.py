@@ -92,7 +92,7 @@ def on_command_line(text: str, names: Mapping[str, str] | None = None) -> str:
             return f"{found[0]} {PYTHON}"
         return option + ("" if not value or value == "True" else value if option.endswith("=") else f" {value}")
 
-    return _KEYWORD.sub(said, text)
+    return _KEYWORD.sub(said, text).replace("crowdppl.zoo()", "crowdppl zoo")
 
 
 def summary_on_command_line(summary: str) -> str:

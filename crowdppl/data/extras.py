@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from crowdppl.data.feature_values import numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.stored_features import StoredFeatures
 from crowdppl.data.truths import by_item, codes_once
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError
 from crowdppl.tables.alphabet import Alphabet
 from crowdppl.tables.codebook import Codebook, as_index, named_twice, plain
@@ -103,7 +104,7 @@ def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
         return None
     what = f"{book.name}_covariates"
     if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"{what} is a {type(frame).__name__}; give a DataFrame indexed by {book.name} id")
+        raise DataError(f"{what} is {kind_of(frame)}; give a DataFrame indexed by {book.name} id")
     rows = _rows(frame.index, book, what, every=False)
     return frame.set_axis(pd.RangeIndex(len(frame))).reindex(rows).set_axis(book.ids)
 

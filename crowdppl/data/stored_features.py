@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError, ResultError
 from crowdppl.process.devices import made_in
 from crowdppl.tables.codebook import plain
@@ -186,7 +187,7 @@ class StoredFeatures:
             values = None if isinstance(row, Tensor | Mapping | str) else np.asarray(row)
         if values is None or values.dtype.kind not in "iufb":
             raise DataError(
-                f"{self._place(n)} is a {type(row).__name__}, not numbers; let the dataset return tensors or arrays"
+                f"{self._place(n)} is {kind_of(row)}, not numbers; let the dataset return tensors or arrays"
             )
         with np.errstate(over="ignore"):  # what float32 cannot hold is found by read
             return torch.from_numpy(np.array(values, np.float32))

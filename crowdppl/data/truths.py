@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError
 from crowdppl.tables.codebook import Codebook, as_index, named_twice, plain
 
@@ -26,7 +27,7 @@ def by_item(gold: Any) -> pd.Series[Any]:
         values = [None if value is np.ma.masked else value for value in gold.values()]
         return pd.Series(values, index=as_index(gold), dtype=object)
     if not isinstance(gold, pd.Series):
-        raise DataError(f"gold is a {type(gold).__name__}; give a Series or a mapping from item id to class")
+        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
     return gold
 
 
@@ -51,8 +52,7 @@ def table_of(posterior: Posterior | pd.DataFrame) -> pd.DataFrame:
     """
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, import_module("crowdppl.posterior").Posterior):
-            kind = type(posterior).__name__
-            raise DataError(f"a {kind} has no ids; give a posterior, or a DataFrame of items x classes")
+            raise DataError(f"{kind_of(posterior)} has no ids; give a posterior, or a DataFrame of items x classes")
         table: pd.DataFrame = posterior.probabilities()
         return table
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):

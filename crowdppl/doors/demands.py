@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 Given = TypeVar("Given")
 
 
+def kind_of(value: Any) -> str:
+    """What something is, as messages say it: "a list", "an Annotations"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
 def require_annotations(data: Any, name: str = "data") -> Annotations:
     """The same, when it is annotations.
 
@@ -58,7 +64,7 @@ def require_posterior(fitted: Any) -> Posterior:
         found: Posterior = fitted
         return found
     raise DataError(
-        f"posterior is a {type(fitted).__name__}; give what a fit returned: crowdppl.fit(method, data), or "
+        f"posterior is {kind_of(fitted)}; give what a fit returned: crowdppl.fit(method, data), or "
         "crowdppl.load(path)"
     )
 
@@ -70,7 +76,7 @@ def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
         DataError: (or ``error``) for anything else, a DataFrame say.
     """
     if not isinstance(path, str | PathLike):
-        raise error(f"path is a {type(path).__name__}; give where the file or folder is, as text or a Path")
+        raise error(f"path is {kind_of(path)}; give where the file or folder is, as text or a Path")
     return Path(path)
 
 
@@ -81,7 +87,7 @@ def require_text(name: str, value: Any) -> str | None:
         DataError: for anything else; it names the argument.
     """
     if value is not None and not isinstance(value, str):
-        raise DataError(f"{name} is a {type(value).__name__}; give it as text, or leave it out")
+        raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
     return value
 
 
@@ -108,6 +114,6 @@ def one_of(name: str, value: Any, names: Sequence[str]) -> str:
 def no_annotations(data: Any, name: str = "data") -> DataError:
     """What to raise of something that is no annotations."""
     return DataError(
-        f"{name} is a {type(data).__name__}; make annotations of it first: crowdppl.read_annotations(path), or "
+        f"{name} is {kind_of(data)}; make annotations of it first: crowdppl.read_annotations(path), or "
         "crowdppl.Annotations.from_frame(frame)"
     )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks
@@ -135,7 +136,7 @@ def meta_train(
 def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:
     """The embedding before its first step."""
     if not isinstance(episodes, Episodes):
-        raise MethodError(f"episodes is a {type(episodes).__name__}; give crowdppl.Episodes(truth, features, ...)")
+        raise MethodError(f"episodes is {kind_of(episodes)}; give crowdppl.Episodes(truth, features, ...)")
     embedding = embedding_for(body, episodes.table, widths, seed)
     if not embedding.learning:
         raise MethodError(

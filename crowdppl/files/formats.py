@@ -23,6 +23,8 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
+GZIP = b"\x1f\x8b"
+"""How a gzipped file begins."""
 USUAL = {"csv": ",", "tsv": "\t"}
 """What separates the fields of a format, where the file does not show that something else does."""
 
@@ -56,6 +58,7 @@ def read_table(
                 f"{path} is a pipe or a device, which cannot be read twice; save it to a file, and give that"
             )
         raise DataError(f"{path} is {'a folder' if path.exists() else 'not there'}; give the path of a file")
+    _check_packing(path, kind)
     if delimiter is not None:
         _check_delimiter(delimiter, kind, path)
     if kind == "parquet":
@@ -65,6 +68,15 @@ def read_table(
     if kind == "jsonl":
         return _json_lines(path, text)
     return read_delimited(path, USUAL[kind], delimiter, as_text, text)
+
+
+def _check_packing(path: Path, kind: str) -> None:
+    """Refuses a file that is gzipped and not called so, or the other way round: its name says how it is read."""
+    with path.open("rb") as file:
+        head = file.read(len(GZIP))
+    if kind != "parquet" and head and (head == GZIP) != (path.suffix.lower() == ".gz"):
+        is_so = "is gzipped; call it" if head == GZIP else "is not gzipped; call it"
+        raise DataError(f"{path.name} {is_so} {path.name + '.gz' if head == GZIP else path.stem}")
 
 
 def _check_delimiter(delimiter: str, kind: str, path: Path) -> None:
@@ -119,7 +131,16 @@ def _json_lines(path: Path, encoding: str) -> Table:
 
 
 def _object(line: str) -> dict[str, Any]:
-    value = json.loads(line)
+    value = json.loads(line, object_pairs_hook=_named_once)
     if not isinstance(value, dict):
         raise json.JSONDecodeError("no JSON object", line, 0)
     return value
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of pairs; of two values of one name, the first would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
+        raise ValueError(f"{twice!r} is given twice")
+    return found

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from crowdppl.data.stored_features import Features
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.standardise import Standardise
 
@@ -131,7 +132,7 @@ def returned(network: nn.Module, x: Tensor) -> Tensor:
     found = network(x)
     if not isinstance(found, Tensor):
         raise MethodError(
-            f"the network returns a {type(found).__name__}, where a tensor with a row an item is wanted; let it "
+            f"the network returns {kind_of(found)}, where a tensor with a row an item is wanted; let it "
             "return that alone"
         )
     return found

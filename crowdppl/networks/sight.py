@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from crowdppl.data.extras import is_dataset
 from crowdppl.data.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.stored_features import Features, StoredFeatures, read
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError, MethodError, ResultError
 from crowdppl.networks.network import learns, log_shares, outputs
 from crowdppl.plates import Data, block_of
@@ -60,7 +61,7 @@ def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
     for name, x in found.items():
         if not isinstance(x, Tensor):
             raise ResultError(
-                f"the network's state {name!r} is a {type(x).__name__}, and files hold tensors alone; let "
+                f"the network's state {name!r} is {kind_of(x)}, and files hold tensors alone; let "
                 "get_extra_state return a tensor, or leave it out"
             )
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def axes_of(given: Any) -> np.ndarray:
     flat = np.atleast_1d(given).ravel()
     for one in flat:
         if not hasattr(one, "get_xlabel"):
-            raise MethodError(f"ax= holds a {type(one).__name__}; give matplotlib axes, or leave ax= out")
+            raise MethodError(f"ax= holds {kind_of(one)}; give matplotlib axes, or leave ax= out")
     return flat
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.doors import demands
+from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -41,7 +42,12 @@ def outlier_scores(posterior: Posterior) -> pd.Series[Any]:
     posterior = demands.require_posterior(posterior)
     site = posterior.result.sites.get("departure")
     if site is None:
-        share = import_module(ENGINES).item_marginal(posterior, "outlier")
+        try:
+            share = import_module(ENGINES).item_marginal(posterior, "outlier")
+        except MethodError as error:
+            raise MethodError(
+                f"{error}; fit a method whose items may be outliers (help(crowdppl.outlier_scores) names one)"
+            ) from error
         return pd.Series(share[:, 1], posterior.data.items, name="outlier")
     shift = site.mean - site.mean.mean(-1, keepdims=True)
     whole = posterior.data.as_block()

@@ -181,6 +181,9 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
     Returns:
         (..., A, K, K) log p(label | annotator, truth).
 
+    Raises:
+        MethodError: when the last two dimensions are others.
+
     Examples:
         >>> import torch
         >>> crowdppl.coin_table(torch.tensor([[[0.8, 0.2]]]).log(), n_classes=3).exp()
@@ -188,6 +191,11 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
                  [0.1000, 0.8000, 0.1000],
                  [0.1000, 0.1000, 0.8000]]])
     """
+    if log_coin.dim() < 2 or log_coin.shape[-1] != 2 or log_coin.shape[-2] not in (1, n_classes):
+        raise MethodError(
+            f"log_coin has shape {tuple(log_coin.shape)}, not (..., A, 1, 2) or (..., A, {n_classes}, 2): right "
+            "and wrong last, the truth before; where coins do not depend on it, give log_coin.unsqueeze(-2)"
+        )
     same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
     right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
     return torch.where(same, right, wrong)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from crowdppl.errors import DataError
 from crowdppl.tables.codebook import Codebook, as_index, is_text, plain, sorting, spelling
-from crowdppl.tables.encoding import Encoding, Place, encode, refuse_markers
+from crowdppl.tables.encoding import ROW, Encoding, Place, encode, refuse_markers
 from crowdppl.tables.handover import of_tensor, unmasked
 
 KINDS = ("nominal", "ordinal")
@@ -103,7 +103,7 @@ def encode_labels(
     named: bool,
     abstentions: Iterable[Any],
     text: bool,
-    without: str = "leave the row out",
+    without: str = ROW,
 ) -> Encoding:
     """Finds the distinct labels of a column.
 
@@ -119,7 +119,7 @@ def encode_labels(
         DataError: for missing, empty, infinite or mixed labels, with value and row.
     """
     away = list(abstentions)
-    labels = encode(column, "label", place, one_type=not away and not named)
+    labels = encode(column, "label", place, one_type=not away and not named, without=without)
     if not named:
         remedy = f"{without}, or name it in abstentions=; if it really is a class, list it in classes="
         refuse_markers(labels, "label", place, away, remedy, text)

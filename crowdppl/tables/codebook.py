@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -48,9 +48,8 @@ class Codebook:
         try:
             found = np.asarray(self.ids.get_indexer(wanted), np.int64)
         except TypeError as error:
-            raise DataError(
-                f"the {self.name} {_odd(wanted)!r} cannot be an id ({error}); use text or numbers"
-            ) from error
+            odd = plain(wanted[first_unhashable(wanted)])
+            raise DataError(f"the {self.name} {odd!r} cannot be an id ({error}); use text or numbers") from error
         for spell in (spelling, str):
             lost = np.flatnonzero(found < 0)
             if not len(lost) or wanted.dtype == self.ids.dtype:
@@ -168,8 +167,14 @@ def spelling(value: Any) -> str:
     return str(value)
 
 
-def _odd(values: pd.Index[Any]) -> Any:
-    return plain(next((value for value in values if not isinstance(value, Hashable)), values[0]))
+def first_unhashable(values: Iterable[Any]) -> int:
+    """Where the first value stands that can be no id."""
+    for place, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:
+            return place
+    return 0
 
 
 def _spelled(ids: pd.Index[Any], spell: Callable[[Any], str]) -> pd.Index[Any]:

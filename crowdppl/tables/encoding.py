@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook, plain, sorting
+from crowdppl.tables.codebook import Codebook, first_unhashable, plain, sorting
 from crowdppl.tables.handover import of_tensor, spelled_out, unmasked
 
 Place = Callable[[int], str]
 """Says where the row at a position stands: "line 5 of answers.csv"."""
+ROW = "leave the row out"
+"""How one value is left out of a table with a row each."""
 
 MISSING = frozenset(
     ["", "NA", "<NA>", "NaN", "nan", "NULL", "null", "inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity"]
@@ -57,7 +59,7 @@ class Encoding:
         return Codebook(name, self.values[order]), rank[self.codes]
 
 
-def encode(column: Any, name: str, place: Place, *, one_type: bool = True) -> Encoding:
+def encode(column: Any, name: str, place: Place, *, one_type: bool = True, without: str = ROW) -> Encoding:
     """Finds the distinct values of a column.
 
     Args:
@@ -65,6 +67,7 @@ def encode(column: Any, name: str, place: Place, *, one_type: bool = True) -> En
         name: what the column holds, for messages.
         place: where a row stands.
         one_type: whether values of different types are refused.
+        without: how one value is left out, for messages.
 
     Raises:
         DataError: when a value is missing, infinite or no possible id, or types are mixed.
@@ -79,11 +82,11 @@ def encode(column: Any, name: str, place: Place, *, one_type: bool = True) -> En
     try:
         codes, distinct = pd.factorize(pd.Series(values, copy=False))
     except TypeError as error:
-        raise DataError(
-            f"the {name} column holds values that cannot be ids ({error}); use text or numbers"
-        ) from error
+        row = first_unhashable(values)
+        such = f"the {name} column holds values that cannot be ids, such as {values[row]!r:.60} at {place(row)}"
+        raise DataError(f"{such} ({error}); use text or numbers") from error
     encoding = Encoding(pd.Index(distinct, tupleize_cols=False), codes)
-    _refuse_missing(encoding, name, place, lambda row: values[row])
+    _refuse_missing(encoding, name, place, lambda row: values[row], without)
     return encoding
 
 
@@ -222,20 +225,20 @@ def _type_name(value: Any) -> str:
     return "str" if isinstance(value, str) else type(value).__name__
 
 
-def _refuse_missing(encoding: Encoding, name: str, place: Place, at: Callable[[int], Any]) -> None:
-    wrong = encoding.codes < 0
-    if encoding.values.dtype.kind == "f":
-        infinite = np.flatnonzero(np.isinf(np.asarray(encoding.values)))
+def _refuse_missing(found: Encoding, name: str, place: Place, at: Callable[[int], Any], without: str = ROW) -> None:
+    wrong = found.codes < 0
+    if found.values.dtype.kind == "f":
+        infinite = np.flatnonzero(np.isinf(np.asarray(found.values)))
         if len(infinite):
-            wrong |= np.isin(encoding.codes, infinite)
+            wrong |= np.isin(found.codes, infinite)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(_missing(name, place(row), at(row), int(wrong.sum()) - 1))
+        raise DataError(_missing(name, place(row), at(row), int(wrong.sum()) - 1, without))
 
 
-def _missing(name: str, where: str, value: Any, others: int = 0) -> str:
+def _missing(name: str, where: str, value: Any, others: int = 0, without: str = ROW) -> str:
     more = f" (and in {others} more rows)" if others else ""
-    advice = "give it a value or leave the row out"
+    advice = f"give it a value or {without}"
     if name == "label":
         advice += '; for "don\'t know", write a value and name it in abstentions='
     if value is pd.NA or (isinstance(value, float) and math.isnan(value)):

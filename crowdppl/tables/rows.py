@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl.errors import DataError
 from crowdppl.tables.columns import recognise
-from crowdppl.tables.encoding import Place, place_in_rows
+from crowdppl.tables.encoding import ROW, Place, place_in_rows
 
 MAKE_A_TABLE = "pandas.DataFrame(...) makes one of dictionaries, lists and records"
 
@@ -38,7 +38,7 @@ class Rows:
     text: bool = False
     items: Any = None
     annotators: Any = None
-    without: str = "leave the row out"
+    without: str = ROW
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}

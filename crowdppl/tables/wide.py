@@ -93,6 +93,7 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         place=lambda label: f"[{row[label]}, {column[label]}]",
         items=ids[0],
         annotators=ids[1],
+        without="make it NaN, which is no label",
     )
 
 

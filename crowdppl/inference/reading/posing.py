@@ -12,6 +12,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.feature_tensors import placed_features
+from crowdppl.doors.demands import kind_of
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.problem import LARGE, Problem
@@ -60,7 +61,7 @@ def pose(
 
     problem = Problem(story, blocks, options, whole, moments)
     if start is not None and not isinstance(start, Mapping):
-        raise MethodError(f"start is a {type(start).__name__}; give a mapping from names of sites to values")
+        raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem
 
 
