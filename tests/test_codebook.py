@@ -87,7 +87,7 @@ def test_far_apart_numbers_take_no_table() -> None:
         (3, r"the item column is 3; give one value a row"),
         (pd.Series([1, None], dtype="Int64"), r"row 1"),
         ([{"a": 1}], r"cannot be ids"),
-        (["a", "b", ["c"]], r"cannot be ids, such as \['c'\] at row 2"),
+        ([("a",), ("b", ["c"])], r"cannot be ids, such as \('b', \['c'\]\) at row 1"),
         ([1j, 2j], r"no order"),
         (np.zeros((2, 2)), r"shape \(2, 2\)"),
     ],

@@ -145,7 +145,11 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
             r"line 2 of a.jsonl is not UTF-8",
         ),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', r"label at line 1"),
-        ("a.jsonl", '\n{"item": {"id": 7}, "worker": 2, "label": 0}\n', r"such as {'id': 7} at line 2 of a.jsonl"),
+        (
+            "a.jsonl",
+            '\n{"item": {"id": 7}, "worker": 2, "label": 0}\n{"item": {"id": 8}, "worker": 2, "label": 1}\n',
+            r"cannot be ids, such as {'id': 7} at line 2 of a.jsonl",
+        ),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0, "label": 1}\n', r"line 1 of .*: 'label' is given twice"),
         ("a.csv.gz", "item,worker,label\na,w,0\n", r"a.csv.gz is not gzipped; call it a.csv"),
         ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n"), r"a.csv is gzipped; call it a.csv.gz"),

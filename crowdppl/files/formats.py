@@ -119,7 +119,7 @@ def _json_lines(path: Path, encoding: str) -> Table:
     except UnicodeError as error:
         raise DataError(undecodable(path, encoding)) from error
     except (ValueError, OSError, EOFError) as error:
-        at = number if isinstance(error, json.JSONDecodeError) else number + 1
+        at = number if isinstance(error, ValueError) else number + 1
         raise DataError(
             f"line {at} of {path.name} cannot be read: {error}; write one JSON object a line"
         ) from error
