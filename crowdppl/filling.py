@@ -11,7 +11,7 @@ import pandas as pd
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.decoding import row_codes
-from crowdppl.data.likeness import declining_alike
+from crowdppl.data.likeness import meant_alike
 from crowdppl.data.splitting import with_rows
 from crowdppl.doors import demands
 from crowdppl.doors.counts import whole_number
@@ -110,7 +110,7 @@ def _checked(posterior: Posterior, data: Annotations) -> Annotations:
             f"{posterior.method} keeps {', '.join(local)} of each item of the fit, and cannot fill other items; "
             "leave data= out, or fit to all of them"
         )
-    return declining_alike(old, data)
+    return meant_alike(old, data)
 
 
 def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:

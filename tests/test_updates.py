@@ -157,3 +157,12 @@ def test_who_could_decline_in_the_fit_still_can(informative: bool) -> None:
     np.testing.assert_allclose(found.predict(new).loc[91], share, atol=1e-6)
     filled = crowdppl.fill(found, new, least=1).frame()
     assert filled.equals(crowdppl.fill(found, Annotations.from_frame(more, like=data), least=1).frame())
+
+
+def test_classes_that_were_grades_stay_grades() -> None:
+    """Also where new labels are annotations of their own, of which nobody said so."""
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": list("uvuv"), "label": [1, 1, 2, 3]})
+    found = crowdppl.fit("one_coin", Annotations.from_frame(frame, kind="ordinal"), inference="vb")
+    new = Annotations.from_frame(frame.assign(item=[7, 7, 8, 8]))
+    assert new.kind == "nominal" and found.update(new).data.kind == "ordinal"
+    assert crowdppl.fill(found, new, least=1).kind == "ordinal"

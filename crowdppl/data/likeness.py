@@ -38,20 +38,20 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
         known: Any = {name: getattr(new, name) for name in names}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
-    return _with_known(old, declining_alike(old, new))
+    return _with_known(old, meant_alike(old, new))
 
 
-def declining_alike(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations, of the same annotators and answers, in which all who could decline still can.
+def meant_alike(old: Annotations, new: Annotations) -> Annotations:
+    """New annotations, of the same annotators and answers, in which these mean what they did.
 
-    Who could have declined and names a class tells something by it, also where new labels hold no abstention of
-    theirs; and whether abstentions are informative is the old annotations' to say.
+    Of which kind the classes are, and whether abstentions are informative, is the old annotations' to say. Who
+    could have declined and names a class tells something by it, also where new labels hold no abstention of theirs.
     """
+    new = replace(new, alphabet=old.alphabet)
     if old.abstainers is None or new.abstainers is None:
         return new
     may, tells = torch.from_numpy(old.abstainers | new.abstainers), old.alphabet.informative
-    blocks = [replace(block, abstainers=may, informative=tells) for block in new.blocks]
-    return replace(new, blocks=blocks, alphabet=old.alphabet)
+    return replace(new, blocks=[replace(block, abstainers=may, informative=tells) for block in new.blocks])
 
 
 def warn_of_repeats(old: Annotations, new: Annotations) -> None:
