@@ -14,8 +14,8 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.doors.counts import switch
 from crowdppl.doors.demands import require_path
 from crowdppl.errors import MethodError, ResultError
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.memory import Memory
-from crowdppl.inference.results import FitResult
 from crowdppl.pictures import chain_plots, item_map, plots, reliability, risk_plot
 from crowdppl.results import (
     abilities,

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.stories.card import Card
 

@@ -31,7 +31,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.asking import answers
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.acquisition import information, worth_asking
 from tests.brute import Tiny, joint

@@ -52,7 +52,7 @@ FLOORS = (
 )
 # The same within the engines.
 ENGINE_FLOORS = (
-    "results",
+    "fit_result",
     "memory",
     "machinery",
     "options",
@@ -61,13 +61,13 @@ ENGINE_FLOORS = (
     "checkpoints",
     "loop",
     "learning",
-    "continued",
+    "inherited",
     "climbing",
     "guides",
     "gradients",
     "stopping",
     "assemble",
-    "choosing",
+    "engine_choice",
     "sampling",
     "running",
     "asking",
@@ -77,7 +77,7 @@ ENGINE_FLOORS = (
 VOCABULARY = {"errors", "plates", "settings"}
 # What a user holds after a fit. It may read what engines hand over, and refits through a callable that fit gave it.
 HELD = ("posterior", "results", "scoring", "pictures")
-HANDED_OVER = {"crowdppl.inference.results", "crowdppl.inference.memory"}
+HANDED_OVER = {"crowdppl.inference.fit_result", "crowdppl.inference.memory"}
 
 
 def module_name(path: Path) -> str:

@@ -19,7 +19,7 @@ import torch
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.posterior import Posterior, load
 from crowdppl.results import archive
 from crowdppl.results.packing import pack, unpack

@@ -13,7 +13,7 @@ from matplotlib.patches import StepPatch
 from scipy.stats import hypergeom
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.pictures.chain_plots import plot_ranks, plot_trace, rank_counts
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior

@@ -18,10 +18,10 @@ from crowdppl import mean_field, plates
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.choosing import refuse
 from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.minibatch import warm_up
 from crowdppl.inference.climbing.variational import Climbed, climb, prepare
+from crowdppl.inference.engine_choice import refuse
 from crowdppl.inference.reading.problem import Problem
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, exact

@@ -12,7 +12,7 @@ import crowdppl
 from crowdppl.choosing.comparison import compare, stacking_weights
 from crowdppl.choosing.heldout import heldout_score
 from crowdppl.errors import MethodError
-from crowdppl.inference import choosing
+from crowdppl.inference import engine_choice
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import crowd
 
@@ -40,7 +40,7 @@ def test_the_table_says_what_the_scores_say() -> None:
 def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     data = crowd(n_items=20)
     short: dict[str, Any] = {"draws": 20, "warmup": 10, "chains": 2}
-    monkeypatch.setattr(choosing, "AUTO_SECONDS", 0.3)  # three fits of 30 sweeps by the formula, six not
+    monkeypatch.setattr(engine_choice, "AUTO_SECONDS", 0.3)  # three fits of 30 sweeps by the formula, six not
     assert heldout_score("one_coin", data, folds=2, **short).inference == "gibbs"
     names = ["one_coin", "bayesian_dawid_skene"]
     assert set(compare(names, data, folds=2, **short).table["inference"]) == {"vb"}

@@ -19,7 +19,7 @@ from crowdppl.criticism.expected_agreement import EVEN, by_the_story, independen
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.statistics.saddlepoint import deviates
 from tests.crowd import annotations, crowd

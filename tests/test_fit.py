@@ -28,7 +28,7 @@ from crowdppl import (
     truth,
 )
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.choosing import gibbs_seconds
+from crowdppl.inference.engine_choice import gibbs_seconds
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import quiet

@@ -24,12 +24,12 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference.climbing.response import weights
 from crowdppl.inference.climbing.variational import climb
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.draws import draws_of
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import quiet
 from crowdppl.inference.reports.report import MOST_DRAWS, Draws, thinned
-from crowdppl.inference.results import FitResult, SiteResult
 from crowdppl.inference.sampling import gibbs
 from crowdppl.results import intervals
 from crowdppl.statistics.estimates import Estimate, from_draws

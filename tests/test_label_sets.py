@@ -12,7 +12,7 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.results import FitResult
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.posterior import Posterior
 from crowdppl.results.label_sets import label_sets
 from crowdppl.stories.card import Card

@@ -15,7 +15,7 @@ from crowdppl.crowds.simulation import random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.results import FitResult
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.posterior import Posterior
 from crowdppl.registry import method
 from crowdppl.scoring.bootstrap import WeightedItems, errors_of_noise

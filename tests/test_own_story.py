@@ -30,9 +30,9 @@ from crowdppl import Categorical, annotate, plates, prevalence, truth
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.climbing.variational import climb
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.density import Density
-from crowdppl.inference.results import FitResult
 from crowdppl.inference.running import run
 from crowdppl.inference.sampling.gibbs import Gibbs, sample
 from crowdppl.inference.sampling.nuts import Marginal

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.results import intervals
 from crowdppl.statistics import choices

@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior, load
 from tests.crowd import crowd
 from tests.three_items import Handmade, data, posterior, result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdppl.criticism.spring import spring_layout
+from crowdppl.pictures.spring import spring_layout
 
 
 def distances(place: np.ndarray) -> np.ndarray:

@@ -20,9 +20,9 @@ from crowdppl import annotate, classify, leaning_rows, plates, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.gradients import svi
 from crowdppl.inference.options import Options
-from crowdppl.inference.results import FitResult
 from crowdppl.inference.running import run
 from crowdppl.stories.story import card_of
 from tests.crowd import crowd, double

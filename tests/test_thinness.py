@@ -12,7 +12,7 @@ from crowdppl.criticism import thinness
 from crowdppl.criticism.doubts import doubts
 from crowdppl.crowds.simulation import Simulation
 from crowdppl.fitting import fit
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior
 from crowdppl.scoring.scores import log_score
 from tests.crowd import annotations, crowd

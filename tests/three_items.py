@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.results import FitResult
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.posterior import Posterior
 from crowdppl.stories.card import Card
 

@@ -20,7 +20,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.doors import demands
 from crowdppl.doors.counts import whole_number
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.inference.choosing import refuse
+from crowdppl.inference.engine_choice import refuse
 from crowdppl.inference.options import Options, options_from
 from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.draws import draws_of

@@ -10,10 +10,10 @@ import numpy as np
 from crowdppl.criticism import collusion
 from crowdppl.criticism.discrepancies import FEW
 from crowdppl.criticism.excess import excess_of
-from crowdppl.criticism.spring import spring_layout
 from crowdppl.doors.counts import seed_number, share_between
 from crowdppl.errors import DataError
 from crowdppl.pictures.canvas import DARK, MIDDLE, axes_or_new, short_names
+from crowdppl.pictures.spring import spring_layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

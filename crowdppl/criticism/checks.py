@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from crowdppl.criticism.check_plots import plot_check
 from crowdppl.criticism.discrepancies import STATISTICS, Design, of_pairs
 from crowdppl.doors import demands
 from crowdppl.doors.counts import seed_number, whole_number
+from crowdppl.pictures.check_plot import plot_check
 from crowdppl.results.refitting import ENGINES, Refit
 
 if TYPE_CHECKING:

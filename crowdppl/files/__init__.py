@@ -1,1 +1,1 @@
-"""Files of annotations and of known truths, read as tables."""
+"""Files of annotations, of known truths and of covariates, read as tables."""

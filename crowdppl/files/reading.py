@@ -1,4 +1,4 @@
-"""Files of annotations and of known truths, read by one call."""
+"""Files of annotations, of known truths and of covariates, each read by one call."""
 
 from __future__ import annotations
 

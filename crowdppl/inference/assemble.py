@@ -13,6 +13,7 @@ from torch import Tensor
 from crowdppl.inference.climbing.gaussians import Gaussians
 from crowdppl.inference.climbing.response import weights
 from crowdppl.inference.climbing.variational import Climbed
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.inference.reading.draws import crossed, draws_of, mean_of
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import (
@@ -27,7 +28,6 @@ from crowdppl.inference.reports.report import (
     truth_at,
     truth_over,
 )
-from crowdppl.inference.results import FitResult, SiteResult
 
 SPREAD_DRAWS = 50
 """Draws over which the spread of vb's probabilities is found."""

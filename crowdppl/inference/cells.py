@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.choosing import refuse
 from crowdppl.inference.climbing.variational import prepare
+from crowdppl.inference.engine_choice import refuse
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.tables.codebook import Codebook
 
 if TYPE_CHECKING:

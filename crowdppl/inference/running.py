@@ -1,4 +1,4 @@
-"""One door to every engine: checks what was asked, runs it, and hands over a posterior."""
+"""One door to every engine: checks what was asked, runs it, and hands over what it found."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.choosing import check_uses, choose, refuse
+from crowdppl.inference.engine_choice import check_uses, choose, refuse
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
-from crowdppl.inference.results import FitResult
 from crowdppl.inference.stopping import stopped
 from crowdppl.networks.sight import learning_of, networks_of
 from crowdppl.networks.training import VOLUMES, training_of

@@ -1,1 +1,1 @@
-"""Pictures of posteriors, scores and stories."""
+"""Pictures of posteriors, scores, comparisons, checks and stories."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdppl.doors.counts import whole_number
 from crowdppl.errors import MethodError
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new, short
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.decoding import labels_given
-from crowdppl.inference.results import FitResult
+from crowdppl.inference.fit_result import FitResult
 from crowdppl.results import intervals
 from crowdppl.statistics.estimates import Estimate
 

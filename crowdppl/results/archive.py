@@ -14,7 +14,7 @@ from crowdppl.data.shelving import put_together, take_apart
 from crowdppl.doors.demands import require_path
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference import memory
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.networks.weights import described, restored, without_networks
 from crowdppl.results.correction import Correction
 from crowdppl.results.packing import Arrays, pack, unpack

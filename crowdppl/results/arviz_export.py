@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdppl.doors.counts import seed_number, whole_number
 from crowdppl.errors import MethodError
-from crowdppl.inference.results import SiteResult
+from crowdppl.inference.fit_result import SiteResult
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior

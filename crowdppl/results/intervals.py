@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crowdppl.inference.results import FitResult, SiteResult
+from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.statistics.estimates import Estimate, check_level, from_dirichlet, from_draws, from_point
 
 

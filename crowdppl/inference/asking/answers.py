@@ -15,13 +15,13 @@ from crowdppl.data.decoding import row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.asking.predictive import covariates_of, label_power, seen_of
 from crowdppl.inference.asking.refit import options_of
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.draws import draws_of
 from crowdppl.inference.reading.nodes import nodes
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.probing import reads_item_covariates
 from crowdppl.inference.reading.problem import Problem, quiet
-from crowdppl.inference.results import SiteResult
 from crowdppl.networks.sight import networks_of
 from crowdppl.stories.labels import Labels
 

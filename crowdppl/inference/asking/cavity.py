@@ -19,6 +19,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.asking.refit import options_of
 from crowdppl.inference.asking.taught import Cavities, Taught
 from crowdppl.inference.climbing.rules import refuse_below_one
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.reading.density import FLOOR, Density
 from crowdppl.inference.reading.draws import center_of
 from crowdppl.inference.reading.families import DIRICHLET
@@ -28,7 +29,6 @@ from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.probing import reads_item_covariates
 from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.reading.uses import Uses, no_form, read_uses
-from crowdppl.inference.results import SiteResult
 from crowdppl.networks.sight import networks_of
 
 if TYPE_CHECKING:

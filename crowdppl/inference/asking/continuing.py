@@ -15,6 +15,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.decoding import labels_given
 from crowdppl.data.splitting import keep
 from crowdppl.errors import MethodError
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.memory import Memory, Record, Sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.density import Density
@@ -24,7 +25,6 @@ from crowdppl.inference.reading.nodes import nodes
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.starts import typical_values
-from crowdppl.inference.results import SiteResult
 from crowdppl.stories.story import Story
 from crowdppl.tables.codebook import Codebook
 

@@ -18,7 +18,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.asking.continuing import posed, said_before
 from crowdppl.inference.asking.refit import options_of
 from crowdppl.inference.climbing.resuming import Earlier
-from crowdppl.inference.continued import Continued
+from crowdppl.inference.inherited import Inherited
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.draws import draws_of
@@ -76,7 +76,7 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
     earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
     again, engine, memory = story or posterior.story, posterior.inference, posterior.memory
     if memory is not None:
-        again = Continued(again, memory.sites)
+        again = Inherited(again, memory.sites)
     said = said_before(posterior, data)
     fitted, engine, result = run(again, data, engine, options, start, said, earlier, spread)
     fitted = posterior.story if memory is not None else fitted

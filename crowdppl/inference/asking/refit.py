@@ -18,7 +18,7 @@ from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.gaussians import Gaussians
 from crowdppl.inference.climbing.rules import Average
 from crowdppl.inference.climbing.state import State
-from crowdppl.inference.continued import Continued
+from crowdppl.inference.inherited import Inherited
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
 from crowdppl.inference.reading.density import Density
@@ -155,7 +155,7 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     with quiet(chosen.device):
         memory = remembered(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
-    _, engine, result = run(Continued(posterior.story, memory.sites), data, "vb", chosen, evidence=evidence)
+    _, engine, result = run(Inherited(posterior.story, memory.sites), data, "vb", chosen, evidence=evidence)
     return replace(
         posterior,
         data=data,

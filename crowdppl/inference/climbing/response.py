@@ -19,7 +19,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.inference.climbing.ascent import Ascent
-from crowdppl.inference.continued import Continued
+from crowdppl.inference.inherited import Inherited
 from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
@@ -61,7 +61,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
     rows, curvature = Rows(total), _Curvature(problem, ascent)
     most = _affordable(problem.n_labels, sum(x.numel() for x in total.values()))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
-    unsure = problem.story.unsure if isinstance(problem.story, Continued) else {}
+    unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
     return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
 
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from crowdppl.inference.climbing.gaussians import Gaussians
 from crowdppl.inference.climbing.state import State
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.reading.density import FLOOR
 from crowdppl.inference.reading.sites import Site
-from crowdppl.inference.results import SiteResult
 
 
 @dataclass(frozen=True)

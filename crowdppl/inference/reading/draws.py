@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.reading.families import DIRICHLET
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.sites import Site
-from crowdppl.inference.results import SiteResult
 
 
 def draws_of(

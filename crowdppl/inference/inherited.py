@@ -11,14 +11,14 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
+from crowdppl.inference.fit_result import SiteResult
 from crowdppl.inference.memory import Sites
-from crowdppl.inference.results import SiteResult
 from crowdppl.networks.sight import networks_of
 from crowdppl.stories.distributions import OneHot
 from crowdppl.stories.story import Story, plates_of
 
 
-class Continued:
+class Inherited:
     """A story whose priors are another fit's posterior; its networks stand still.
 
     Args:
