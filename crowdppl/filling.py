@@ -55,7 +55,7 @@ def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
-        >>> crowdppl.filling.fill(posterior)
+        >>> crowdppl.fill(posterior)
         Annotations(45 items, 5 annotators, 4 classes, 315 labels)
     """
     posterior, least = demands.require_posterior(posterior), whole_number("least", least, 0)

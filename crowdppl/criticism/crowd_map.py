@@ -51,7 +51,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
         >>> truth, size = ["cat", "dog"] * 20, [[0.0], [1.0]] * 20
         >>> crowd = crowdppl.simulate_annotators(truth, {"expert": 4, "spammer": 2}, features=size)
         >>> posterior = crowdppl.fit("mmlc", crowd.data, inference="svi", seed=0)
-        >>> crowdppl.criticism.crowd_map.annotator_map(posterior)["kind"].value_counts().to_dict()
+        >>> crowdppl.annotator_map(posterior)["kind"].value_counts().to_dict()
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
     gates, centres = _gates(demands.require_posterior(posterior))
@@ -91,7 +91,7 @@ def plot_annotator_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
         >>> truth, size = ["cat", "dog"] * 20, [[0.0], [1.0]] * 20
         >>> crowd = crowdppl.simulate_annotators(truth, {"expert": 4, "spammer": 2}, features=size)
         >>> posterior = crowdppl.fit("mmlc", crowd.data, inference="svi", seed=0)
-        >>> crowdppl.criticism.crowd_map.plot_annotator_map(posterior).get_aspect()
+        >>> crowdppl.plot_annotator_map(posterior).get_aspect()
         1.0
     """
     table = annotator_map(posterior)

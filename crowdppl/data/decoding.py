@@ -85,7 +85,7 @@ def answer_again(
     Args:
         blocks: the designs.
         order: the item code at each position.
-        cells: for each block int32 (S,), as ``crowdppl.stories.likelihood.annotate`` draws them.
+        cells: for each block int32 (S,), as ``crowdppl.annotate`` draws them.
         columns: in codebook order, or None.
     """
     drawn = [cell.cpu().to(torch.int32) for cell in cells]

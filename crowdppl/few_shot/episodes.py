@@ -57,7 +57,7 @@ class Episodes:
 
     Examples:
         >>> import numpy as np
-        >>> from crowdppl.few_shot.episodes import Episodes
+        >>> from crowdppl import Episodes
         >>> truth = np.arange(100) % 5
         >>> episodes = Episodes(truth, np.eye(5)[truth], ways=3, shots=2, queries=4, annotators=3)
         >>> tasks = episodes.draw(10, seed=0)

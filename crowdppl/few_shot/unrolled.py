@@ -95,7 +95,7 @@ def em_steps(
 
     Examples:
         >>> import torch
-        >>> from crowdppl.few_shot.unrolled import em_steps
+        >>> from crowdppl import em_steps
         >>> u = torch.tensor([[-2.0], [-1.5], [1.5], [2.0]])
         >>> item, annotator = torch.arange(4).repeat_interleave(2), torch.arange(2).repeat(4)
         >>> label = torch.tensor([0, 0, 0, 1, 1, 1, 1, 0])

@@ -147,7 +147,7 @@ def trained_embedding(
             raise DataError("the method has an embedding, but the data have no features; give features=")
         raise MethodError(
             "features cannot be looked at before meta-training: fit what meta_fit(episodes) returns, with episodes "
-            "of other classes (crowdppl.few_shot.episodes.Episodes), or leave features out"
+            "of other classes (crowdppl.Episodes), or leave features out"
         )
     if features is None:
         raise DataError("the method was meta-trained on features, but the data have none; give features=")

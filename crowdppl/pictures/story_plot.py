@@ -40,7 +40,7 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
         MethodError: for an unknown name, a story that draws no labels, or one with too many arrows to arrange.
 
     Examples:
-        >>> from crowdppl.pictures.story_plot import plot_story
+        >>> from crowdppl import plot_story
         >>> axes = plot_story("one_coin")
         >>> [text.get_text() for text in axes.texts if text.get_text() in ("ability", "truth", "label")]
         ['ability', 'truth', 'label']

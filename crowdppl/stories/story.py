@@ -19,9 +19,9 @@ class Story(Protocol):
     """A generative story of annotations: anything with ``model(data)``.
 
     ``model`` is a Pyro program that draws the parameters, the truth of each item and, through
-    ``crowdppl.stories.likelihood.annotate``, the labels. Every size comes from ``data``, at every call; a story
-    keeps nothing of one data set for the next. Settings are constructor arguments, kept under their own names as
-    attributes (a dataclass does that).
+    ``crowdppl.annotate``, the labels. Every size comes from ``data``, at every call; a story keeps nothing of one
+    data set for the next. Settings are constructor arguments, kept under their own names as attributes (a dataclass
+    does that).
 
     It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), the methods of
     ``Guided``, ``Started`` and ``Prepared``, and, where a network learns under em or vb, ``counting``: another
