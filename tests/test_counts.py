@@ -61,9 +61,9 @@ def test_the_argument_the_value_and_the_remedy_are_said() -> None:
 def test_what_would_fill_a_page_is_named_by_its_kind() -> None:
     with pytest.raises(MethodError, match="^n=a DataFrame must be a whole number, 1 or more$"):
         whole_number("n", pd.DataFrame({"a": [1, 2]}), 1)
-    with pytest.raises(MethodError, match="^seed=a int must be a whole number"):
+    with pytest.raises(MethodError, match="^seed=an int must be a whole number"):
         seed_number(10**5000)
-    with pytest.raises(MethodError, match="^n=a int must be at least 1$"):
+    with pytest.raises(MethodError, match="^n=an int must be at least 1$"):
         whole_number("n", -(10**5000), 1)
 
 

@@ -18,7 +18,7 @@ from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import item_folds, keep
 from crowdppl.doors import demands
 from crowdppl.doors.counts import whole_number
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError
 from crowdppl.fitting import fit_alone
 from crowdppl.inference.loop import uninterrupted

@@ -11,7 +11,8 @@ import pandas as pd
 
 from crowdppl.choosing.heldout import HeldoutScore, score_one_of, unprepared
 from crowdppl.data.annotations import Annotations
-from crowdppl.doors.demands import kind_of, require_annotations, require_posterior
+from crowdppl.doors.demands import require_annotations, require_posterior
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import options_from
 from crowdppl.pictures.comparison_plot import plot_comparison

@@ -9,8 +9,8 @@ import pandas as pd
 
 from crowdppl.choosing.classifier_scores import ClassifierScore
 from crowdppl.choosing.heldout import HeldoutScore
-from crowdppl.doors.counts import share_between, shown
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.counts import share_between
+from crowdppl.doors.naming import kind_of, shown
 from crowdppl.errors import DataError, MethodError
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.statistics.holm import holm

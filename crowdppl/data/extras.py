@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from crowdppl.data.feature_values import numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.stored_features import StoredFeatures
 from crowdppl.data.truths import by_item, codes_once
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError
 from crowdppl.tables.alphabet import Alphabet
 from crowdppl.tables.codebook import Codebook, as_index, named_twice, plain

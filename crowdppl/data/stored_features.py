@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, ResultError
 from crowdppl.process.devices import made_in
 from crowdppl.tables.codebook import plain

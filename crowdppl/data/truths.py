@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError
 from crowdppl.tables.codebook import Codebook, as_index, named_twice, plain
 

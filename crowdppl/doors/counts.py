@@ -9,22 +9,12 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from crowdppl.doors.naming import shown
 from crowdppl.errors import CrowdpplError, MethodError
 
 SEEDS = 2**63
 """Seeds lie below: torch's streams take no larger ones."""
-LONGEST = 80
-"""Letters of a value in a message."""
 SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
-
-
-def shown(value: object) -> str:
-    """A wrong value as messages show it; of what would fill the page, such as a table, its kind."""
-    try:
-        text = repr(value)
-    except ValueError:  # a whole number of thousands of digits
-        text = ""
-    return text if 0 < len(text) <= LONGEST and "\n" not in text else f"a {type(value).__name__}"
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crowdppl.doors.counts import shown
+from crowdppl.doors.naming import kind_of, shown
 from crowdppl.errors import CrowdpplError, DataError, MethodError
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
 Given = TypeVar("Given")
-
-
-def kind_of(value: Any) -> str:
-    """What something is, as messages say it: "a list", "an Annotations"."""
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def require_annotations(data: Any, name: str = "data") -> Annotations:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks

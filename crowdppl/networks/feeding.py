@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from crowdppl.data.stored_features import Features
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.standardise import Standardise
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from crowdppl.data.extras import is_dataset
 from crowdppl.data.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.stored_features import Features, StoredFeatures, read
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError, ResultError
 from crowdppl.networks.network import learns, log_shares, outputs
 from crowdppl.plates import Data, block_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import MethodError
 
 if TYPE_CHECKING:

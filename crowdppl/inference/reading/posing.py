@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.feature_tensors import placed_features
-from crowdppl.doors.demands import kind_of
+from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.problem import LARGE, Problem
