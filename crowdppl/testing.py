@@ -23,8 +23,9 @@ from crowdppl.contract import density as contract_density
 from crowdppl.contract import features as contract_features
 from crowdppl.contract import fits as contract_fit
 from crowdppl.contract import stories as contract_story
-from crowdppl.contract.trial import ENGINES, Columns, Renamed, Trial
+from crowdppl.contract.trial import Columns, Renamed, Trial
 from crowdppl.errors import MethodError
+from crowdppl.inference.running import ENGINES
 from crowdppl.registry import resolve
 from crowdppl.stories.story import Story
 

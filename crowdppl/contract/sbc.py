@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.reports.report import tables_at
 from crowdppl.inference.running import run
+from crowdppl.inference.sampling import gibbs, nuts
 from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ SHORT: dict[str, FitOptions] = {
     "nuts": {"chains": 1, "draws": 99, "warmup": 50},
 }
 """Runs for small data; of gibbs's 693 draws every 7th is ranked."""
-SAMPLERS = {"gibbs": "crowdppl.inference.sampling.gibbs", "nuts": "crowdppl.inference.sampling.nuts"}
+SAMPLERS: dict[str, Any] = {"gibbs": gibbs.sample, "nuts": nuts.sample}
 """Asked for draws alone: a whole fit would spend longer on diagnostics than on so few draws."""
 BINS, A_BIN = 20, 10
 """Bins of ranks at most, and simulations that each has to expect."""
@@ -130,7 +130,7 @@ def _simulated(
         problem = pose(story, drawn.data, options)
         if inference in SAMPLERS:
             refuse(story, inference)
-            found, *_ = import_module(SAMPLERS[inference]).sample(problem, options)
+            found, *_ = SAMPLERS[inference](problem, options)
             wide, settled = _thinned(found, inference, ranks), True
         else:
             sites, settled = _fitted(story, drawn, inference, options)

@@ -15,12 +15,12 @@ import pandas as pd
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors.counts import is_number
 from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.inference.running import ENGINES
 from crowdppl.stories.story import Story, card_of
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
 QUICK: dict[str, dict[str, Any]] = {
     "em": {"max_iterations": 20},
     "vb": {"max_iterations": 20},

@@ -16,6 +16,7 @@ from crowdppl.criticism.dependence import dependent
 from crowdppl.criticism.doubt import Doubt, listed, named
 from crowdppl.criticism.leaning import leaning
 from crowdppl.criticism.misfit import misfit, worse_than_votes
+from crowdppl.criticism.population import doubts_of
 from crowdppl.criticism.thinness import thin
 from crowdppl.data.checking import cell_counts
 from crowdppl.data.decoding import row_sizes
@@ -90,7 +91,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     given = _labels(posterior)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     slowly = (*misfit(posterior), *worse_than_votes(posterior.uncorrected())) if thorough else ()
-    crowd = import_module("crowdppl.criticism.population").doubts_of(posterior)
+    crowd = doubts_of(posterior)
     by_item = chain(
         _order(posterior),
         _prevalence(posterior),

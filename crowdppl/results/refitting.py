@@ -16,6 +16,7 @@ from crowdppl.data.splitting import keep
 from crowdppl.doors import demands
 from crowdppl.doors.counts import seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
+from crowdppl.networks.sight import class_shares
 from crowdppl.tables.codebook import one_or_several, plain
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 ENGINES = "crowdppl.inference.asking.refit"
 """Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
-NETWORKS = "crowdppl.networks.sight"
-"""Module that asks networks; looked up, so that results need no torch."""
 REFITS = "crowdppl.inference.asking.predictive"
 """Module that fits again to some of the labels; looked up likewise."""
 CORRECTIONS = "crowdppl.choosing.automatic"
@@ -105,7 +104,7 @@ def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
         >>> posterior.classify(np.eye(3)).idxmax(axis=1).tolist()
         [0, 1, 2]
     """
-    return cast(pd.DataFrame, import_module(NETWORKS).class_shares(posterior, features))
+    return class_shares(posterior, features)
 
 
 def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
