@@ -18,7 +18,7 @@ LIBRARY = sorted((ROOT / "crowdppl").rglob("*.py"))
 ZOO = sorted(p for p in (ROOT / "models").glob("*.py") if not p.name.startswith("_"))
 METHODS = [p.stem for p in ZOO]
 
-# Rooms and wings of the library, from the ground up: a file imports from its own and from those before it.
+# Files and wings of the library, from the ground up: a file imports from its own floor and from those before it.
 FLOORS = (
     "errors",
     "tables",
@@ -75,8 +75,10 @@ ENGINE_FLOORS = (
 )
 # What a story is written in: besides `from crowdppl import ...`, a method may open these modules, no others.
 VOCABULARY = {"errors", "plates", "settings"}
-# What a user holds after a fit. It may read what engines hand over, and refits through a callable that fit gave it.
+# What a user holds after a fit. It may read what engines hand over, and calls them by name.
 HELD = ("posterior", "results", "scoring", "pictures")
+# A posterior looks for doubts, so that these import no engine either; but their advice names methods.
+WITHOUT_ENGINES = (*HELD, "criticism")
 HANDED_OVER = {"crowdppl.inference.fit_result", "crowdppl.inference.memory"}
 
 
@@ -89,6 +91,12 @@ def module_name(path: Path) -> str:
 def wing(path: Path) -> str:
     """The floor that a file of the library lies on: "data" of ``crowdppl/data/blocks.py``, "" of ``crowdppl``."""
     return module_name(path).partition(".")[2].partition(".")[0]
+
+
+MODULES = {module_name(path) for path in LIBRARY}
+# All but the front door, `python -m crowdppl` and the doorway to the zoo; and what is in the package of engines.
+INSIDE = [path for path in LIBRARY if wing(path) not in {"", "__main__", "models"}]
+ENGINES = [path for path in INSIDE if module_name(path).startswith("crowdppl.inference.")]
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -118,14 +126,15 @@ def strings(tree: ast.AST) -> set[str]:
 
 def needs(path: Path) -> set[str]:
     """Modules of crowdppl that a file of the library imports."""
-    known = {module_name(p) for p in LIBRARY}
     found = set()
     for module, name in imports(ast.parse(path.read_text())):
+        assert not module.startswith("."), "say from crowdppl.where"
+        assert (module, name) != ("crowdppl", ""), "say what of crowdppl"
         if module.split(".")[0] != "crowdppl":
             continue
         submodule = f"{module}.{name}"
         home = f"crowdppl.{crowdppl._HOME[name]}" if module == "crowdppl" and name in crowdppl._HOME else module
-        found.add(submodule if submodule in known else home)
+        found.add(submodule if submodule in MODULES else home)
     return found - {"crowdppl", module_name(path)}
 
 
@@ -192,13 +201,18 @@ def long_functions(source: str, limit: int = 40) -> list[str]:
     return long
 
 
-def climbs(path: Path, floors: tuple[str, ...], depth: int) -> set[str]:
-    """What a file imports from above its own floor; floors are named by one part of a module's name."""
+def above(path: Path, modules: set[str], floors: tuple[str, ...], depth: int) -> set[str]:
+    """Those modules that lie above a file's own floor; floors are named by one part of a module's name."""
     parts = module_name(path).split(".")
     own = floors.index(parts[depth])
-    others = (module.split(".") for module in needs(path))
+    others = (module.split(".") for module in modules)
     shared = [other for other in others if other[:depth] == parts[:depth] and len(other) > depth]
     return {".".join(other) for other in shared if other[depth] not in floors[: own + 1]}
+
+
+def called_by_name(path: Path) -> set[str]:
+    """Modules of crowdppl that a file names as text, for ``import_module``."""
+    return (strings(ast.parse(path.read_text())) & MODULES) - {"crowdppl"}
 
 
 def test_imports_run_one_way() -> None:
@@ -210,20 +224,29 @@ def test_imports_run_one_way() -> None:
     assert len(order) >= len(graph)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in LIBRARY if not p.stem.startswith("_") and p.stem != "models"], ids=module_name
-)
+@pytest.mark.parametrize("path", INSIDE, ids=module_name)
 def test_nobody_imports_from_above(path: Path) -> None:
-    assert not climbs(path, FLOORS, 1)
-    if path.parent != ROOT / "crowdppl" / "inference" and "inference" in path.parts:
-        assert not climbs(path, ENGINE_FLOORS, 2)
+    assert not above(path, needs(path), FLOORS, 1)
+
+
+@pytest.mark.parametrize("path", ENGINES, ids=module_name)
+def test_no_engine_imports_from_above(path: Path) -> None:
+    assert not above(path, needs(path), ENGINE_FLOORS, 2)
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=module_name)
+def test_only_what_no_import_may_reach_is_called_by_name(path: Path) -> None:
+    barred = above(path, called_by_name(path), FLOORS, 1)
+    if wing(path) in WITHOUT_ENGINES:
+        barred |= {module for module in called_by_name(path) if module.startswith("crowdppl.inference.")}
+    assert called_by_name(path) == barred, "import it as other modules are"
 
 
 def test_every_floor_is_described() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     assert tuple(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == FLOORS
-    found = {wing(path) for path in LIBRARY} - {"", "__main__", "models"}
-    assert found == {*FLOORS}
+    assert {wing(path) for path in INSIDE} == {*FLOORS}
+    assert {module_name(path).split(".")[2] for path in ENGINES} == {*ENGINE_FLOORS}
 
 
 @pytest.mark.parametrize("path", LIBRARY, ids=module_name)
@@ -239,10 +262,14 @@ def test_engines_know_stories_and_no_method(path: Path) -> None:
     assert not methods_named(path.read_text(), METHODS)
 
 
-@pytest.mark.parametrize("path", [p for p in LIBRARY if wing(p) in HELD], ids=module_name)
+@pytest.mark.parametrize("path", [p for p in INSIDE if wing(p) in WITHOUT_ENGINES], ids=module_name)
 def test_results_import_no_engine(path: Path) -> None:
-    engines = {m for m in needs(path) if m.startswith("crowdppl.inference.")} - HANDED_OVER
+    engines = {m for m in needs(path) if m.startswith("crowdppl.inference")} - HANDED_OVER
     assert not engines, f"{path.name} imports {engines}"
+
+
+@pytest.mark.parametrize("path", [p for p in INSIDE if wing(p) in HELD], ids=module_name)
+def test_results_know_no_method(path: Path) -> None:
     assert "crowdppl.registry" not in needs(path) or path.stem in ("archive", "story_plot")
     assert not set(methods_named(path.read_text(), METHODS)) - {"ordinal"}, "which is a kind of labels, too"
 
@@ -283,8 +310,14 @@ def test_the_rules_catch_what_they_forbid() -> None:
     assert wrong_imports("import crowdppl\ncrowdppl.experts.Worker") == ["crowdppl.experts"]
     assert wrong_imports("import crowdppl\ncrowdppl.plates.items(crowdppl.fit)") == []
     registry = ROOT / "crowdppl" / "registry.py"
-    assert not climbs(registry, FLOORS, 1)
-    assert "crowdppl.inference.cells" in climbs(registry, ("registry", "inference"), 1)
+    assert not above(registry, needs(registry), FLOORS, 1)
+    assert "crowdppl.inference.cells" in above(registry, needs(registry), ("registry", "inference"), 1)
+    gibbs = ROOT / "crowdppl" / "inference" / "sampling" / "gibbs.py"
+    assert above(gibbs, {"crowdppl.inference.running", "crowdppl.posterior"}, ENGINE_FLOORS, 2) == {
+        "crowdppl.inference.running"
+    }
+    assert above(gibbs, {"crowdppl.inference.running", "crowdppl.posterior"}, FLOORS, 1) == {"crowdppl.posterior"}
+    assert called_by_name(ROOT / "crowdppl" / "results" / "outliers.py") == {"crowdppl.inference.asking.marginals"}
     assert label_sampling("pyro.sample('x', d, obs=y)\nannotate(data, p, t)") == ["line 1: pyro.sample('x', ...)"]
     assert label_sampling("pyro.sample('label', d)") == [
         "line 1: pyro.sample('label', ...)",
