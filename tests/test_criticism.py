@@ -214,3 +214,14 @@ def test_the_picture_places_the_data_among_replicates() -> None:
     assert found.plot(ax=own) is own
     assert repr(found).startswith("<Check of dawid_skene on 200 replicates: p = ")
     plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("observed", "worst"),
+    [((0.5, 4.0), "pair_agreement"), ((0.4, 4.0), "unanimous")],
+    ids=["as all replicates", "unlike replicates that are all equal"],
+)
+def test_the_worst_statistic_is_the_farthest(observed: tuple[float, float], worst: str) -> None:
+    replicates = pd.DataFrame({"unanimous": 0.5, "pair_agreement": np.linspace(-1, 1, 21)})
+    table = pd.DataFrame({"observed": observed, "mean": replicates.mean(), "sd": replicates.std()})
+    assert Check("one_coin", table, 0.05, replicates, pd.DataFrame()).worst == worst

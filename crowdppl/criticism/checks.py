@@ -48,7 +48,8 @@ class Check:
     @property
     def worst(self) -> str:
         """The statistic that is farthest from its replicates, in their standard deviations."""
-        apart = (self.table["observed"] - self.table["mean"]) / self.table["sd"].replace(0, np.inf)
+        # Where all replicates are equal, any other value is farthest of all, and theirs is not apart.
+        apart = ((self.table["observed"] - self.table["mean"]) / self.table["sd"]).fillna(0)
         return str(apart.where(apart.index.isin(UPWARD), apart.abs()).idxmax())
 
     def __repr__(self) -> str:
