@@ -180,6 +180,8 @@ def test_long_names_that_differ_in_the_middle_are_told_apart() -> None:
     assert {text.get_text() for text in plot_annotators(held).get_yticklabels()} == set(apart)
     assert [held.plot_confusion(name).get_title() for name in long] == [f"annotator\n{name}" for name in apart]
     assert len(set(short_names(long, 16))) == 3
+    twice = [f"{'p' * 30}{a}{'q' * 30}{b}{'r' * 30}" for a, b in ("0a", "0b", "1b")]  # of which no part tells three
+    assert len(set(short_names(twice))) == 3
     assert short_names(["x" * 30, "x" * 31]) == ["…" + "x" * 12, "…" + "x" * 13]
 
 

@@ -220,6 +220,8 @@ def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPat
     assert fewer.result.prevalence_draws is not None and len(fewer.result.prevalence_draws) == 70
     np.testing.assert_array_equal(fewer.probabilities(), whole.probabilities())
     np.testing.assert_array_equal(fewer.confusion(), whole.confusion())
+    coins = crowdppl.fit("one_coin", data, inference="vb", seed=0).result.table_draws  # the tables of few numbers
+    assert coins is not None and len(coins) == 70 * (6 * K * K + K) // (6 * K * K)
     monkeypatch.setattr("crowdppl.inference.reports.report.HELD", 1)
     least = fitted(data).result.table_draws
     assert least is not None and len(least) == 50

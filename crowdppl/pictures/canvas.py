@@ -61,17 +61,23 @@ def short(name: Any, most: int = LONGEST) -> str:
 def short_names(names: Iterable[Any], most: int = LONGEST) -> list[str]:
     """Names as ``short`` writes them; where that would write several alike, of these the part where they differ."""
     texts = [str(name) for name in names]
-    alike: defaultdict[str, set[str]] = defaultdict(set)
-    for text in texts:
-        alike[short(text, most)].add(text)
-    apart = {}
-    for written, some in alike.items():
-        first, last = min(some), max(some)  # which begin alike as far as all of them do
-        begin = next(
-            (n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first)
-        )
-        for text in some:
-            rest = text[max(1, begin - most // 2) :]
-            around = f"…{rest}" if len(rest) < most else f"…{rest[: most - 2]}…"
-            apart[text] = around if len(some) > 1 else written
-    return [apart[text] for text in texts]
+    written = {text: short(text, most) for text in texts}
+    for _ in range(len(written)):  # each time, names that are written alike fall apart into two groups at least
+        alike: defaultdict[str, list[str]] = defaultdict(list)
+        for text, brief in written.items():
+            alike[brief].append(text)
+        several = [some for some in alike.values() if len(some) > 1]
+        if not several:
+            break
+        for some in several:
+            first, last = min(some), max(some)  # which begin alike as far as all of them do
+            pairs = enumerate(zip(first, last, strict=False))
+            begin = next((n for n, (one, other) in pairs if one != other), len(first))
+            written |= {text: _around(text, begin, most) for text in some}
+    return [written[text] for text in texts]
+
+
+def _around(text: str, begin: int, most: int) -> str:
+    """The part of a text around a place."""
+    rest = text[max(1, begin - most // 2) :]
+    return f"…{rest}" if len(rest) < most else f"…{rest[: most - 2]}…"

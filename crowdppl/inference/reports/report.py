@@ -38,9 +38,11 @@ def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
 
 
 def affordable(problem: Problem) -> int:
-    """How many draws of all sites vb makes: fewer where tables are so large that draws of them fill the memory."""
-    size = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
-    return max(FEWEST_DRAWS, min(MOST_DRAWS, HELD // max(size, 1)))
+    """How many draws vb makes: fewer where sites or annotators' tables are so large that draws fill the memory."""
+    block = problem.blocks[0]
+    sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+    size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
+    return max(FEWEST_DRAWS, min(MOST_DRAWS, HELD // size))
 
 
 @dataclass(frozen=True)
