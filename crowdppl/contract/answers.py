@@ -6,11 +6,12 @@ from itertools import pairwise, product
 
 import torch
 
-from crowdppl.contract.stories import double_precision, latent_values, ready
+from crowdppl.contract.stories import latent_values, ready
 from crowdppl.contract.trial import Trial, require
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import NumericalError
 from crowdppl.inference.reading.density import Density
+from crowdppl.inference.reading.problem import quiet
 from crowdppl.stories.story import plates_of
 
 OFF = 1e-6
@@ -31,7 +32,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
     totals = torch.zeros(block.n_items, dtype=torch.float64)
-    with double_precision():
+    with quiet("cpu"):
         values = latent_values(story, block.answered(block.bags.cells), 4)
         density = Density(story.model, plates_of(story))
         for one, two in product(range(block.n_answers), repeat=2):

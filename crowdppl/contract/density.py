@@ -8,10 +8,11 @@ import torch
 from pyro import poutine
 from pyro.infer import TraceEnum_ELBO
 
-from crowdppl.contract.stories import continuous_sites, double_precision, latent_values, ready
+from crowdppl.contract.stories import continuous_sites, latent_values, ready
 from crowdppl.contract.trial import Trial, require
 from crowdppl.data.blocks import Block
 from crowdppl.inference.reading.density import Density
+from crowdppl.inference.reading.problem import quiet
 from crowdppl.stories.story import Story, plates_of
 
 
@@ -28,7 +29,7 @@ def chains_are_runs(trial: Trial) -> None:
 
 def same_density(story: Story, block: Block) -> None:
     """``density_is_pyros`` of a story with nothing left to be found in the data."""
-    with double_precision():
+    with quiet("cpu"):
         at = latent_values(story, block, 2)
         density = Density(story.model, plates_of(story))
         found = density(block, at, gradient=list(at))
@@ -46,7 +47,7 @@ def same_density(story: Story, block: Block) -> None:
 def same_chains(story: Story, block: Block) -> None:
     """``chains_are_runs`` of such a story."""
     plates = plates_of(story)
-    with double_precision():
+    with quiet("cpu"):
         draws = [latent_values(story, block, seed) for seed in (1, 2, 3)]
         ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(story, block, 1).items()}
         wide = {}

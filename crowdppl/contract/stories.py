@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.inference.guides import mean_field
 from crowdppl.inference.reading.families import is_dirichlet
 from crowdppl.inference.reading.nodes import nodes
-from crowdppl.process.devices import made_in
+from crowdppl.inference.reading.problem import quiet
 from crowdppl.process.seeding import seeded
 from crowdppl.stories.story import Story, card_of, plates_of, settings_of
 
@@ -59,7 +58,7 @@ def runs_with_validation(trial: Trial) -> None:
     for data in (trial.data, trial.odd):
         story = ready(trial, data)
         for given in (data, data.as_block(), replace(data.as_block(), observed=False, _views={})):
-            with double_precision(validate=True):
+            with quiet("cpu", validate=True):
                 pyro.set_rng_seed(1)
                 poutine.trace(story.model).get_trace(given).compute_log_prob()
                 if given.observed:  # labels are drawn at one drawn truth, not at all of them
@@ -159,7 +158,7 @@ def _enumerated(story: Story, data: Any) -> Any:
 
 def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
-    with double_precision(), seeded(seed):
+    with quiet("cpu"), seeded(seed):
         found = nodes(poutine.trace(story.model).get_trace(block))
     return {
         n: x
@@ -186,10 +185,3 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
     """A word of a shape as a number: sums and products of sizes, such as 1+G or K*M."""
     terms = [[f.strip() for f in term.split("*")] for term in word.split("+")]
     return sum(math.prod(int(f) if f.isdigit() else sizes.get(f, -1) for f in term) for term in terms)
-
-
-@contextmanager
-def double_precision(validate: bool = False) -> Iterator[None]:
-    """Runs stories in float64, with or without Pyro's checks."""
-    with made_in(torch.float64), pyro.validation_enabled(validate):
-        yield

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
 import torch
 from pyro import poutine
 
@@ -19,8 +17,8 @@ from crowdppl.data.feature_tensors import placed_features
 from crowdppl.doors import demands
 from crowdppl.doors.counts import is_whole, seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.reading.problem import quiet
 from crowdppl.networks.sight import networks_of, seen_by
-from crowdppl.process.devices import made_in
 from crowdppl.process.seeding import seeded
 from crowdppl.stories.labels import Labels
 from crowdppl.stories.story import Story, card_of
@@ -133,7 +131,7 @@ def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tens
     cells: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
-    with _quiet(), seeded(seed):
+    with quiet("cpu"), seeded(seed):
         for block in _looked_at(story, design):
             model = poutine.condition(story.model, data=shared)
             drawn, latents = _run(model, replace(block, observed=False, _views={}), shared)
@@ -197,10 +195,3 @@ def _truth_of(story: Story, sites: dict[str, np.ndarray]) -> str:
             "the card"
         )
     return name
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Float64 and no validation while a story runs; the user's settings come back whatever happens."""
-    with made_in(torch.float64), pyro.validation_enabled(False):
-        yield

@@ -20,6 +20,8 @@ MOST_ROWS = 60
 """Annotators or points that are shown one by one."""
 LONGEST = 24
 """Characters of a name that are written."""
+ROUNDS = 10
+"""How often names that are written alike are told apart; beyond, many are alike in nearly all that they hold."""
 
 
 def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
@@ -62,7 +64,7 @@ def short_names(names: Iterable[Any], most: int = LONGEST) -> list[str]:
     """Names as ``short`` writes them; where that would write several alike, of these the part where they differ."""
     texts = [str(name) for name in names]
     written = {text: short(text, most) for text in texts}
-    for _ in range(len(written)):  # each time, names that are written alike fall apart into two groups at least
+    for _ in range(ROUNDS):  # in each, names that are written alike fall apart into two groups at least
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for text, brief in written.items():
             alike[brief].append(text)

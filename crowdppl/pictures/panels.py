@@ -42,8 +42,8 @@ def grid(n: int, classes: Sequence[Any]) -> np.ndarray:
     return axes[:n]
 
 
-def draw_matrix(axes: Axes, posterior: Posterior, code: int, interval: Estimate | None = None) -> None:
-    """One confusion matrix, with the shares written in where there is room, and their intervals if given."""
+def draw_matrix(axes: Axes, posterior: Posterior, code: int, name: str, interval: Estimate | None = None) -> None:
+    """One confusion matrix under its annotator's name; shares are written in where there is room, with intervals."""
     data, table = posterior.data, posterior.result.table[code]
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     written = max(table.shape) <= MOST_TEXT
@@ -61,7 +61,6 @@ def draw_matrix(axes: Axes, posterior: Posterior, code: int, interval: Estimate 
     axes.set_yticks(range(0, len(classes), step), classes[::step], fontsize=size)
     axes.set_xlabel("label" if written else "label (shade: white 0, black probability 1)")
     axes.set_ylabel("truth")
-    name = short_names(data.annotators)[code]
     axes.set_title(f"annotator{' ' if len(name) <= BRIEF else chr(10)}{name}", fontsize="medium")
 
 

@@ -60,8 +60,9 @@ def plot_confusion(
     axes = grid(len(codes), list(posterior.data.answers)) if ax is None else axes_of(ax)
     if len(axes) < len(codes):
         raise DataError(f"{len(codes)} annotators need as many axes, {len(axes)} were given; name one annotator")
+    names = short_names(posterior.data.annotators)
     for panel, code in zip(axes, codes, strict=False):
-        draw_matrix(panel, posterior, int(code), None if found is None else found.at(code))
+        draw_matrix(panel, posterior, int(code), names[code], None if found is None else found.at(code))
         if level is not None:
             panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
     if ax is None:

@@ -34,13 +34,13 @@ SMALL = 200_000
 
 
 @contextmanager
-def quiet(device: str) -> Iterator[None]:
-    """Runs stories without Pyro's checks, in float64 and on a device; restores the user's settings after.
+def quiet(device: str, validate: bool = False) -> Iterator[None]:
+    """Runs stories in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
 
     Other threads wait: two stories at once would find each other's sites among their own.
     """
     there = nullcontext() if device == "cpu" else torch.device(device)
-    with made_in(torch.float64), pyro.validation_enabled(False), there:
+    with made_in(torch.float64), pyro.validation_enabled(validate), there:
         yield
 
 
