@@ -43,7 +43,7 @@ def grid(n: int, classes: Sequence[Any]) -> np.ndarray:
 
 
 def draw_matrix(axes: Axes, posterior: Posterior, code: int, name: str, interval: Estimate | None = None) -> None:
-    """One confusion matrix under its annotator's name; shares are written in where there is room, with intervals."""
+    """One confusion matrix under its annotator's name; shares are written in where there is room."""
     data, table = posterior.data, posterior.result.table[code]
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto")
     written = max(table.shape) <= MOST_TEXT
