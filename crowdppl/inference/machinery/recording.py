@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from crowdppl.inference.machinery.operations import Operation, flat, tensors
 from crowdppl.inference.machinery.program import Memory, Program, Slot, Step, Tensors, fetching
 
 Function = Callable[[Mapping[str, Tensor]], Tensors]
@@ -25,23 +25,6 @@ LOOKS = frozenset(
 """Ways to a tensor's numbers that are no operations."""
 
 _aside: ContextVar[bool] = ContextVar("aside", default=False)
-
-
-class _Operation(NamedTuple):
-    """One operation as it happened."""
-
-    run: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    made: Any
-    reads: list[Tensor]
-    makes: list[Tensor]
-
-    @property
-    def written(self) -> list[Tensor]:
-        """Tensors that were changed in place."""
-        places = _in_place(self.run)
-        return _tensors([self.args[i] for i in places]) if places else []
 
 
 def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors, Program | None]:
@@ -60,7 +43,8 @@ def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors,
         outputs = function(own)
     if recorder.size > LARGEST:
         return outputs, None
-    return outputs, _Writing(own, outputs, recorder.operations, looks.seen).program()
+    operations = [Operation.of(*noted) for noted in recorder.noted]
+    return outputs, _Writing(own, outputs, operations, looks.seen).program()
 
 
 @contextmanager
@@ -87,24 +71,26 @@ class _Looks(TorchFunctionMode):
 
 
 class _Recorder(TorchDispatchMode):
-    """Notes every operation."""
+    """Notes every operation; what it is made of is looked at later, when no arithmetic waits for it."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.operations: list[_Operation] = []
+        self.noted: list[tuple[Any, tuple[Any, ...], dict[str, Any] | None, Any]] = []
         self.size = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is compiled; else torch would import its compiler first, which takes a second."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if _aside.get():
-            return made
-        makes = _tensors(_flat(made))
-        self.size += sum(x.nbytes for x in makes)
-        if self.size > LARGEST:
-            self.operations = []  # what it holds is let go
-        else:
-            reads = _tensors((*args, *kwargs.values()) if kwargs else args)
-            self.operations.append(_Operation(func, args, kwargs or {}, made, reads, makes))
+        made = func(*args, **kwargs) if kwargs else func(*args)
+        if not _aside.get():
+            self.size += made.nbytes if type(made) is Tensor else sum(x.nbytes for x in tensors(flat(made)))
+            if self.size > LARGEST:
+                self.noted = []  # what it holds is let go
+            else:
+                self.noted.append((func, args, kwargs, made))
         return made
 
 
@@ -118,7 +104,7 @@ class _Writing:
 
     inputs: Tensors
     outputs: Tensors
-    operations: list[_Operation]
+    operations: list[Operation]
     looks: list[Tensor]
     slots: dict[int, int] = field(default_factory=dict)
     memory: Memory = field(default_factory=list)
@@ -127,13 +113,18 @@ class _Writing:
         """The operations that depend on the inputs; None where repeating them would not repeat the function."""
         places = _Places()
         found = self._found()
-        moving = self._moving(places)
-        live = [o for o in self.operations if not moving.isdisjoint(map(places.of, (*o.reads, *o.makes)))]
-        used = [*(x for o in live for x in o.reads), *self.outputs.values()]
+        where = [{places.of(x) for x in o.reads} for o in self.operations]
+        moving = self._moving(places, where)
+        live = [
+            o
+            for o, reads in zip(self.operations, where, strict=True)
+            if not (moving.isdisjoint(reads) and moving.isdisjoint(map(places.of, o.makes)))
+        ]
+        used = [*(x for o in live for x in o.reads if id(x) in found), *self.outputs.values()]
         if (
-            any(torch.Tag.nondeterministic_seeded in o.run.tags for o in self.operations)
-            or any(map(_unsteady, live))
-            or any(_tensors([*o.kwargs.values()]) for o in self.operations)  # rare, and never seen in a story
+            any(o.kind.draws for o in self.operations)
+            or any(o.unsteady for o in live)
+            or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)  # never seen in a story
             or any(places.of(x) in moving for x in self.looks)
             or any(id(x) in found and places.of(x) in moving for x in used)  # not its own, or a way in unseen
         ):
@@ -153,20 +144,20 @@ class _Writing:
             own |= {id(x) for x in o.makes if id(x) not in found}
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
-    def _moving(self, places: _Places) -> set[int]:
-        """Places in memory that do not hold the same in each run, or at each time of one."""
+    def _moving(self, places: _Places, where: list[set[int]]) -> set[int]:
+        """Places in memory that do not hold the same in each run, or at each time of one; ``where`` each reads."""
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
-        between = [({places.of(x) for x in o.makes}, {places.of(x) for x in o.reads}) for o in self.operations]
         before = 0
         while len(moving) > before:
             before = len(moving)
-            for makes, reads in between:
+            for o, reads in zip(self.operations, where, strict=True):
+                makes = [places.of(x) for x in o.makes]
                 if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
-                    moving |= makes
+                    moving.update(makes)
         return moving
 
-    def _needed(self, live: list[_Operation]) -> list[_Operation]:
+    def _needed(self, live: list[Operation]) -> list[Operation]:
         """Those that write in place, or make something that is used."""
         used, kept = {id(x) for x in self.outputs.values()}, []
         for o in reversed(live):
@@ -175,7 +166,7 @@ class _Writing:
                 kept.append(o)
         return kept[::-1]
 
-    def _step(self, o: _Operation) -> Step:
+    def _step(self, o: Operation) -> Step:
         args = [self._kept(x) for x in o.args]
         made = [self._slot(x) for x in o.makes]
         return Step(o.run, fetching(args), o.kwargs, made[0] if isinstance(o.made, Tensor) else made)
@@ -188,38 +179,9 @@ class _Writing:
 
     def _kept(self, x: Any) -> Slot | list[Any]:
         """A place in memory, filled from the start if no step fills it; for a list that holds tensors, a list."""
-        if isinstance(x, (list, tuple)) and _tensors(x):
+        if isinstance(x, (list, tuple)) and tensors(x):
             return [self._kept(y) for y in x]
         return Slot(self._slot(x, x))
-
-
-def _flat(x: Any) -> Sequence[Any]:
-    return x if isinstance(x, (list, tuple)) else (x,)
-
-
-def _tensors(values: Sequence[Any]) -> list[Tensor]:
-    """Those among some values, however deep in lists."""
-    out: list[Tensor] = []
-    for x in values:
-        if isinstance(x, Tensor):
-            out.append(x)
-        elif isinstance(x, (list, tuple)):
-            out += _tensors(x)
-    return out
-
-
-@cache
-def _in_place(run: Any) -> list[int]:
-    """Which of an operation's arguments it writes to."""
-    declared = [x.alias_info for x in run._schema.arguments if not x.kwarg_only]
-    return [i for i, info in enumerate(declared) if info is not None and info.is_write]
-
-
-def _unsteady(o: _Operation) -> bool:
-    """Whether numbers come out as Python's, or decide the shape of what comes out."""
-    if o.run is torch.ops.aten.index.Tensor:  # of which only masks do
-        return any(x.dtype in (torch.bool, torch.uint8) for x in o.reads[1:])
-    return torch.Tag.dynamic_output_shape in o.run.tags or len(o.makes) < len(_flat(o.made))
 
 
 class _Places(dict[int, int]):

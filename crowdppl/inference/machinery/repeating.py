@@ -12,8 +12,9 @@ from torch import Tensor
 from crowdppl.inference.machinery.program import Program, Tensors
 from crowdppl.inference.machinery.recording import Function, recorded
 
-FIRST = 25
-"""Calls before a function is written down, which takes as long as five and is made up for by some ten more."""
+FIRST = 5
+"""Calls before a function is written down: as many as that costs, so that a short fit loses at most what a long one
+is sure to gain."""
 
 
 class Repeated:
