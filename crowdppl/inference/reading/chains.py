@@ -16,7 +16,13 @@ OFF = 1e-3
 """Relative difference that float32 does not make."""
 
 
-def refuse_single(story: Story, block: Block, values: Mapping[str, Tensor], ranks: Mapping[str, int]) -> None:
+def refuse_single(
+    story: Story,
+    block: Block,
+    values: Mapping[str, Tensor],
+    ranks: Mapping[str, int],
+    objective: float | None = None,
+) -> None:
     """Refuses a story that reads a site rightly only while it has a single value.
 
     Args:
@@ -24,13 +30,14 @@ def refuse_single(story: Story, block: Block, values: Mapping[str, Tensor], rank
         block: some items.
         values: of each site on these items, drawn from the prior.
         ranks: number of plates of each site.
+        objective: at these values, if it is known.
 
     Raises:
         MethodError: naming the sites.
     """
     plates, runs = plates_of(story), _unlike(block, values)
     try:
-        alone = float(Density(story.model, plates)(block, values).objective)
+        alone = float(Density(story.model, plates)(block, values).objective) if objective is None else objective
     except NumericalError:
         return  # nothing to compare with; the fit will say where it starts to go wrong
     wide = {n: _wide(x, runs, plates - ranks[n]) for n, x in values.items()}

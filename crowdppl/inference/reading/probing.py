@@ -11,6 +11,7 @@ import pyro
 import torch
 from pyro import poutine
 from pyro.poutine import Trace
+from pyro.poutine.messenger import Messenger
 
 from crowdppl.data.blocks import Block
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
@@ -24,8 +25,18 @@ PROBE_ITEMS = 100
 """Items on which a story is tried out before a fit."""
 
 
+class _Rooted(Messenger):
+    """Makes each continuous latent a tensor of its own, so that gradients show what depends on it."""
+
+    def _pyro_post_sample(self, message: Any) -> None:
+        if is_latent(message) and message["value"].is_floating_point():
+            message["value"] = message["value"].detach().requires_grad_()
+
+
 def probed(story: Story, block: Block) -> tuple[Block, Trace]:
     """A few items of a block, and the story's trace on them at a draw from its prior.
+
+    Priors in the trace depend on the latents above them as gradients show; log-probabilities are numbers.
 
     Raises:
         MethodError: when the story does not run, or is not put together as engines need it.
@@ -41,9 +52,11 @@ def _validated(story: Story, block: Block) -> Trace:
     model = poutine.enum(story.model, first_available_dim=first)
     with pyro.validation_enabled(True):
         try:
-            trace = poutine.trace(model).get_trace(block)
+            with _Rooted():  # outside the trace, which is told of a site after it
+                trace = poutine.trace(model).get_trace(block)
             _refuse_misplaced(type(story).__name__, nodes(trace), block)
-            trace.compute_log_prob()
+            with torch.no_grad():
+                trace.compute_log_prob()
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None

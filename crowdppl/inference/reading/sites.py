@@ -100,12 +100,13 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
     """
     latents = _latents(trace)
     density = Density(story.model, plates_of(story))
+    values = {n: _inner(x["fn"], x["value"].detach().double()) for n, x in latents.items()}
     with seeded(0):
-        kinds = _kinds(density, small, latents)
-        values = {n: x["value"].detach().double() for n, x in latents.items()}
-        refuse_single(story, small, values, {n: len(x["fn"].batch_shape) for n, x in latents.items()})
-        idle = {name for name, kind in kinds.items() if kind == "hyper"}
-        idle -= _parents(density, small, values, set()) if idle else set()
+        kinds, objective = _kinds(density, small, latents, values)
+        ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
+        refuse_single(story, small, values, ranks, objective)
+    idle = {name for name, kind in kinds.items() if kind == "hyper"}
+    idle -= _parents(latents, set()) if idle else set()
     return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
 
 
@@ -126,13 +127,24 @@ def _latents(trace: Trace) -> dict[str, Any]:
     return found
 
 
-def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[str, Kind]:
-    values = {n: x["value"].detach().double() for n, x in latents.items()}
+def _inner(fn: Any, value: Tensor) -> Tensor:
+    """The value; of a Dirichlet, one whose logarithm a story can be given."""
+    return value.clamp(min=1e-30) if is_dirichlet(fn) else value
+
+
+def _kinds(
+    density: Density, block: Block, latents: Mapping[str, Any], values: Mapping[str, Tensor]
+) -> tuple[dict[str, Kind], float | None]:
+    """The kind of each site, and the objective at the values, where a pass found it."""
     onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
-    parents = _parents(density, block, values, onehot)
+    parents = _parents(latents, onehot)
     candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"]) and n not in parents]
-    linear = _linear(density, block, values, candidates, onehot)
-    touching = _touching(density, block, values, [n for n in values if n not in linear and n not in onehot])
+    linear, objective = _linear(density, block, values, candidates, onehot)
+    others = [n for n in values if n not in linear and n not in onehot]
+    touching: set[str] = set()
+    if others:
+        found = density(block, values, gradient=others)
+        touching, objective = {n for n, g in found.gradient.items() if bool((g != 0).any())}, float(found.objective)
     kinds: dict[str, Kind] = {}
     for name in values:
         if name in onehot:
@@ -141,32 +153,33 @@ def _kinds(density: Density, block: Block, latents: Mapping[str, Any]) -> dict[s
             kinds[name] = "conjugate"
         else:
             kinds[name] = "free" if name in touching else "hyper"
-    return kinds
+    return kinds, objective
 
 
-def _parents(density: Density, block: Block, values: Mapping[str, Tensor], onehot: set[str]) -> set[str]:
+def _parents(latents: Mapping[str, Any], onehot: set[str]) -> set[str]:
     """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
-    leaves = {n: x.clone().requires_grad_() for n, x in values.items()}
-    trace = density.trace(block, leaves)
     found: set[str] = set()
-    for child in values.keys() - onehot:
-        prior = nodes(trace)[child]["fn"].log_prob(leaves[child].detach())
+    for child, node in latents.items():
+        if child in onehot:
+            continue
+        prior = node["fn"].log_prob(node["value"].detach())
         if not prior.requires_grad:
             continue
-        others = [n for n in leaves if n != child]
-        got = torch.autograd.grad(prior.sum(), [leaves[n] for n in others], allow_unused=True)
+        others = [n for n in latents if n != child]
+        leaves = [latents[n]["value"] for n in others]
+        got = torch.autograd.grad(prior.sum(), leaves, allow_unused=True, retain_graph=True)
         found |= {n for n, g in zip(others, got, strict=True) if g is not None}
     return found
 
 
 def _linear(
     density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
-) -> set[str]:
-    """Candidates whose gradient under recorded draws does not change with their value."""
+) -> tuple[set[str], float | None]:
+    """Candidates whose gradient under recorded draws does not change with their value, and the objective there."""
     if not names:
-        return set()
+        return set(), None
     logged = Density(density.model, density.plates, None, frozenset(names))
-    leaf = {n: values[n].clamp(min=1e-30).log() for n in names}
+    leaf = {n: values[n].log() for n in names}
     moved = {n: x + 0.5 * torch.randn(x.shape, dtype=x.dtype) - 0.3 for n, x in leaf.items()}
     tape: dict[int, Tensor] = {}
     extra = one_hot_terms(onehot)
@@ -179,13 +192,7 @@ def _linear(
         a, b = first.gradient[name], second.gradient[name]
         return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
 
-    return {n for n in names if same(n)}
-
-
-def _touching(density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str]) -> set[str]:
-    """Sites by which the likelihood of the labels has a gradient at all."""
-    found = density(block, values, gradient=names).gradient if names else {}
-    return {n for n, g in found.items() if bool((g != 0).any())}
+    return {n for n in names if same(n)}, None if extra else float(first.objective)
 
 
 def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
