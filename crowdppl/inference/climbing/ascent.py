@@ -112,7 +112,9 @@ class Ascent:
         def elsewhere(at: Mapping[str, Tensor]) -> Tensors:
             return what(replace(here, state=here.state.at(at)), {n: at[n] for n in given})
 
-        return self._repeated.setdefault(name, Repeated(elsewhere))({**self.state.arrays(), **given})
+        if name not in self._repeated:
+            self._repeated[name] = Repeated(elsewhere, 0 if self.rule.slow else None)
+        return self._repeated[name]({**self.state.arrays(), **given})
 
     def _update(self, priors: Mapping[str, Tensor], counted: Mapping[str, Tensor]) -> None:
         """Moves each block of sites, given the priors and the counts of conjugate sites."""

@@ -11,7 +11,13 @@ from crowdppl.inference.reading.families import DIRICHLET
 
 
 class Rule(Protocol):
-    """One treatment of the conjugate sites of a story."""
+    """One treatment of the conjugate sites of a story.
+
+    Attributes:
+        slow: whether a fit surely takes a dozen iterations.
+    """
+
+    slow: bool
 
     def leaf(self, parameter: Tensor) -> Tensor:
         """Log theta at which the labels' term is evaluated."""
@@ -28,6 +34,8 @@ class Rule(Protocol):
 
 class Maximise:
     """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
+
+    slow = True
 
     def leaf(self, parameter: Tensor) -> Tensor:
         """Log theta itself."""
@@ -49,6 +57,8 @@ class Average:
         rate: share of the new value in an update: 1 for full batches, decaying for minibatches (natural-
             gradient stochastic variational inference, Hoffman et al. 2013).
     """
+
+    slow = False
 
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate

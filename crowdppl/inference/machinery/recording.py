@@ -131,7 +131,7 @@ class _Writing:
             return None
         live = self._needed(live)
         inputs = {name: self._slot(x) for name, x in self.inputs.items()}
-        steps = [self._step(o) for o in live]
+        steps = [step for step in map(self._step, live) if step is not None]
         outputs = {name: self._slot(x, x) for name, x in self.outputs.items()}
         return Program(self.memory, inputs, outputs, steps, [(x, x._version) for x in found.values()])
 
@@ -148,11 +148,11 @@ class _Writing:
         """Places in memory that do not hold the same in each run, or at each time of one; ``where`` each reads."""
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
+        between = [([places.of(x) for x in o.makes], x) for o, x in zip(self.operations, where, strict=True)]
         before = 0
         while len(moving) > before:
             before = len(moving)
-            for o, reads in zip(self.operations, where, strict=True):
-                makes = [places.of(x) for x in o.makes]
+            for makes, reads in between:
                 if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
                     moving.update(makes)
         return moving
@@ -166,7 +166,11 @@ class _Writing:
                 kept.append(o)
         return kept[::-1]
 
-    def _step(self, o: Operation) -> Step:
+    def _step(self, o: Operation) -> Step | None:
+        """The step of an operation; of one that gives back the same numbers in the same place, none."""
+        if o.run is torch.ops.aten.detach.default:
+            self.slots[id(o.made)] = self._slot(o.args[0])
+            return None
         args = [self._kept(x) for x in o.args]
         made = [self._slot(x) for x in o.makes]
         return Step(o.run, fetching(args), o.kwargs, made[0] if isinstance(o.made, Tensor) else made)

@@ -27,10 +27,12 @@ class Repeated:
     Args:
         function: of tensors by name, whose results depend on nothing else that changes. Its first result, where it
             is not finite, is the function's own to explain: it is called again.
+        first: calls before it is written down; none where it will surely be called a dozen times.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, first: int | None = None) -> None:
         self.function = function
+        self.first = FIRST if first is None else first
         self.calls = 0
         self.program: Program | None = None
         self.trusted = False
@@ -41,7 +43,7 @@ class Repeated:
     def __call__(self, inputs: Mapping[str, Tensor]) -> Tensors:
         """The function's results."""
         self.calls += 1
-        if self._hopeless or self.calls <= FIRST:
+        if self._hopeless or self.calls <= self.first:
             return self.function(inputs)
         if self.program is None:
             return self._written(inputs)

@@ -84,7 +84,7 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
+def read_sites(story: Story, small: Block, trace: Trace, tried: bool = False) -> list[Site]:
     """Sorts a story's latents by what engines can do with them.
 
     A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
@@ -93,6 +93,7 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
     Args:
         story: a method of the zoo, or a user's own.
         small, trace: what ``probed`` gave.
+        tried: whether it is known already that several chains can run at once.
 
     Raises:
         MethodError: when a latent is discrete but not enumerated, a site's shape breaks a plate, or several
@@ -103,8 +104,9 @@ def read_sites(story: Story, small: Block, trace: Trace) -> list[Site]:
     values = {n: _inner(x["fn"], x["value"].detach().double()) for n, x in latents.items()}
     with seeded(0):
         kinds, objective = _kinds(density, small, latents, values)
-        ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
-        refuse_single(story, small, values, ranks, objective)
+        if not tried:
+            ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
+            refuse_single(story, small, values, ranks, objective)
     idle = {name for name, kind in kinds.items() if kind == "hyper"}
     idle -= _parents(latents, set()) if idle else set()
     return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
