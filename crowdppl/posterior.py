@@ -227,7 +227,8 @@ def load(
         path: the folder.
         method: name of the method that it has to be of; by default any.
         story: the method itself, for one that has no name in the registry, or with networks of your own, of the
-            same architecture as those of the fit; their weights come from the file.
+            same architecture as those of the fit; their weights, and the settings of a method that has a name, come
+            from the file.
         features: the dataset of the fit's features, where they were one; without it, everything works that need not
             read the old items' features again.
 

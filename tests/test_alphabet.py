@@ -102,12 +102,23 @@ def test_a_category_that_nobody_used_is_a_class(labels: Any, away: list[str], an
 def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
     labels = pd.Categorical(["x", "y", "x", "?"], ["x", "y", "?", "never"])
     given: Any = (["i", "i", "j", "j"], ["ann", "bob", "ann", "bob"], labels)
-    with pytest.warns(ThinDataWarning, match=r"nobody gave 1 of 3 classes \('never'\), which are there because"):
+    with pytest.warns(ThinDataWarning, match=r"no label is of 1 of 3 classes \('never'\), .* a categorical"):
         assert list(Annotations.from_arrays(*given, abstentions=["?"]).classes) == ["never", "x", "y"]
     meant = Annotations.from_arrays(*given, abstentions=["?"], classes=["never", "x", "y"])
     used = Annotations.from_arrays(*given[:2], labels.remove_unused_categories(), abstentions=["?"])
     for data in (meant, used):
-        assert not any("nobody gave" in str(warning) for warning in data.warnings)
+        assert not any("no label is of" in str(warning) for warning in data.warnings)
+
+
+@pytest.mark.parametrize("away", [[], ["?"]])
+def test_a_class_that_only_repeats_left_out_named_is_warned_of(away: list[str]) -> None:
+    labels = ["x", "rare", "y", "x"] if not away else ["?", "rare", "y", "x"]
+    given: Any = (["i", "i", "j", "k"], ["ann", "ann", "ann", "ann"], labels)
+    with pytest.warns(ThinDataWarning, match=r"1 of 3 classes \('rare'\), .* only repeats that are left out"):
+        data = Annotations.from_arrays(*given, repeats="first", abstentions=away)
+    assert list(data.classes) == ["rare", "x", "y"]
+    kept = Annotations.from_arrays(*given, repeats="last", abstentions=away)
+    assert not any("no label is of" in str(warning) for warning in kept.warnings)
 
 
 def test_a_list_of_classes_goes_before_categories() -> None:

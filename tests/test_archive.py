@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 
+import crowdppl
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
@@ -364,6 +365,26 @@ def test_a_method_that_is_not_known_here_can_be_handed_over(
         load(tmp_path)
     story = Shelved()
     assert load(tmp_path, story=story).story is story
+
+
+def test_another_method_handed_over_is_refused(tmp_path: Path) -> None:
+    data = crowdppl.anaesthetists()
+    crowdppl.fit("one_coin", data, inference="vb").save(tmp_path / "coin")
+    tiny().save(tmp_path / "mine")
+    for folder, story in (
+        ("coin", crowdppl.method("glad")),
+        ("coin", Shelved()),
+        ("mine", crowdppl.method("glad")),
+    ):
+        with pytest.raises(ResultError, match="hand over the method fitted"):
+            load(tmp_path / folder, story=story)
+
+
+def test_the_settings_of_a_method_that_is_handed_over_are_those_of_the_fit(tmp_path: Path) -> None:
+    data = crowdppl.anaesthetists()
+    crowdppl.fit("one_coin", data, inference="vb", settings={"right": 3.0}).save(tmp_path)
+    loaded: Any = load(tmp_path, story=crowdppl.method("one_coin", right=9.0))
+    assert loaded.story.right == 3.0
 
 
 def test_a_setting_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

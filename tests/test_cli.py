@@ -107,6 +107,17 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert isinstance(record["warnings"], list)
 
 
+def test_what_a_fit_is_doubted_for_is_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    careful = [[f"i{n}", f"a{m}", "yes" if n % 2 else "no"] for n in range(60) for m in range(4)]
+    at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *careful, *at_random])
+    out = tmp_path / "result"
+    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out) == 0
+    record = json.loads((out / "run.json").read_text())
+    assert "less than 0.05 bits" in capsys.readouterr().err
+    assert any("less than 0.05 bits" in said and "a4" in said for said in record["warnings"])
+
+
 def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
     rows = [["01", "x", "2"], ["01", "y", "unsure"], ["02", "x", "3"], ["02", "y", "3"], ["03", "y", "2"]]
     answers = write(tmp_path / "odd.csv", [["id of case", "who", "what"], *rows])
@@ -133,9 +144,15 @@ def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, found[item]] for item in ODD_ITEMS)])
     capsys.readouterr()
     assert run("evaluate", out, truth) == 0
-    scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    lines = capsys.readouterr().out.splitlines()
+    scores = dict(line.split(maxsplit=1) for line in lines)
     assert scores["n"] == "8"
-    assert float(scores["accuracy"]) == 1
+    assert scores["accuracy"].split() == ["1.0000", "1.0000", "to", "1.0000"]
+    value, low, _, high = scores["brier"].split()
+    assert float(low) <= float(value) <= float(high)
+    assert run("evaluate", out, truth, "--bootstrap", "0") == 0
+    bare = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(bare["accuracy"]) == 1 and bare["brier"] == value
     assert set(scores) >= {"n", "unscored", "accuracy", "log_score", "brier", "ece", "mcc", "error_auroc", "aurc"}
     two = write(tmp_path / "two.csv", [["case", "right"], ["007", "no"], ["elsewhere", "no"]])
     assert run("evaluate", out, two, "--item", "case", "--label", "right") == 0

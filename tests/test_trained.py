@@ -250,7 +250,7 @@ def test_what_has_no_meaning_is_refused_by_name() -> None:
         crowdppl.method("crowd_layer", form="MV")
     with pytest.raises(MethodError, match="volume='H'"):
         crowdppl.method("geo_crowdnet", volume="H")
-    with pytest.raises(NumericalError, match=r"epoch \d; lower learning_rate"):
+    with pytest.raises(NumericalError, match=r"epoch \d, step \d+; lower learning_rate"):
         settings = {"training": {"learning_rate": 1e30, "epochs": 3}}
         crowdppl.fit("ccem", data, inference="svi", settings=settings)
 

@@ -27,6 +27,7 @@ Models = Annotated[
 COMPARED = ["majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene"]
 """Methods that are compared where none is named: quick ones, from the fewest to the most parameters."""
 Folds = Annotated[int, Option(help="Parts into which the labels are dealt.")]
+Bootstrap = Annotated[int, Option(min=0, help="Resamples that the intervals of scores come from; 0: no intervals.")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, svi or auto.", metavar="ENGINE")]
 SettingsOfMethods = Annotated[

@@ -159,16 +159,22 @@ def evaluate(
     format: arguments.Format = None,
     delimiter: arguments.Delimiter = None,
     encoding: arguments.Encoding = None,
+    bootstrap: arguments.Bootstrap = 1000,
 ) -> None:
-    """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators."""
+    """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators.
+
+    Prints each score with its 95 % bootstrap interval.
+    """
     from crowdppl.files.reading import read_gold
     from crowdppl.posterior import load
     from crowdppl.scoring import metrics
 
     gold = read_gold(truth, item, label, format=format, delimiter=delimiter, encoding=encoding)
-    found = metrics.evaluate(load(result), gold)
+    found = metrics.evaluate(load(result), gold, bootstrap=max(1, bootstrap))
+    ends = found.intervals()[["low", "high"]].dropna().T.to_dict("list") if bootstrap else {}
     for key, value in dict(found).items():
-        print(f"{key:18} {value:.4f}" if isinstance(value, float) else f"{key:18} {value}")
+        interval = "{:.4f} to {:.4f}".format(*ends[key]) if key in ends else ""
+        print(f"{key:18} {value:<8.4f} {interval}".rstrip() if isinstance(value, float) else f"{key:18} {value}")
 
 
 @app.command()

@@ -105,10 +105,11 @@ def label_table(posterior: Posterior) -> pd.DataFrame:
 
 
 def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, Any]:
-    """What run.json says: versions, settings, seed, timings, the data in numbers, the fit, warnings."""
+    """What run.json says: versions, settings, seed, timings, the data in numbers, the fit, warnings and doubts."""
     found = posterior.diagnostics()
     said = [str(warning) for warning in posterior.data.warnings] + list(found.pop("warnings", []))
     said += posterior.correction.notes if posterior.correction is not None else ()
+    said += map(str, posterior.doubts())
     found.pop("objectives", None)  # long, and in the posterior
     return {
         "crowdppl": __version__,

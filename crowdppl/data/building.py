@@ -62,7 +62,9 @@ def assemble(rows: Rows, options: Options) -> Parts:
     check_options(options)
     like = options.get("like")
     coded = code_rows(rows, options)
-    check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
+    n_answers = len(coded.alphabet.book)
+    check_tables(len(coded.annotators), coded.alphabet.n_classes, n_answers)
+    named = np.bincount(coded.answer, minlength=n_answers) > 0 if coded.answer is not None else np.zeros(0, bool)
     coded, columns, order, blocks, warnings = _sort(coded, rows, options.get("repeats", "keep"))
     gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
     history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
@@ -71,7 +73,7 @@ def assemble(rows: Rows, options: Options) -> Parts:
     if coded.answer is not None and like is None:
         warnings += find_warnings(blocks, coded.annotators, counts)
         if options.get("classes") is None:
-            warnings += unused_warning(counts, coded.alphabet)
+            warnings += unused_warning(counts, named, coded.alphabet)
     may = _abstainers(coded, counts, like)
     shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
     tells = coded.alphabet.informative

@@ -137,25 +137,28 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
     return [warning for warning in found if warning is not None]
 
 
-def unused_warning(counts: np.ndarray, alphabet: Alphabet) -> list[CrowdpplWarning]:
-    """What to say where categories of pandas became classes that nobody gave.
+def unused_warning(counts: np.ndarray, named: np.ndarray, alphabet: Alphabet) -> list[ThinDataWarning]:
+    """What to say of classes that nobody listed and no label is of: categories of pandas, or repeats left out.
 
     Args:
         counts: labels by annotator and answer, (A, L).
+        named: bool (L,), answers that labels named before repeats were left out.
         alphabet: classes, which nobody listed, and abstentions.
     """
-    given = counts[:, : alphabet.n_classes].sum(0)
-    names = [repr(plain(name)) for name in alphabet.classes.ids[given == 0]]
-    if not names:
-        return []
-    several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return [
-        ThinDataWarning(
-            f"nobody gave {len(names)} of {alphabet.n_classes} classes ({several}), which are there because the "
-            "labels are a categorical that has them, and a method without a prior may take items for them; list "
-            "them in classes= if they are meant, or drop them with .cat.remove_unused_categories()"
+    k, found = alphabet.n_classes, []
+    unused = counts[:, :k].sum(0) == 0
+    for which, why, remedy in (
+        (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
+        (unused & ~named[:k], "the labels are a categorical that has them", "use .cat.remove_unused_categories()"),
+    ):
+        names = [repr(plain(name)) for name in alphabet.classes.ids[which]]
+        several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        text = (
+            f"no label is of {len(names)} of {k} classes ({several}), which are there because {why}, and a method "
+            f"without a prior may take items for them; list classes that are meant in classes=, or {remedy}"
         )
-    ]
+        found += [ThinDataWarning(text)] if names else []
+    return found
 
 
 def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:

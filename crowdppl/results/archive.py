@@ -15,6 +15,7 @@ from crowdppl.doors.demands import require_path
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference import memory
 from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.networks.sight import networks_of
 from crowdppl.networks.weights import described, restored, without_networks
 from crowdppl.results.correction import Correction
 from crowdppl.results.packing import Arrays, pack, unpack
@@ -100,14 +101,7 @@ def read(folder: Path, method: str | None, story: Story | None, features: Any = 
     saved = contents["method"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; ask for what it is")
-    if story is None:
-        try:
-            story = registry.method(saved, **contents["settings"])
-        except MethodError as error:
-            raise ResultError(
-                f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); "
-                "register the method, or hand it over with story="
-            ) from error
+    story = _story(folder, saved, contents["settings"], story)
     data = put_together(contents["data"], features)
     story = restored(story, contents["networks"], data)
     result = contents["result"]
@@ -122,6 +116,31 @@ def read(folder: Path, method: str | None, story: Story | None, features: Any = 
         "correction": None if contents["correction"] is None else Correction(**contents["correction"]),
         "memory": None if contents.get("memory") is None else memory.put_together(contents["memory"]),
     }
+
+
+def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Story | None) -> Story:
+    """The method as it was fitted; one that was handed over, where no name leads to it or for its networks.
+
+    Raises:
+        ResultError: when another method is handed over, or none and the saved one is not known.
+    """
+    if given is not None:
+        name = registry.name_of(given)
+        if name != saved and (name is not None or saved in registry.names()):
+            other = name or type(given).__qualname__
+            raise ResultError(
+                f"{folder} holds a posterior of {saved}, and story= is {other}: hand over the method fitted"
+            )
+        if name is None:
+            return given
+        settings = {**settings, **networks_of(given)}
+    try:
+        return registry.method(saved, **settings)
+    except MethodError as error:
+        raise ResultError(
+            f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); register "
+            "the method, or hand it over with story="
+        ) from error
 
 
 def _contents(folder: Path) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Epochs:
         try:
             with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
                 warnings.filterwarnings("ignore", message=".* was not registered in the param store")
-                losses = [self._step(rows, number) for rows in batches]
+                losses = [self._step(rows, (number, step)) for step, rows in enumerate(batches)]
         finally:  # Ctrl-C, too, leaves networks that are to be asked
             for network in self.learning.values():
                 network.eval()
@@ -155,12 +155,13 @@ class Epochs:
             network.load_state_dict(cut(arrays, f"network.{name}"))
         restore_optimiser(self.optimiser, arrays)
 
-    def _step(self, rows: np.ndarray, number: int) -> float:
+    def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
+        """One minibatch; ``at`` are the numbers of epoch and step."""
         batch = self._batch(rows)
         loss, wanted = self.regularised(lambda block: self.loss(self.problem.model, self.guide, block), batch)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
-                f"the loss is {loss.item()} in epoch {number + 1}; lower learning_rate "
+                f"the loss is {loss.item()} in epoch {at[0] + 1}, step {at[1] + 1}; lower learning_rate "
                 f"({self.training.learning_rate:g}), or look at the features' scale"
             )
         self.optimiser.zero_grad()
