@@ -39,6 +39,7 @@ SECTIONS = (
     "Filling in the labels that were not given",
     "Truth from features and labels: LabelMe",
     "Truth from features and labels: Music",
+    "Probabilities from features and labels, corrected and not",
     "Methods chosen by labels of items left out",
     "Features and labels of sentiment_polarity",
     "Features that had no part in the recipe",
