@@ -6,8 +6,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from crowdppl.doors.counts import is_number, is_whole
 from crowdppl.errors import MethodError
@@ -42,8 +45,9 @@ Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambd
 def check_settings(story: object, where: str = "") -> None:
     """Refuses settings that their annotations rule out.
 
-    Looked at are constructor arguments that are annotated as a mapping, or as ``Literal`` or one of the ranges
-    above, alone or among other kinds; the rest is left to the story.
+    Looked at are constructor arguments that are annotated as a mapping, ``bool``, ``float`` (no text, and numbers
+    have to be finite), ``Literal`` or one of the ranges above, alone or among other kinds; the rest is left to the
+    story.
 
     Args:
         story: an object that keeps its settings under their own names.
@@ -85,7 +89,8 @@ def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
         except Exception:  # a story of a user's own may spell what only type checkers can read
             continue
         kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-        if get_origin(kind) is Mapping or any(get_origin(k) is Literal or _range(k) for k in kinds):
+        plain = get_origin(kind) is Mapping or bool in kinds or float in kinds
+        if plain or any(get_origin(k) is Literal or _range(k) for k in kinds):
             found[name] = kinds
     return found
 
@@ -102,6 +107,14 @@ def _is(value: object, kind: Any) -> bool:
         return value is None
     if get_origin(kind) is Literal:
         return any(type(value) is type(one) and value == one for one in get_args(kind))
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is float:  # a tensor of a user's own story may stand for a number
+        return (
+            value is not None
+            and not isinstance(value, str | bool)
+            and (not isinstance(value, Real) or is_number(value))
+        )
     cls = get_origin(kind) or kind
     return not isinstance(cls, type) or isinstance(value, cls)
 
@@ -123,4 +136,6 @@ def _said(kind: Any) -> str:
         return " or ".join(map(repr, get_args(kind)))
     if kind is NoneType:
         return "None"
+    if kind in (bool, float):
+        return "True or False" if kind is bool else "a finite number"
     return "a mapping" if get_origin(kind) is Mapping else f"a {getattr(kind, '__name__', kind)}"

@@ -6,7 +6,7 @@
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
 The product is left as it is, which keeps the prevalence conjugate; drawn data are those on which the two experts
-agree. Without features it is bayesian_dawid_skene.
+agree. Without features and with a learned prevalence it is bayesian_dawid_skene.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class BayesDgc:
     Args:
         network: maps features to K logits; by default one hidden layer, or five such. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name; they win over those of the recipe.
-        recipe: "house" (vb, svi) trains as ``crowdppl.house_training`` says, with ``pooled`` 14 and ``temper``
-            0.5 where they are left out; its trials (``volume``) take five to ten times as long as the fit that
-            follows, where 300 items have labels. "plain" adds nothing to the story. Without features it is plain.
+        recipe: "house" (vb, svi) trains as ``crowdppl.house_training`` says, with ``temper`` 0.5 and ``pooled`` 14
+            (0 beside ``mass`` or ``diagonal``) where they are left out; its trials (``volume``) take five to ten
+            times as long as the fit that follows, where 300 items have labels. "plain" adds nothing to the story.
+            Without features it is plain.
         prevalence: "uniform", because the network knows how common classes are, or "learned", as in the paper,
             which counts it twice.
         prevalence_mass: pseudo-counts of each class, by default ``house_prevalence`` (1.1 in the paper).
@@ -43,7 +44,7 @@ class BayesDgc:
             the house recipe, takes the prior above.
         temper: power of the labels' likelihood: below 1, labels of an item count less than if they were independent
             given its truth, and a confusion counts each for as much less. None is 1 without the house recipe.
-        mass, diagonal: pseudo-counts of a confusion row, and their share on the right answer.
+        mass, diagonal: pseudo-counts of a confusion row, and their share on the right answer; not with ``pooled``.
     """
 
     network: nn.Module | None = None
@@ -59,7 +60,9 @@ class BayesDgc:
 
     card: ClassVar[Card] = Card(
         title="Bayes DGC",
-        reference="Li, Huang & Chen (2021), Crowdsourced classification with a deep generative and Bayesian model",
+        reference="Li, Huang & Chen (2021), Crowdsourcing aggregation with deep Bayesian learning, Science China "
+        "Information Sciences 64:130104",
+        doi="10.1007/s11432-020-3118-7",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators err each alone given the truth, and the truth can be seen in the features",
         fails="when annotators err where features look alike: the network then learns their errors",
@@ -71,13 +74,19 @@ class BayesDgc:
         check_settings(self)
         if self.prior == "published" and self.pooled:
             raise MethodError(f"prior='published' and pooled={self.pooled} are two priors; leave one out")
+        if self.pooled and self._own_rows:
+            raise MethodError(f"mass={self.mass} and diagonal={self.diagonal} have no part in pooled={self.pooled}")
+
+    @property
+    def _own_rows(self) -> bool:
+        return (self.mass, self.diagonal) != (BayesDgc.mass, BayesDgc.diagonal)
 
     def prepare(self, data: Annotations) -> BayesDgc:
         """A copy with a network for these features, and with the recipe written out."""
         training, pooled, temper = dict(self.training), self.pooled, self.temper
         if self.recipe == "house" and data.features is not None:
             training = crowdppl.house_training(data, **training)
-            pooled = (0.0 if self.prior == "published" else 14.0) if pooled is None else pooled
+            pooled = (0.0 if self.prior == "published" or self._own_rows else 14.0) if pooled is None else pooled
             temper = 0.5 if temper is None else temper
         mine = crowdppl.ready(self.network, data, training)
         return replace(self, network=mine, training=training, pooled=pooled, temper=temper)

@@ -63,7 +63,7 @@ class CoinNet:
         sites={"prevalence": "K", "confusion": "A K K", "rate": "2", "departure": "S K", "abstention": "A D W"}
         | {"truth": "N", "outlier": "N"},
         assumes="outliers are few, and their labels tell nothing of their truth",
-        fails="with two or three labels an item, when every unlucky item could be an outlier",
+        fails="with few labels an item; penalised, with many classes, which trade places (a lean of log K helps)",
         cost="labels x K; penalised: a shift of every label in every step",
         uses=("features", "history"),
     )

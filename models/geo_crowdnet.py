@@ -66,7 +66,8 @@ class GeoCrowdnet:
         "minimization, identifiability, and regularization, ICLR",
         sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
-        fails="when the weight is too large: predictions are pushed to equal shares of the classes",
+        fails="when the weight is too large: predictions are pushed to equal shares of the classes; with many "
+        "classes, which may trade places (a lean of log K holds them)",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),

@@ -29,7 +29,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import Positive
+from crowdppl.settings import Positive, check_settings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GlobalNoise:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
-        likelihood: "joint", or "per_annotation" under svi.
+        likelihood: "joint", or "per_annotation", which svi alone learns by.
     """
 
     network: nn.Module | None = None
@@ -58,6 +58,12 @@ class GlobalNoise:
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         uses=("features",),
     )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.likelihood == "per_annotation":
+            refused = dict.fromkeys(("em", "vb", "gibbs", "nuts"), "a truth for each label alone is learned by svi")
+            object.__setattr__(self, "card", replace(self.card, refused=refused))
 
     def prepare(self, data: Annotations) -> GlobalNoise:
         """A copy with a network for these features."""

@@ -55,7 +55,8 @@ class InstanceTrace:
         "images, NeurIPS",
         sites={"confusion": "A K K", "lean": "A R K K", "abstention": "A D W", "truth": "N"},
         assumes="what misleads an annotator can be seen in the features; annotators are more often right than not",
-        fails="on few labels an annotator: R matrices for each are learned from them",
+        fails="on few labels an annotator: R matrices for each are learned from them, and rows of classes that an "
+        "item is not of are guessed, so that the classifier alone (classify) may know the truth better",
         cost="a network step and labels x R x K x K for each batch of items",
         uses=("features",),
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},

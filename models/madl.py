@@ -58,7 +58,8 @@ class Madl:
         sites={"embedding": "A Q", "mix": "2*Q+Q*Q Q", "readout": "Q K K", "scale": "1"}
         | {"abstention": "A D W", "truth": "N"},
         assumes="what misleads annotators on an item can be seen in its features; who err alike are one voice",
-        fails="on few labels an annotator: the second network then explains what the first one should",
+        fails="on few labels an annotator: the second network then explains what the first one should; annotators "
+        "begin far apart, and who err alike come together too slowly for weights to differ much",
         cost="a network step, and labels x Q x Q x Q for each batch of items",
         uses=("features",),
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},

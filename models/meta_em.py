@@ -1,7 +1,7 @@
 """Meta EM: classes are clouds in a space that was learned beforehand, from few-shot tasks of other classes.
 
     prevalence        ~ Dirichlet(1 + b)                           (K)
-    mean[k]           ~ Normal(0, 1 / tau)                         (K, M)
+    mean[k]           ~ Normal(0, tau^-1/2)                        (K, M)
     confusion[a, k]   ~ Dirichlet(1 + mass * row(k))               (A, K, K), or of a coin
     truth[i]          ~ Categorical(prevalence)                    (N)
     embedding[i]      ~ Normal(mean[truth[i]], 1), embedding = network(features), observed    (N, M)

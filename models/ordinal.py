@@ -41,8 +41,8 @@ class Ordinal:
         bias: whether an annotator may be lenient or strict.
         cutpoints: whether distances between grades are learned.
         knows: pseudo-counts each of known and of guessed labels.
-        crowd: share of each grade among all labels; found in the data by default.
-        work: share of all labels that each annotator gave; found in the data by default.
+        crowd: share of each grade among all labels that name one; found in the data by default, even in a design.
+        work: share of these labels that each annotator gave; found in the data by default.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
@@ -88,9 +88,7 @@ class Ordinal:
         with plates.items(data):
             annotate(data, table, truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def _cutpoints(self, k: int) -> Tensor:
         if not self.cutpoints or k < 3:
@@ -102,12 +100,14 @@ class Ordinal:
     def _crowd(self, data: Block) -> Tensor:
         if self.crowd is not None:
             return _shares("crowd", self.crowd, data.n_classes, least=data.n_classes)
-        counts = 1.0 + torch.bincount(data.answer, minlength=data.n_classes)[: data.n_classes]
+        k, observed = data.n_classes, data.as_block().observed
+        counts = 1.0 + torch.bincount(data.answer, minlength=k)[:k] * observed
         return counts / counts.sum()
 
     def _work(self, data: Block) -> Tensor:
         if self.work is None:
-            return torch.bincount(data.annotator, minlength=data.n_annotators) / max(1, data.n_labels)
+            named = data.as_block().named
+            return torch.bincount(data.annotator[named], minlength=data.n_annotators) / max(1, int(named.sum()))
         work = _shares("work", self.work, data.n_annotators)
         return torch.nn.functional.pad(work, (0, data.n_annotators - len(work)))  # later ones have no part in it
 

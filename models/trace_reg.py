@@ -62,7 +62,8 @@ class TraceReg:
         "confusion, CVPR",
         sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the mean confusion matrix is diagonally dominant, the truth can be seen in the features",
-        fails="when annotators are wrong more often than right on average",
+        fails="when annotators are wrong more often than right on average; after few epochs, when rows are still "
+        "where they begin, near the identity (a higher annotator_rate in training= moves them faster)",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),

@@ -360,3 +360,25 @@ def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatc
 def test_nothing_can_be_left_out_of_items_labelled_once() -> None:
     data = annotations([(i, i % 3, i % 2) for i in range(90)], 2)
     assert kinds(fit("one_coin", data, inference="em", seed=0), thorough=True) == []
+
+
+def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
+    stream = np.random.default_rng(0)
+    truth = stream.integers(3, size=300)
+    rows = [
+        (item, annotator, truth[item] if stream.random() < 0.7 else stream.integers(3))
+        for item in range(300)
+        for annotator in stream.choice(20, 5, replace=False)
+    ]
+    fitted = {
+        n: crowdppl.fit("dawid_skene", crowdppl.Annotations.from_arrays(*zip(*rows, strict=True), classes=range(n)))
+        for n in (3, 4)
+    }
+    taken = fitted[4].probabilities()[3].sum()
+    assert taken > 0.01 * 300
+    said = [str(doubt) for doubt in fitted[4].doubts() if doubt.kind == "unnamed"]
+    assert len(said) == 1 and f"{taken:.0f} of 300 items are of classes that no label names (3)" in said[0]
+    assert not any(doubt.kind == "unnamed" for doubt in fitted[3].doubts())
+    told = fitted[4].data.with_gold({0: 3})
+    again = crowdppl.fit("dawid_skene", told)
+    assert not any(doubt.kind == "unnamed" for doubt in again.doubts())

@@ -15,7 +15,7 @@ import crowdppl
 from crowdppl import annotate, plates
 from crowdppl.inference.options import options_from
 from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reports.report import table_draws, tables_at
+from crowdppl.inference.reports.tables import table_draws, tables_at
 from tests.crowd import crowd
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)

@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import normalize
 
 import crowdppl
 from crowdppl import apart_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.reading.density import Density
+from crowdppl.networks.network import outputs
 from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd, posed
 from tests.test_networks import clouds
@@ -231,3 +233,33 @@ def test_what_cannot_be_is_refused(name: str, setting: str) -> None:
         fit(crowd(20), nn.Linear(4, 4))
     with pytest.raises(MethodError, match="refuses inference='vb'"):
         crowdppl.fit(name, data, inference="vb")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_are_averages_over_items_as_they_are_seen(name: str) -> None:
+    torch.set_default_dtype(torch.float32)  # as users have it
+    stream = np.random.default_rng(2)
+    truth = np.arange(40) % 3
+    x = pd.DataFrame(np.stack([truth, truth == 1], 1) + 0.3 * stream.normal(size=(40, 2)))
+    labels = [(i, f"a{a}", (truth[i] + (stream.random() < 0.3)) % 3) for i in range(40) for a in range(4)]
+    data = Annotations.from_arrays(*zip(*labels, strict=True), features=x)
+    settings = {"width": WIDTH, "training": {"epochs": 40, "learning_rate": 0.05}}
+    posterior = crowdppl.fit(name, data, inference="svi", settings=settings, seed=0)
+    story: Any = posterior.story
+    of = {n: torch.from_numpy(np.asarray(s.mean)).double() for n, s in posterior.result.sites.items()}
+    u = outputs(getattr(story, NAMES[name]), torch.tensor(x.to_numpy(np.float32))).double()
+    p = torch.tensor(posterior.classify(x).to_numpy())
+    each = []
+    for a in range(4):
+        if name == "instance_trace":
+            rows_of = of["confusion"][a].log() + torch.einsum("nr,rkl->nkl", u, of["lean"][a])
+        elif name == "madl":
+            rows_of = story._rows(of["embedding"][a].expand(len(u), -1), u, of["mix"], of["readout"])
+        else:
+            share = (normalize(u, dim=-1) @ normalize(of["taste"][a], dim=-1)).sigmoid()[:, None, None]
+            layer = share * of["common"] + (1 - share) * of["individual"][a]
+            rows_of = (p.unsqueeze(-2) @ layer).expand(-1, 3, -1)  # a label depends on what the classifier sees
+        each.append(torch.einsum("nk,nkl->kl", p, rows_of.softmax(-1)) / p.sum(0)[:, None])
+    np.testing.assert_allclose(posterior.result.table, torch.stack(each).numpy(), atol=1e-4)
+    np.testing.assert_allclose(posterior.result.prevalence, p.mean(0).numpy(), atol=1e-4)
+    assert np.ptp(posterior.result.table.diagonal(axis1=1, axis2=2)) > 0.01  # there is something to average

@@ -20,7 +20,7 @@ from crowdppl.criticism.crowd_map import annotator_map, plot_annotator_map
 from crowdppl.criticism.population import GRID, centre_of, modes, one_mode, population_doubts, principal, silverman
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
-from crowdppl.inference.reports.report import _probe_block
+from crowdppl.inference.reports.tables import probe_block
 from crowdppl.networks.experts import TYPICAL, Experts, Worker
 from crowdppl.networks.network import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
@@ -121,7 +121,7 @@ def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) 
     np.testing.assert_allclose(log_p.exp(), typical.mean(0), rtol=1e-5)
     joint = sum(typical[n][:, None] * p[:, n][:, None, :] for n in range(4))
     np.testing.assert_allclose(table.exp(), joint / joint.sum(-1, keepdims=True), rtol=1e-5)
-    probe = _probe_block(replace(data.as_block(), features=None))
+    probe = probe_block(replace(data.as_block(), features=None))
     want = sum(np.log((typical.mean(0) * table.exp().numpy()[a, :, x]).sum()) for a in range(3) for x in range(3))
     assert objective(story, probe, {"gate": gate}) == pytest.approx(want, rel=1e-5)
     chains, prevalence = story.experts.on_typical(torch.stack([gate, gate.flip(0)]), gate[:2])

@@ -59,6 +59,10 @@ def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str
         ("mmlc", {"oracle": "max"}, "oracle='max' is none of 'mode', 'mean', 'median' and 'centre'"),
         ("raykar", {"training": None}, "training=None must be a mapping"),
         ("minimax_entropy", {"penalty": 0}, "penalty=0 must be a number above 0$"),
+        ("minimax_entropy", {"items": "False"}, "items='False' must be True or False"),
+        ("glad", {"mean": float("nan")}, "mean=nan must be a finite number"),
+        ("ccem", {"lean": "one"}, "lean='one' must be a finite number"),
+        ("bayes_dgc", {"pooled": 3.0, "mass": 9.0}, r"mass=9\.0 and diagonal=None have no part in pooled=3\.0"),
         ("minimax_entropy", {"ratio": 0.0}, r"ratio=0\.0 must be a number above 0 or None"),
     ],
 )
@@ -126,6 +130,8 @@ class Own:
     """A story of a user's own."""
 
     kind: Literal["a", "b"] = "a"
+    loud: bool = False
+    weight: float = 1.0
     mass: Positive = 1.0
     size: Count | torch.Tensor = 2
     other: Unknown = None  # type: ignore[name-defined]  # noqa: F821
@@ -134,9 +140,10 @@ class Own:
 
 
 def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
-    check_settings(Own("b", 2, torch.ones(1), "anything"))
-    for wrong in (Own("c"), Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
-        with pytest.raises(MethodError, match=r"^(kind|mass|size)="):
+    check_settings(Own("b", np.bool_(True), torch.ones(()), 2, torch.ones(1), "anything"))  # type: ignore[arg-type]
+    loud, heavy = Own(loud="no"), Own(weight="1")  # type: ignore[arg-type]
+    for wrong in (Own("c"), loud, heavy, Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
+        with pytest.raises(MethodError, match=r"^(kind|loud|weight|mass|size)="):
             crowdppl.fit(wrong, crowd(20), inference="em")
 
 
@@ -148,6 +155,8 @@ def whole() -> Iterator[tuple[str, dict[str, int]]]:
             for limits in filter(None, map(_range, kinds)):
                 if not limits.whole and limits.takes(1):
                     found[setting] = 1
+        if "pooled" in found:  # not beside mass
+            yield method, {"pooled": found.pop("pooled")}
         if found:
             yield method, found
 
@@ -162,3 +171,32 @@ def test_a_whole_number_is_a_number_like_another(method: str, settings: dict[str
     pd.testing.assert_frame_equal(ints.data.frame(), floats.data.frame())
     for name, value in ints.parameters.items():
         np.testing.assert_array_equal(value, floats.parameters[name])
+
+
+def test_an_ordinal_design_has_no_answers_to_count() -> None:
+    design = crowdppl.random_design(40, 5, 3, classes=[1, 2, 3, 4], seed=0)
+    story: Any = crowdppl.method("ordinal").prepare(design)
+    np.testing.assert_allclose(story.crowd, 0.25)
+    assert sum(story.work) == pytest.approx(1)
+
+
+def test_abstentions_are_no_work_of_an_ordinal_annotator() -> None:
+    rows = [*[(i, "often", 1 + i % 2) for i in range(8)], *[(i, "seldom", "?") for i in range(8)], (0, "seldom", 1)]
+    data = crowdppl.Annotations.from_arrays(
+        *map(list, zip(*[(i, a, str(x)) for i, a, x in rows], strict=True)), abstentions=["?"], kind="ordinal"
+    )
+    story: Any = crowdppl.method("ordinal").prepare(data)
+    np.testing.assert_allclose(story.work, [8 / 9, 1 / 9])
+
+
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts"])
+def test_a_truth_for_each_label_is_learned_by_svi_alone(engine: str) -> None:
+    story = crowdppl.method("global_noise", likelihood="per_annotation")
+    with pytest.raises(MethodError, match="learned by svi"):
+        crowdppl.fit(story, crowd(20), inference=engine)
+
+
+def test_rows_of_ones_own_put_the_houses_pooled_ones_aside() -> None:
+    data = clouds(30, 24)[0]
+    pooled = {mass: crowdppl.method("bayes_dgc", mass=mass).prepare(data).pooled for mass in (4.0, 9.0)}
+    assert pooled == {4.0: 14.0, 9.0: 0.0}

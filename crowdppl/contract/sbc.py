@@ -26,7 +26,7 @@ from crowdppl.inference.reading.draws import draws_of
 from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
-from crowdppl.inference.reports.report import tables_at
+from crowdppl.inference.reports.tables import tables_at
 from crowdppl.inference.running import run
 from crowdppl.inference.sampling import gibbs, nuts
 from crowdppl.stories.story import Story

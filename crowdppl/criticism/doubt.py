@@ -22,8 +22,8 @@ class Doubt:
     """A reason not to believe a fit as it is.
 
     Attributes:
-        kind: "thin", "diagonal", "spammers", "order", "prevalence", "permuted", "abstained", "copying",
-            "colluding", "diffuse", "modes", "votes".
+        kind: "thin", "diagonal", "spammers", "unnamed", "order", "prevalence", "permuted", "abstained", "copying",
+            "colluding", "diffuse", "modes", "misfit", "votes".
         text: what was found, in figures, and what can be done.
     """
 

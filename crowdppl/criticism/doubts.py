@@ -39,6 +39,8 @@ DRAWN = 0.05
 """How far the prior of the prevalence may draw the share of a class."""
 WEIGHT = 0.05
 """Of the items: the weight of that prior from which on it is looked at."""
+UNNAMED = 0.01
+"""Of the items: how many may be of classes that nobody named."""
 BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
@@ -65,6 +67,8 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. A
       heavy prior helps where annotators are hard to know, and draws unbalanced classes of few items together.
       Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
+    - unnamed: more than a hundredth of the items are of classes that no label and no known truth names. They take
+      what fits the others badly: of 500 items of three classes, listed with a fourth, dawid_skene gave it 28.
     - order: a method for grades has nominal classes, which are no rising numbers: it takes them as they are sorted.
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
     - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
@@ -93,6 +97,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     slowly = (*misfit(posterior), *worse_than_votes(posterior.uncorrected())) if thorough else ()
     crowd = doubts_of(posterior)
     by_item = chain(
+        _unnamed(posterior),
         _order(posterior),
         _prevalence(posterior),
         _permuted(posterior),
@@ -141,6 +146,23 @@ def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
             f"{len(bad)} of {len(given)} annotators, with {given[bad].sum() / given.sum():.0%} of all labels, say "
             f"less than {BITS} bits about the truth: {named(posterior, bad)}. The fit makes little of them; "
             "posterior.without([...]) fits without them",
+        )
+
+
+def _unnamed(posterior: Posterior) -> Iterator[Doubt]:
+    data, card = posterior.data, card_of(posterior.story)
+    if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
+        return  # earlier labels may have named it; a grade may lie between those that were given
+    named: np.ndarray = cell_counts(data.blocks)[:, : data.n_classes].sum(0) > 0
+    if data.gold_codes is not None:
+        named[data.gold_codes[data.gold_codes >= 0]] = True
+    taken = posterior.result.probabilities[:, ~named].sum(0)
+    if taken.sum() > UNNAMED * data.n_items:
+        classes = listed([repr(plain(name)) for name in data.classes[~named]])
+        yield Doubt(
+            "unnamed",
+            f"{taken.sum():.0f} of {data.n_items} items are of classes that no label names ({classes}): they take "
+            "what fits the others badly; leave them out of classes=, or give known truths (gold=) of them",
         )
 
 

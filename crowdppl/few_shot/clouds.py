@@ -48,7 +48,7 @@ def seen_clouds(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
 
 
 def cloud_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
-    """The prior of the means of classes in a space, (K, M): ``Normal(0, 1 / tau)`` in each direction.
+    """The prior of the means of classes in a space, (K, M): ``Normal(0, tau^-1/2)`` in each direction.
 
     Args:
         embedding: what ``meta_trained`` returned.

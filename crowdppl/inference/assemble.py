@@ -21,13 +21,11 @@ from crowdppl.inference.reports.report import (
     Dims,
     Draws,
     affordable,
-    are_linear,
-    table_draws,
-    tables_at,
     thinned,
     truth_at,
     truth_over,
 )
+from crowdppl.inference.reports.tables import are_linear, table_draws, tables_at
 
 SPREAD_DRAWS = 50
 """Draws over which the spread of vb's probabilities is found."""

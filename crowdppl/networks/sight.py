@@ -71,7 +71,8 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
     """What a network returns for each item: (N, ...); None without a network, or with nothing to look at.
 
     There is nothing to look at without features, and where tables of annotators are read off a fit
-    (``Posterior.confusion``): these are for an item that nobody has seen, and say what the story says there.
+    (``Posterior.confusion``): these are for an item that nobody has seen, and say what the story says there. Where
+    labels depend on what a network other than the classifier returns, they are averages over items of the fit.
 
     Where the network learns by gradients (``inference="svi"``, or Pyro's own SVI), its parameters enter Pyro's
     store, and the gradient flows through. Elsewhere it stands still. Under Pyro's own SVI, so does one without a
