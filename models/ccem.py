@@ -31,6 +31,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -43,12 +44,14 @@ class Ccem:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
         lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    temper: Positive = 1.0
     lean: float = 1.0
 
     card: ClassVar[Card] = Card(
@@ -73,7 +76,7 @@ class Ccem:
             rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = with_abstentions(data, confusion.log())
-        truth_and_labels(data, classify(data, self.network), table, self.likelihood)
+        truth_and_labels(data, classify(data, self.network), table, self.likelihood, power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Points; confusions start with a slight lean to the right answer."""

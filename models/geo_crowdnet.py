@@ -35,7 +35,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import NotNegative, check_settings
+from crowdppl.settings import NotNegative, Positive, check_settings
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -50,6 +50,7 @@ class GeoCrowdnet:
         volume: "F", of the classifier's predictions, or "W", of the confusion matrices.
         weight: of the bonus, in units of a label's log-probability.
         likelihood: "per_annotation", as published, or "joint".
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
         lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """
 
@@ -58,6 +59,7 @@ class GeoCrowdnet:
     volume: Literal["F", "W"] = "F"
     weight: NotNegative = 0.01
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    temper: Positive = 1.0
     lean: float = 1.0
 
     card: ClassVar[Card] = Card(
@@ -88,7 +90,7 @@ class GeoCrowdnet:
         log_p = classify(data, self.network)
         m = log_p.exp() if self.volume == "F" else confusion.transpose(-1, -2).flatten(-3, -2)
         penalty(data, "volume", -self.weight * log_volume(m))
-        truth_and_labels(data, log_p, with_abstentions(data, confusion.log()), self.likelihood)
+        truth_and_labels(data, log_p, with_abstentions(data, confusion.log()), self.likelihood, power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Points; confusions start with a slight lean to the right answer."""

@@ -41,6 +41,7 @@ class GlobalNoise:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
         likelihood: "joint", or "per_annotation", which svi alone learns by.
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
     """
 
     network: nn.Module | None = None
@@ -48,6 +49,7 @@ class GlobalNoise:
     right: Positive = 2.0
     wrong: Positive = 1.0
     likelihood: Literal["joint", "per_annotation"] = "joint"
+    temper: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="Global noise",
@@ -76,7 +78,7 @@ class GlobalNoise:
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
-        truth_and_labels(data, log_p, with_abstentions(data, table), self.likelihood)
+        truth_and_labels(data, log_p, with_abstentions(data, table), self.likelihood, power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""

@@ -34,6 +34,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
+from crowdppl.settings import Positive
 
 REASON = "maximum likelihood has no prior, hence no posterior of parameters; take bayes_dgc"
 
@@ -48,11 +49,13 @@ class Raykar:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
             data"), for few labels an item; the probabilities of the truth are then those of labels alone.
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     bootstrapped: bool = False
+    temper: Positive = 1.0
 
     card: ClassVar[Card] = Card(
         title="Raykar",
@@ -90,7 +93,7 @@ class Raykar:
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = with_abstentions(data, confusion.log())
         with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+            annotate(data, table, truth(data, log_p), power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Mean field, from the story's own sites."""

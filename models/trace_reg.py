@@ -33,7 +33,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import NotNegative
+from crowdppl.settings import NotNegative, Positive
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -46,6 +46,7 @@ class TraceReg:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
         weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
             label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once
             an item: its weight is this one times the labels an item.
@@ -54,6 +55,7 @@ class TraceReg:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    temper: Positive = 1.0
     weight: NotNegative = 0.01
 
     card: ClassVar[Card] = Card(
@@ -81,7 +83,7 @@ class TraceReg:
         traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
         penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
         table = with_abstentions(data, confusion.log())
-        truth_and_labels(data, classify(data, self.network), table, self.likelihood)
+        truth_and_labels(data, classify(data, self.network), table, self.likelihood, power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Points: rows of a softplus, normalised, that start near the identity."""

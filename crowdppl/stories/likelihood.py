@@ -83,7 +83,9 @@ Likelihood = Literal["joint", "per_annotation"]
 """One truth an item, or a truth of its own for each label."""
 
 
-def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likelihood = "joint") -> None:
+def truth_and_labels(
+    data: Data, log_p: Tensor, table: Table, likelihood: Likelihood = "joint", *, power: float = 1.0
+) -> None:
     """Draws the truth of each item and then its labels: the end of a story whose annotators err each alone.
 
     "joint" sums one truth an item out, for all its labels together. "per_annotation" sums the truth out for each
@@ -96,6 +98,7 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
         log_p: log-probabilities of the truth, (..., K) or (..., N, K), such as ``classify`` gives.
         table: how labels come out of the truth, as ``annotate`` takes it.
         likelihood: of the two.
+        power: of the labels' likelihood, as ``annotate`` takes it.
 
     Raises:
         MethodError: for another likelihood.
@@ -105,7 +108,7 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
     block = block_of(data)
     if likelihood == "joint" or not block.learning:
         with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+            annotate(data, table, truth(data, log_p), power=power)
         return
     known = log_p if block.potential is None else _told(data, log_p)
     if block.n_labels == 0:  # a minibatch of items of which the truth alone is known
@@ -113,7 +116,7 @@ def truth_and_labels(data: Data, log_p: Tensor, table: Table, likelihood: Likeli
     each = block.of_item(known, event_dim=1) if known.dim() > 1 else known
     with plates.labels(data):
         state = pyro.sample("truth", Categorical(each), infer={"enumerate": "parallel"})
-        annotate(data, table, state, within="label")
+        annotate(data, table, state, within="label", power=power)
 
 
 def _told(data: Data, log_p: Tensor) -> Tensor:
