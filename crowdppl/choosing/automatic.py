@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from crowdppl.inference.options import FitOptions
 
 MEMBERS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene", "one_coin")
-"""A method whose items may lie between classes, one that takes labels for independent given the truth, and one of few
-parameters, for crowds whose rows cannot be learned."""
+"""A method whose items may lie between classes, one that takes labels for independent given the truth, and one of
+few parameters, for crowds whose rows cannot be learned."""
 ORDINAL = ("ordinal",)
 """Further members where classes have an order."""
 TOLERANCE, STEPS = 1e-5, 300
@@ -35,12 +35,12 @@ FEATURES = (
 
 
 def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
-    """Fits mixed membership and Dawid-Skene, both hierarchical, and one coin, and averages as labels left out advise.
+    """Fits mixed membership, Dawid-Skene (both hierarchical) and one coin; averages them as labels left out advise.
 
     Dawid-Skene takes an item's labels for independent given its truth, which on real annotations they are not;
-    mixed membership knows that labels of an item err together. A coin an annotator is learned from few labels, where
-    rows of confusions are not, and both of these are then too unsure. Where classes have an order, a method that knows it
-    joins them. How they are weighed and corrected: ``crowdppl.choosing.calibration.calibrated``.
+    mixed membership knows that labels of an item err together. A coin for each annotator is learned from few
+    labels, where rows of confusions are not and both of these are too unsure. Where classes have an order, a method
+    that knows it joins them. How they are weighed and corrected: ``crowdppl.choosing.calibration.calibrated``.
 
     Args:
         data: annotations, with gold or without.
