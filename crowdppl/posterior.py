@@ -125,7 +125,8 @@ class Posterior:
     def confusion(self, draws: bool = False) -> xr.DataArray:
         """p(label | annotator, truth) of a new item, whatever the story: along ``label`` it sums to one.
 
-        Where items differ, as in difficulty, it is the mean over the items that the story expects.
+        Where items differ, as in difficulty, it is the mean over the items that the story expects; where labels
+        depend on item covariates, it is of an item whose covariates are the means of all.
 
         Args:
             draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.

@@ -50,8 +50,8 @@ def test_good_data_give_no_warning() -> None:
 
 def test_repeats_are_kept_and_counted() -> None:
     assert found(ROWS, RepeatsWarning) == [
-        "2 of 6 labels repeat an annotator's label of the same item; all count, as if they were independent "
-        "(repeats='keep')"
+        "2 of 6 labels repeat an annotator's label of the same item; all count, as if they were independent: if "
+        "rows were copied, take repeats='first' (repeats='keep')"
     ]
     data = quietly(ROWS)
     assert data.n_labels == 6
@@ -158,3 +158,8 @@ def test_counts_and_neighbours() -> None:
     assert cell_counts(data.blocks).tolist() == [[1, 3], [1, 1]]
     pairs = sorted(zip(*(x.tolist() for x in neighbours(data.blocks[0])), strict=True))
     assert pairs == [(0, 0), (0, 0), (0, 1), (0, 1)]
+
+
+def test_a_single_annotator_is_warned_of() -> None:
+    with pytest.warns(ThinDataWarning, match="all labels are by 'ann': they alone cannot tell"):
+        Annotations.from_arrays([1, 2, 3], ["ann"] * 3, ["x", "y", "x"])

@@ -410,3 +410,12 @@ def test_ten_million_labels_load_within_four_gibibytes(text: bool, tmp_path: Pat
     found = subprocess.run(ran, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     print(f"10,000,000 labels, ids {'text' if text else 'numbers'}: peak {float(found[2]):,.0f} MiB")
     assert found[:2] == ["2000000", "10000000"] and float(found[2]) < 4096
+
+
+@pytest.mark.parametrize("mark", ["N/A", "n/a", "#N/A"])
+def test_spreadsheets_marks_of_nothing_are_no_labels(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text(f"item,annotator,label\na,x,yes\nb,x,{mark}\na,y,no\nb,y,no\n")
+    with pytest.raises(DataError, match="line 3.*is missing or infinite"):
+        read_annotations(path)
+    assert list(read_annotations(path, classes=["yes", "no", mark]).classes) == ["yes", "no", mark]

@@ -48,6 +48,7 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
     write_result(posterior, folder, {"answers": ANSWERS}, timings)
     pictures = write_pictures(posterior, folder / "pictures")
     print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
+    print(f"bayesian_dawid_skene by gibbs, {DRAWS} draws a chain, with the setting prevalence_mass=1")
     print(_titled("Probability of each class for each patient", label_table(posterior).drop(columns="tied")))
     print(_titled("Annotators, with 95 % intervals", posterior.annotators()))
     print(_titled("Prevalence of the classes, with 95 % intervals", posterior.prevalence()))

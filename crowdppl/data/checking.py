@@ -86,8 +86,7 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
     """Raises on the first repeated pair.
 
     Args:
-        item, annotator: codes, (S,).
-        books: their codebooks.
+        item, annotator, books: codes (S,), and the two codebooks.
         place: where a row stands.
 
     Raises:
@@ -106,12 +105,11 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
     """What to say of labels that repeat a pair of item and annotator.
 
     Args:
-        extra: labels beyond the first of each pair.
-        n_labels: all labels.
+        extra, n_labels: labels beyond the first of each pair, and all labels.
         repeats: what is done with them.
     """
     done = {
-        "keep": "all count, as if they were independent",
+        "keep": "all count, as if they were independent: if rows were copied, take repeats='first'",
         "first": "only the first of each counts",
         "last": "only the last of each counts",
     }[repeats]
@@ -192,6 +190,9 @@ def _merged(sets: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> ThinDataWarning | None:
+    if np.count_nonzero(given) == 1:
+        name = plain(annotators.ids[int(given.argmax())])
+        return ThinDataWarning(f"all labels are by {name!r}: they alone cannot tell how often they are right")
     few = np.flatnonzero(given < n_classes)
     if not len(few):
         return None

@@ -152,6 +152,7 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+            hint += f"; settings of a method go in settings={{{name!r}: ...}}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
     several = isinstance(inference, str) and inference in ("gibbs", "auto")
     if "chains" not in given and several and size > 0:

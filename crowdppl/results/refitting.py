@@ -49,6 +49,8 @@ class Refit(Protocol):
 def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
     """Truth probabilities of new items that annotators of this fit labelled; nothing is learned from them.
 
+    An item of the fit is as new as any other: the labels given here alone say what it is. ``update`` keeps others.
+
     Args:
         new_data: annotations, or a table of them with one label a row.
 

@@ -20,9 +20,8 @@ Place = Callable[[int], str]
 ROW = "leave the row out"
 """How one value is left out of a table with a row each."""
 
-MISSING = frozenset(
-    ["", "NA", "<NA>", "NaN", "nan", "NULL", "null", "inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity"]
-)
+INFINITE = ("inf", "-inf", "Inf", "-Inf", "Infinity", "-Infinity")
+MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", *INFINITE])
 """What stands for a missing or infinite value in files of text."""
 
 LOOKUP = 8
