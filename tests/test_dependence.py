@@ -274,3 +274,19 @@ def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.Monke
 def test_honest_annotators_taken_for_a_group_raise_no_doubt() -> None:
     story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(3), 0))
     assert told(fit(story, cliques(3), inference="vb", seed=0, tolerance=1e-5)) == set()
+
+
+def test_repeats_are_no_copies() -> None:
+    """Two honest annotators whose rows were exported three times: their labels of an item go together."""
+    stream = np.random.default_rng(1)
+    truth = stream.integers(3, size=120)
+    rows = [
+        (item, annotator, truth[item] if stream.random() < 0.7 else (truth[item] + 1 + stream.integers(2)) % 3)
+        for item in range(120)
+        for annotator in stream.choice(6, 5, replace=False)
+    ]
+    twice = [row for row in rows if row[1] < 2]
+    data = crowdppl.Annotations.from_arrays(*zip(*rows, *twice, *twice, strict=True))
+    posterior = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
+    assert collusion.p_values(excess_of(posterior)).min() < 0.01, "as if they were independent"
+    assert not {doubt.kind for doubt in posterior.doubts()} & {"copying", "colluding"}

@@ -11,6 +11,7 @@ from crowdppl.criticism import collusion
 from crowdppl.criticism.doubt import Doubt, named
 from crowdppl.criticism.excess import Excess, excess_of
 from crowdppl.criticism.expected_agreement import shares_more
+from crowdppl.data.checking import count_repeats
 from crowdppl.data.decoding import row_sizes
 from crowdppl.results.correction import labels_an_item
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LEVEL = 0.01
 """Chance that some pair of honest annotators is taken for copiers, under the fitted model."""
+REPEATED = 0.05
+"""Of the labels: repeats of an annotator's label of an item beyond which agreement cannot be tested."""
 QUICK = 20_000
 """Pairs of labels of one item up to which copying is looked for beside a fit: 16 ms; more if a story is asked."""
 HOW = "crowdppl.suspicious_annotators(posterior) has the figures, posterior.without([...]) fits without them"
@@ -30,13 +33,7 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
     Args:
         thorough: whether to look at data with more than ``QUICK`` pairs of labels.
     """
-    data = posterior.data
-    if data.n_answers > data.n_classes:
-        sizes = labels_an_item(data).astype(np.int64)
-    else:  # the same, without a table of all items and classes
-        sizes = np.concatenate([row_sizes(block) for block in data.blocks])
-    pairs = int((sizes * (sizes - 1)).sum()) // 2
-    if not pairs or (pairs > QUICK and not thorough):
+    if not _testable(posterior, thorough):
         return
     # The story itself is asked only where there is something to explain: that takes longer than the rest.
     excess = excess_of(posterior, alone=True)
@@ -68,6 +65,20 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
             f"{len(members)} annotators agree among themselves more than the fit expects: "
             f"{named(posterior, members)}{most}. {HOW}",
         )
+
+
+def _testable(posterior: Posterior, thorough: bool) -> bool:
+    """Whether labels are those of many who judge each alone, and not too many to be looked at beside a fit."""
+    data = posterior.data
+    if data.n_answers > data.n_classes:
+        sizes = labels_an_item(data).astype(np.int64)
+    else:  # the same, without a table of all items and classes
+        sizes = np.concatenate([row_sizes(block) for block in data.blocks])
+    pairs = int((sizes * (sizes - 1)).sum()) // 2
+    if not pairs or (pairs > QUICK and not thorough):
+        return False
+    # An annotator's labels of an item go together, whoever else labels it.
+    return count_repeats(data.blocks) <= REPEATED * data.n_labels
 
 
 def conspicuous(excess: Excess) -> bool:

@@ -53,6 +53,7 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
       100 % (0, 15, 43 and 100 % at level .01); with 40 annotators and 1,000 items, where two share 13, who repeats
       80 % in 8 % (5 %). Of 260 honest crowds of these sizes 2 were flagged at level .05 and none at .01; of 200
       with six labels for each of 1,000 items and accuracies from .5 on, 8 and 1.
+      Who labels an item twice counts twice, as if the two labels were independent: take repeats="first" first.
       The fitted model is the yardstick. After an update it is too sure of items that were chosen for what it said
       of them: of 45 honest crowds of six annotators, whose items were labelled twice more where three labels had
       made them seem to be of a rare class, 7 were flagged at level .05 and 2 at .01; of as many whose items were
