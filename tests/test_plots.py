@@ -212,3 +212,11 @@ def test_everything_is_grey() -> None:
     for ax in (held.plot_annotators(), held.plot_items(), held.plot_confusion("a0", level=0.9)):
         assert coloured(ax) == []
     assert coloured(plt.figure().subplots().plot([0, 1], color="C0")[0].axes), "the check can fail"
+
+
+def test_a_picture_of_some_annotators_says_so() -> None:
+    rows = [(item, annotator, (item + (annotator > 26)) % 2) for item in range(6) for annotator in range(30)]
+    posterior = crowdppl.fit("one_coin", crowdppl.Annotations.from_arrays(*zip(*rows, strict=True)), inference="vb")
+    figure = posterior.plot_confusion()[0].figure
+    assert figure.get_suptitle() == "the 25 of 30 annotators with most labels"
+    assert not posterior.plot_confusion([1, 2])[0].figure.get_suptitle()

@@ -67,6 +67,9 @@ def plot_confusion(
             panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
     if ax is None:
         name_outer_only(axes)
+        if annotator is None and len(codes) < posterior.data.n_annotators:
+            left = f"the {len(codes)} of {posterior.data.n_annotators} annotators with most labels"
+            axes[0].figure.suptitle(left, fontsize="medium")
     return axes[0] if one else axes[: len(codes)]
 
 
