@@ -17,6 +17,9 @@ from crowdppl.posterior import Posterior
 DRAWS = 2000
 """Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
 
+SETTINGS = {"prevalence_mass": 1.0}
+"""Of the method: a flat prior, for classes of a few patients."""
+
 ANSWERS = "built in: Dawid & Skene (1979), Table 1"
 """What run.json says of the data."""
 
@@ -38,7 +41,7 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
     posterior = fit(
         "bayesian_dawid_skene",
         data,
-        settings={"prevalence_mass": 1.0},
+        settings=SETTINGS,
         inference="gibbs",
         seed=seed,
         draws=DRAWS,
@@ -48,7 +51,8 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
     write_result(posterior, folder, {"answers": ANSWERS}, timings)
     pictures = write_pictures(posterior, folder / "pictures")
     print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
-    print(f"bayesian_dawid_skene by gibbs, {DRAWS} draws a chain, with the setting prevalence_mass=1")
+    under = ", ".join(f"{name}={value:g}" for name, value in SETTINGS.items())
+    print(f"{posterior.method} by {posterior.inference}, {DRAWS} draws a chain, under {under}")
     print(_titled("Probability of each class for each patient", label_table(posterior).drop(columns="tied")))
     print(_titled("Annotators, with 95 % intervals", posterior.annotators()))
     print(_titled("Prevalence of the classes, with 95 % intervals", posterior.prevalence()))

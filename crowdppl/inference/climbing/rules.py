@@ -14,7 +14,7 @@ class Rule(Protocol):
     """One treatment of the conjugate sites of a story.
 
     Attributes:
-        slow: whether a fit surely takes a dozen iterations.
+        slow: whether a fit mostly takes a dozen iterations or more.
     """
 
     slow: bool

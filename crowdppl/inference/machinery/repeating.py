@@ -27,7 +27,7 @@ class Repeated:
     Args:
         function: of tensors by name, whose results depend on nothing else that changes. Its first result, where it
             is not finite, is the function's own to explain: it is called again.
-        first: calls before it is written down; none where it will surely be called a dozen times.
+        first: calls before it is written down; 0 where it is mostly called a dozen times or more.
     """
 
     def __init__(self, function: Function, first: int | None = None) -> None:

@@ -36,13 +36,15 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     """
     block = problem.blocks[0]
     probe = probe_block(block)
-    unseen, views = _joint(problem, values, chains, probe), _views(problem, block, probe)
-    if not views:
-        return _tables(unseen, block)
-    first, *others = (_joint(problem, values, chains, view) for view in views)
-    if len(others) and torch.allclose(_tables(first, block)[0], _tables(others[-1], block)[0], atol=LINEAR):
-        return _tables(unseen, block)  # networks speak of the truth alone
-    return _tables(sum(others, first), block)
+    views, total, tables, alike = _views(problem, block, probe), torch.zeros(()), None, True
+    for view in views:
+        joint, before = _joint(problem, values, chains, view), tables
+        total, tables = total + joint, _tables(joint, block)[0]
+        alike = alike and (before is None or torch.allclose(before, tables, atol=LINEAR))
+    if len(views) == 1 or not alike:
+        return _tables(total, block)
+    # Networks, if there are any, speak of the truth alone.
+    return _tables(_joint(problem, values, chains, probe), block)
 
 
 def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, probe: Block) -> Tensor:
