@@ -43,7 +43,8 @@ class HierarchicalMixedMembership:
         kind_mass: pseudo-counts of each atom.
         alike: pseudo-counts with which annotators' abilities scatter around the crowd's, and medians of those with
             which their classes scatter around their ability, and their errors around the crowd's.
-        blends: shares of the second class in blends of two; None takes five for up to five classes, else three.
+        blends: shares of the second class in blends of two; None takes five for up to five classes, fewer for more,
+            and none beyond 50 (``crowdppl.class_atoms``).
         diluted: whether there are atoms diluted by all classes.
     """
 

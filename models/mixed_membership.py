@@ -45,7 +45,8 @@ class MixedMembership:
         kind_mass: pseudo-counts of each atom.
         mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
             (by default half way between certainty and chance).
-        blends: shares of the second class in blends of two; None takes five for up to five classes, else three.
+        blends: shares of the second class in blends of two; None takes five for up to five classes, fewer for more,
+            and none beyond 50 (``crowdppl.class_atoms``).
         diluted: whether there are atoms diluted by all classes. Without them and without blends the method is
             bayesian_dawid_skene.
     """

@@ -205,9 +205,15 @@ def test_draws_of_many_annotators_take_little_more_than_themselves(root: Path) -
 
 def test_few_vectors_are_solved_for_where_tables_are_very_large() -> None:
     """At 300 annotators and 100 classes, 80 vectors had taken 1.9 GB an array, and minutes."""
-    assert response._affordable(5_000, 3_000_100) == 33
-    assert (response._affordable(5_000, 1_000), response._affordable(10**7, 1_000)) == (80, 8)
-    assert response._affordable(100, 8 * 10**7) == 8
+    assert response._affordable(5_000, 5, 3_000_100) == 33
+    assert (response._affordable(5_000, 5, 1_000), response._affordable(10**7, 5, 1_000)) == (80, 8)
+    assert response._affordable(100, 5, 8 * 10**7) == 8
+
+
+def test_few_vectors_are_solved_for_where_items_have_many_alternatives() -> None:
+    """Items of 20 classes lie between them in 1,221 ways, and 50 vectors had taken three minutes."""
+    assert response._affordable(3_000, 311, 5_000) == 42
+    assert response._affordable(8_000, 1_221, 26_000) == 8
 
 
 def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:

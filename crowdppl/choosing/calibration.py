@@ -26,7 +26,11 @@ FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
 AVERAGE = "average"
 """Name of the score of all members together."""
-DRAWS = 20
+DRAWS, MANY = 20, 100
+"""Draws over which predictions are averaged: at least, and at most. The mean's logarithm is low by the noise of few,
+where tables are hardly known by .015 nats, which is as much as a discount may cost."""
+WORK = 400_000
+"""Draws times labels beyond which there are the fewest."""
 MOST = 50_000
 """Labels that are left out in all, which decide on weights and discounts; more would cost further refits."""
 UNKNOWN = (
@@ -134,13 +138,14 @@ def _scored(
     item, _ = row_codes(data.blocks, data.order)
     fold = _at_most(MOST, label_folds(data, FOLDS, seed), item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
+    draws = min(MANY, max(DRAWS, WORK // max(data.n_labels, 1)))
     used = range(int(fold.max()) + 1)
     for number in used:
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
             again = _quietly(member, part, (stories or {}).get(name))
-            own = left_out(again, data, out, draws=DRAWS)[0]
+            own = left_out(again, data, out, draws=draws)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner

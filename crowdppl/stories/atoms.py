@@ -10,8 +10,8 @@ from crowdppl.stories.summing import drawing, logsumexp
 
 EMPTY = -80.0
 """Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
-FEW, MANY = (0.1, 0.2, 0.3, 0.4, 0.5), (0.15, 0.3, 0.45)
-"""Shares of the second class in a blend, up to five classes and above, where pairs of classes are many."""
+BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
+"""Shares of the second class in a blend, up to so many classes; pairs of still more classes are too many to tell."""
 DILUTIONS = (0.25, 0.5, 0.75, 1.0)
 
 
@@ -20,11 +20,13 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
 
     Args:
         n_classes: K.
-        blends: shares of the second class in blends of two; None takes five for up to five classes, else three.
+        blends: shares of the second class in blends of two; None takes five for up to five classes, three for up
+            to 20, even blends alone for up to 50, and no blends of two beyond.
         diluted: whether there are atoms in which all classes take part; of two classes, all are blends.
 
     Returns:
-        (S, K) log-shares of the classes, S = 11, 40, 71, 111 for 2 to 5 classes; -80 stands for none.
+        (S, K) log-shares of the classes, S = 11, 40, 71, 111 for 2 to 5 classes; -80 stands for none. By default
+        they are never more than 1,426 for up to 50 classes, and 4 K + 1 beyond.
 
     Examples:
         >>> crowdppl.class_atoms(2, blends=(0.5,))
@@ -34,7 +36,7 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
     """
     same = torch.eye(n_classes)
     if blends is None:
-        blends = FEW if n_classes <= len(FEW) else MANY
+        blends = next((some for most, some in BLENDS.items() if n_classes <= most), ())
     rows = [same]
     for x in blends:
         share_between("each of blends", x, "of the second class in a blend of two")

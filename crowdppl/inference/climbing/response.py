@@ -24,8 +24,8 @@ from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
 
-PROBES, FEWEST, LABELS, NUMBERS = 200, 8, 400_000, 100_000_000
-"""Vectors that are solved for, of each site: fewer, down to eight, where all have more labels, or more numbers."""
+PROBES, FEWEST, LABELS, FACTORS, NUMBERS = 200, 8, 400_000, 40_000_000, 100_000_000
+"""Vectors that are solved for, of each site: down to eight, where all have more labels, log-factors, or numbers."""
 STEPS, TOLERANCE = 20, 1e-2
 """Of conjugate gradients."""
 LARGE = 1e7
@@ -59,15 +59,16 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
         return {}
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
     rows, curvature = Rows(total), _Curvature(problem, ascent)
-    most = _affordable(problem.n_labels, sum(x.numel() for x in total.values()))
+    most = _affordable(problem.n_labels, problem.states, sum(x.numel() for x in total.values()))
     beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
     unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
     return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
 
 
-def _affordable(labels: int, numbers: int) -> int:
-    """How many vectors are solved for, given the labels and the numbers in all sites."""
-    return max(FEWEST, min(PROBES, LABELS // max(labels, 1), NUMBERS // numbers))
+def _affordable(labels: int, states: int, numbers: int) -> int:
+    """How many vectors, given the labels, the alternatives of an item and the numbers in all sites."""
+    labels = max(labels, 1)
+    return max(FEWEST, min(PROBES, LABELS // labels, FACTORS // (labels * states), NUMBERS // numbers))
 
 
 def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
