@@ -39,6 +39,7 @@ _PUBLIC = {
         "DisconnectedWarning",
         "DoubtWarning",
         "FetchError",
+        "GlyphWarning",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import DisconnectedWarning as DisconnectedWarning
     from crowdppl.errors import DoubtWarning as DoubtWarning
     from crowdppl.errors import FetchError as FetchError
+    from crowdppl.errors import GlyphWarning as GlyphWarning
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning

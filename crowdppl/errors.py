@@ -69,3 +69,7 @@ class ToldWarning(CrowdpplWarning):
 
 class UnverifiedWarning(CrowdpplWarning):
     """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""
+
+
+class GlyphWarning(CrowdpplWarning):
+    """No installed font has the letters of some names, so that a picture has boxes in their place."""

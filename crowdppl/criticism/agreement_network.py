@@ -13,6 +13,7 @@ from crowdppl.criticism.excess import excess_of
 from crowdppl.doors.counts import seed_number, share_between
 from crowdppl.errors import DataError
 from crowdppl.pictures.canvas import DARK, MIDDLE, axes_or_new, short_names
+from crowdppl.pictures.glyphs import legible
 from crowdppl.pictures.lettering import drop_overlapping
 from crowdppl.pictures.spring import spring_layout
 
@@ -92,6 +93,7 @@ def plot_agreement_network(
     if not len(one):
         nothing = "no pair agrees\nmore than expected" if len(excess.one) else f"no pair shares\n{FEW} items"
         axes.text(0, 0, nothing, ha="center", va="center")
+    legible(axes)
     drop_overlapping(axes, written)
     return axes
 

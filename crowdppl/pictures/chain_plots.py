@@ -11,6 +11,7 @@ from crowdppl.doors.counts import whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.fit_result import SiteResult
 from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new
+from crowdppl.pictures.glyphs import legible
 from crowdppl.pictures.lettering import write_title
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     """
     chosen = _site(posterior, site)
     if chosen is not None:
-        return _traces(axes_or_new(ax), chosen, posterior)
+        drawn = _traces(axes_or_new(ax), chosen, posterior)
+        legible(drawn)
+        return drawn
     objectives = posterior.result.diagnostics.get("objectives")
     if objectives is None or len(objectives) == 0:
         raise MethodError(f"the fit by {posterior.inference} kept neither draws nor objectives to show")
@@ -103,6 +106,7 @@ def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     axes.set_xlabel(f"rank among the {values.size:,} draws of all chains")
     axes.set_ylabel("chain\n(height: draws)")
     write_title(axes, where)
+    legible(axes)
     return axes
 
 

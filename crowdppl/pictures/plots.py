@@ -10,6 +10,7 @@ from crowdppl.data.decoding import labels_given
 from crowdppl.doors import demands
 from crowdppl.errors import DataError, MethodError
 from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short_names
+from crowdppl.pictures.glyphs import legible
 from crowdppl.pictures.lettering import name_rows
 from crowdppl.pictures.panels import draw_matrix, grid, name_outer_only
 from crowdppl.results import intervals
@@ -71,6 +72,7 @@ def plot_confusion(
         if annotator is None and len(codes) < posterior.data.n_annotators:
             left = f"the {len(codes)} of {posterior.data.n_annotators} annotators with most labels"
             axes[0].figure.suptitle(left, fontsize="medium")
+    legible(*axes[: len(codes)])
     return axes[0] if one else axes[: len(codes)]
 
 
@@ -124,6 +126,7 @@ def plot_annotators(
     every = name_rows(axes, [names[n] for n in order])
     best = "most informative" if show == "information" else "most accurate"
     axes.set_ylabel(f"{'annotator' if every else f'{len(order):,} annotators'},\n{best} on top")
+    legible(axes)
     return axes
 
 
@@ -164,6 +167,7 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("item, the surest first")
     axes.set_ylabel(title)
+    legible(axes)
     return axes
 
 
