@@ -43,6 +43,7 @@ _PUBLIC = {
         "MethodError",
         "NumericalError",
         "OneClassWarning",
+        "ParetoWarning",
         "RepeatsWarning",
         "ResultError",
         "SpellingWarning",
@@ -145,6 +146,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning
+    from crowdppl.errors import ParetoWarning as ParetoWarning
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import SpellingWarning as SpellingWarning
