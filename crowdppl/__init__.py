@@ -40,6 +40,7 @@ _PUBLIC = {
         "DoubtWarning",
         "FetchError",
         "GlyphWarning",
+        "LogitsWarning",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
@@ -143,6 +144,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import DoubtWarning as DoubtWarning
     from crowdppl.errors import FetchError as FetchError
     from crowdppl.errors import GlyphWarning as GlyphWarning
+    from crowdppl.errors import LogitsWarning as LogitsWarning
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning

@@ -71,6 +71,10 @@ class UnverifiedWarning(CrowdpplWarning):
     """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""
 
 
+class LogitsWarning(CrowdpplWarning):
+    """A network seems to return probabilities of the classes, where logits are wanted."""
+
+
 class ParetoWarning(CrowdpplWarning):
     """Leave-one-out scores by importance sampling that are not to be trusted: a few draws weigh most."""
 
