@@ -39,9 +39,12 @@ _PUBLIC = {
         "DisconnectedWarning",
         "DoubtWarning",
         "FetchError",
+        "GlyphWarning",
+        "LogitsWarning",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
+        "ParetoWarning",
         "RepeatsWarning",
         "ResultError",
         "SpellingWarning",
@@ -140,9 +143,12 @@ if TYPE_CHECKING:
     from crowdppl.errors import DisconnectedWarning as DisconnectedWarning
     from crowdppl.errors import DoubtWarning as DoubtWarning
     from crowdppl.errors import FetchError as FetchError
+    from crowdppl.errors import GlyphWarning as GlyphWarning
+    from crowdppl.errors import LogitsWarning as LogitsWarning
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning
+    from crowdppl.errors import ParetoWarning as ParetoWarning
     from crowdppl.errors import RepeatsWarning as RepeatsWarning
     from crowdppl.errors import ResultError as ResultError
     from crowdppl.errors import SpellingWarning as SpellingWarning

@@ -69,3 +69,15 @@ class ToldWarning(CrowdpplWarning):
 
 class UnverifiedWarning(CrowdpplWarning):
     """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""
+
+
+class LogitsWarning(CrowdpplWarning):
+    """A network seems to return probabilities of the classes, where logits are wanted."""
+
+
+class ParetoWarning(CrowdpplWarning):
+    """Leave-one-out scores by importance sampling that are not to be trusted: a few draws weigh most."""
+
+
+class GlyphWarning(CrowdpplWarning):
+    """No installed font has the letters of some names, so that a picture has boxes in their place."""

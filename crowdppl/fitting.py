@@ -78,6 +78,7 @@ def fit(
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
     if isinstance(method, str) and method == "auto":
         return _doubted(_automatic(data, inference, settings is None and start is None, options))
+    _warn_if_blind(method, data, settings)
     if not calibrate:
         return _doubted(fit_alone(method, data, inference, settings, options, start))
     plain = data if data.gold_codes is None else data.with_gold(None)
@@ -112,6 +113,15 @@ def fit_alone(
     fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
     name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
     return Posterior(fitted, name, engine, data, result, chosen.kept())
+
+
+def _warn_if_blind(method: str | Story, data: Annotations, settings: Mapping[str, Any] | None) -> None:
+    """Warns of a method with a network that has nothing to look at."""
+    from crowdppl import registry
+    from crowdppl.networks.sight import warn_of_no_features
+
+    story = _story(method, settings)
+    warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data, stacklevel=4)
 
 
 def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:

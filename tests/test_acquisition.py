@@ -324,6 +324,48 @@ def test_the_best_are_the_best_of_all_pairs(chunk: int, per_item: int, monkeypat
     assert (found["information"] <= found["entropy"] + 1e-9).all()
 
 
+@pytest.mark.parametrize("chunk", [1, 60, 10**6])
+@pytest.mark.parametrize(("n", "per_item", "per_annotator"), [(60, 1, 3), (60, 2, 14), (40, 3, 10), (9, 6, 2)])
+def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
+    chunk: int, n: int, per_item: int, per_annotator: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "CHUNK", chunk)
+    rng = np.random.default_rng(3)
+    p, tables = rng.dirichlet(np.full(3, 0.4), 80), rng.dirichlet(np.full(3, 0.7), (6, 3))
+    labels = [(i, int(rng.integers(6)), int(rng.integers(3))) for i in range(80)]
+    posterior = held(p.tolist(), tables, labels)
+    every = []
+    for i, a in np.ndindex(80, 6):
+        both = p[i][:, None] * tables[a]
+        every.append((bits(p[i]) + bits(both.sum(0)) - bits(both), i, a))
+    of_item, of_annotator, expected = np.zeros(80, int), np.zeros(6, int), []
+    for _, i, a in sorted(every, reverse=True):
+        if of_item[i] < per_item and of_annotator[a] < per_annotator and len(expected) < n:
+            expected.append((i, a))
+            of_item[i] += 1
+            of_annotator[a] += 1
+    given = {"per_item": per_item, "per_annotator": per_annotator, "exclude_answered": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = worth_asking(posterior, n, **given)
+    assert list(zip(found["item"], found["annotator"], strict=True)) == expected
+    assert found["annotator"].value_counts().max() == per_annotator or per_annotator == 14
+    alone = worth_asking(posterior, n, per_item=per_item, exclude_answered=False)
+    assert alone["annotator"].value_counts().max() > per_annotator, "without a limit, one is asked more"
+
+
+def test_a_limit_that_nobody_reaches_changes_nothing() -> None:
+    posterior = fit("dawid_skene", crowd(40, 6, 3, 3), inference="em")
+    alone = worth_asking(posterior, 20, per_item=2)
+    pd.testing.assert_frame_equal(worth_asking(posterior, 20, per_item=2, per_annotator=20), alone)
+    with pytest.warns(CrowdpplWarning, match="20 labels .* 1 an item and 2 an annotator only 12 are left"):
+        found = worth_asking(posterior, 20, per_annotator=2)
+    assert found["annotator"].value_counts().tolist() == [2] * 6
+    for wrong in (0, 1.5, "2", True):
+        with pytest.raises(MethodError, match="per_annotator="):
+            worth_asking(posterior, 1, per_annotator=wrong)  # type: ignore[arg-type]
+
+
 def test_an_item_without_a_label_is_asked_of_anyone_and_gold_of_no_one_first() -> None:
     data = annotations([(0, 0, 0), (1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 1)], 2, items=[0, 1, 2, 3])
     posterior = fit("bayesian_dawid_skene", data.with_gold({2: 0}), inference="em")
@@ -428,6 +470,11 @@ def test_five_million_pairs_take_little_memory() -> None:
     tracemalloc.stop()
     assert peak < 250e6, "all pairs at once would be 1 GB"
     pd.testing.assert_frame_equal(worth_asking(posterior, 100), found.head(100))
+    tracemalloc.start()
+    shared = worth_asking(posterior, 10_000, per_annotator=250)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 250e6 and shared["annotator"].value_counts().tolist() == [250] * 40
     best = worth_asking(posterior, 100, exclude_answered=False)["information"]
     top = [information(some, table.transpose(1, 0, 2)[None]).max(1) for some in np.array_split(p, 20)]
     np.testing.assert_allclose(best, np.sort(np.concatenate(top))[::-1][:100], atol=1e-8)

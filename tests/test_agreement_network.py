@@ -95,6 +95,22 @@ def test_of_a_crowd_only_those_with_a_link_are_named() -> None:
     assert ax.get_title().startswith("40 annotators")
 
 
+def test_of_many_with_a_link_those_with_most_are_named_as_far_as_names_are_apart() -> None:
+    found = colluding(110, 36)
+    excess = excess_of(found)
+    linked = collusion.p_values(excess) <= 0.05
+    links = np.bincount(np.concatenate([excess.one[linked], excess.other[linked]]), minlength=110)
+    assert (links > 0).sum() > 30
+    most = found.data.annotators[np.argsort(-links, kind="stable")[:30]].tolist()
+    for size, named in ((3.0, range(5, 26)), (6.8, [30])):
+        ax = plot_agreement_network(found, ax=Figure(figsize=(size, size), layout="constrained").subplots())
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
+        assert texts(ax)[0] == most[0] and texts(ax) == [name for name in most if name in texts(ax)]
+        assert len(texts(ax)) in named
+
+
 def test_without_a_link_longer_names_are_written_too() -> None:
     for n, named in ((20, 20), (21, 0)):
         found = colluding(n, 0)

@@ -225,6 +225,7 @@ NUMERIC = {
     ("draw_labels", "seed"): SEED,
     ("to_arviz", "draws"): COUNT,
     ("to_arviz", "seed"): SEED,
+    ("to_arviz", "log_likelihood"): SWITCH,
     ("update", "seed"): SEED,
     ("plot_confusion", "level"): SHARE,
     ("plot_annotators", "level"): SHARE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.stored_features import StoredFeatures
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.errors import CrowdpplWarning, DataError, LogitsWarning, MethodError
 from crowdppl.networks.standardise import Standardise
 from tests.test_networks import clouds
 from tests.test_stored_features import Disk, again
@@ -51,6 +53,48 @@ def asking() -> Words:
     network = Words()
     network.raw_features = True  # type: ignore[assignment]
     return network
+
+
+class Shares(nn.Module):
+    """A network of which nobody sees that it ends in softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.layer(x), -1)
+
+
+def ending(*last: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 3), *last))
+
+
+@pytest.mark.parametrize(
+    ("network", "what"),
+    [
+        (ending(nn.Softmax(-1)), "ends in Softmax, .* drop the last Softmax"),
+        (ending(nn.Sigmoid()), "ends in Sigmoid, .* drop the last Sigmoid"),
+        (Shares(), "returns rows that sum to one on the first items, .* drop the last Softmax"),
+    ],
+)
+def test_a_network_that_gives_probabilities_is_warned_of_once(
+    data: Annotations, network: nn.Module, what: str
+) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", LogitsWarning)
+        fitted(data, network=network)
+    (warning,) = said
+    assert re.search(what, str(warning.message))
+
+
+@pytest.mark.parametrize("network", [ending(), ending(nn.LogSoftmax(-1)), ending(nn.ReLU()), None])
+def test_a_network_that_gives_logits_is_not(data: Annotations, network: nn.Module | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", LogitsWarning)
+        crowdppl.ready(network, data)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-38, 1e30])

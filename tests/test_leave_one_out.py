@@ -17,14 +17,15 @@ from scipy.special import digamma
 import crowdppl
 from crowdppl import Annotations, annotate, plates, truth
 from crowdppl.data.splitting import keep
-from crowdppl.errors import MethodError
+from crowdppl.errors import MethodError, ParetoWarning
 from crowdppl.inference.asking import leaving_out
 from crowdppl.inference.asking.cavity import ROUNDS, log_left_out
 from crowdppl.inference.asking.leaving_out import given_the_rest, left_out
 from crowdppl.inference.asking.predictive import refit
 from crowdppl.inference.reading.uses import read_uses
 from crowdppl.posterior import Posterior
-from crowdppl.results.leave_one_out import leave_one_out
+from crowdppl.results.arviz_export import from_dict
+from crowdppl.results.leave_one_out import DRAWS, LIMIT, leave_one_out
 from tests.crowd import annotations, crowd, double, posed
 
 
@@ -82,15 +83,29 @@ def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
 
 
 def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
-    """Two annotators with a handful of labels under a weak prior: weights have no mean, and ArviZ says so."""
+    """Two annotators with a handful of labels under a weak prior: weights have no mean."""
     data = crowd(n_items=6, n_annotators=3, n_classes=3, labels_each=2, seed=1)
     story = crowdppl.method("bayesian_dawid_skene", mass=0.15, prevalence_mass=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         posterior = crowdppl.fit(story, data, inference="gibbs", chains=8, draws=500)
-    with pytest.warns(UserWarning, match="Pareto"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         found = leave_one_out(posterior, "label")
-    assert found.warnings and (found.values["pareto_k"] > 0.5).any() and "not to be trusted" in repr(found)
+    bad = int((found.values["pareto_k"] > LIMIT).sum())
+    assert bad > 0 and f"{bad} not to be trusted" in repr(found)
+    (warning,) = said
+    assert warning.category is ParetoWarning and warning.filename == __file__
+    assert f"{bad} of 12 labels" in str(warning.message) and "use heldout_score" in str(warning.message)
+    assert any("Pareto" in text for text in found.warnings)
+
+
+def test_the_limit_of_the_shape_is_that_of_arviz() -> None:
+    import arviz as az
+
+    logs = {"unit": np.random.default_rng(0).normal(size=(1, DRAWS, 5))}
+    given = from_dict(az, {"posterior": {"one": np.zeros((1, DRAWS))}, "log_likelihood": logs}, {}, {}, {})
+    assert az.loo(given, reff=1.0).good_k == pytest.approx(LIMIT)
 
 
 @pytest.mark.parametrize("unit", ["label", "item"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.errors import MethodError
+from crowdppl.errors import CrowdpplWarning, MethodError
+from tests.crowd import crowd
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -42,6 +45,31 @@ def test_a_prior_that_is_learned_refuses_em_and_advises_vb_alone() -> None:
     with pytest.raises(MethodError, match=r"crowd are inferred too.*; use inference='vb'$"):
         crowdppl.fit("bayes_dgc", data, inference="em", settings={"training": TRAINING})
     crowdppl.fit("bayes_dgc", data, inference="vb", settings={"training": TRAINING})
+
+
+def blind(call: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
+    """What is warned of networks that have nothing to look at, and that it names the line of the caller."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("always", ".*there are no features", CrowdpplWarning)
+        call(*args, **options)
+    assert all(warning.filename == __file__ for warning in said)
+    return [str(warning.message) for warning in said]
+
+
+def test_a_network_without_features_is_warned_of_once() -> None:
+    given = {"inference": "em", "max_iterations": 2}
+    text = "there are no features, so that no network learns; give features="
+    named = [("raykar", "raykar"), (crowdppl.method("raykar"), "raykar")]
+    for method, name in named:
+        assert blind(crowdppl.fit, method, crowd(), **given) == [f"{name}: {text}"]
+    assert blind(crowdppl.fit, "raykar", crowd(), calibrate=True, **given) == [f"raykar: {text}"]
+    methods = ["one_coin", "raykar", "global_noise"]
+    found = blind(crowdppl.compare, methods, crowd(), folds=2, **given)
+    assert found == [f"raykar, global_noise: {text}"]
+    assert blind(crowdppl.fit, "one_coin", crowd(), **given) == []
+    seen = clouds(60, 40)[0]
+    assert blind(crowdppl.fit, "raykar", seen, inference="em", settings={"training": TRAINING}) == []
 
 
 @pytest.mark.parametrize(

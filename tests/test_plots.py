@@ -127,11 +127,13 @@ def test_annotators_are_ordered_by_information_with_their_intervals() -> None:
     assert ax.lines[1].get_xdata()[0] == pytest.approx(entropy(result.prevalence[None])[0])
 
 
-def test_accuracies_stand_in_the_order_of_information() -> None:
-    held = posterior()
+def test_accuracies_stand_in_their_own_order() -> None:
+    held = posterior(n_annotators=6)
     ax = held.plot_annotators(level=0.8, show="accuracy")
     names = [text.get_text() for text in ax.get_yticklabels()]
-    assert names == [text.get_text() for text in held.plot_annotators().get_yticklabels()]
+    assert names == list(held.annotators()["accuracy"].sort_values().index)
+    assert names != [text.get_text() for text in held.plot_annotators().get_yticklabels()]
+    assert ax.get_ylabel() == "annotator,\nmost accurate on top"
     table = held.annotators(level=0.8).loc[names]
     np.testing.assert_allclose(ax.lines[0].get_xdata(), table["accuracy"])
     ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
@@ -146,11 +148,11 @@ def test_accuracies_stand_in_the_order_of_information() -> None:
 def apart(ax: Axes) -> bool:
     """Whether no text of a picture lies on another."""
     ax.figure.canvas.draw()
-    boxes = [text.get_window_extent().padded(-1) for text in ax.texts]
+    boxes = [text.get_window_extent().padded(-1) for text in (*ax.texts, *ax.get_yticklabels())]
     return not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
 
 
-def test_a_point_has_no_intervals_and_a_crowd_no_names() -> None:
+def test_a_point_has_no_intervals() -> None:
     held = posterior(drawn=False)
     ax = held.plot_annotators()
     assert len(ax.collections) == 0
@@ -158,9 +160,27 @@ def test_a_point_has_no_intervals_and_a_crowd_no_names() -> None:
     told = information(held.result.table, held.result.prevalence)
     np.testing.assert_allclose(ax.lines[0].get_xdata(), np.sort(told))
     assert held.plot_annotators(show="accuracy").get_xlabel() == "accuracy"
-    many = posterior(70).plot_annotators()
-    assert many.get_yticklabels() == []
-    assert "70 annotators" in many.get_ylabel()
+
+
+def test_of_a_crowd_the_best_and_the_worst_are_named_and_led_to_their_rows() -> None:
+    held = posterior(177)
+    order = held.annotators()["accuracy"].sort_values().index
+    ax = held.plot_annotators(show="accuracy")
+    assert [text.get_text() for text in ax.get_yticklabels()] == [*order[:8], *order[:-9:-1]]
+    assert ax.get_ylabel() == "177 annotators,\nmost accurate on top" and apart(ax)
+    (leads,) = (part for part in ax.collections if len(part.get_segments()) == 16)
+    ends = np.array(leads.get_segments())
+    assert ends[:, 1, 1].tolist() == [*range(8), *range(176, 168, -1)], "at the edge, their rows"
+    np.testing.assert_allclose(ends[:, 0, 1], ax.get_yticks(), err_msg="at the other end, their names")
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize("height", [0.3, 1.5, 2.6, 12.0])
+def test_names_of_annotators_do_not_overlap_on_axes_of_any_height(height: float, layout: str | None) -> None:
+    ax = posterior(30).plot_annotators(ax=Figure(figsize=(3, height), layout=layout).subplots())
+    named = len(ax.get_yticklabels())
+    assert apart(ax) and named % 2 == 0 and ("30 annotators" in ax.get_ylabel()) == (named < 30)
+    assert {0.3: named == 0, 1.5: 2 <= named < 16, 2.6: 8 <= named <= 16, 12.0: named == 30}[height]
 
 
 def test_long_names_keep_both_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
+from crowdppl.inference.asking.leaving_out import given_the_rest
 from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior, load
+from crowdppl.results.correction import Correction
+from crowdppl.results.leave_one_out import DRAWS
 from tests.crowd import crowd
 from tests.three_items import Handmade, data, posterior, result
 
@@ -120,6 +124,75 @@ def test_arviz_gets_draws_of_families(fits: dict[str, Posterior]) -> None:
     ability = group(fits["glad"].to_arviz(draws=4000), "posterior")["ability"]
     stored = fits["glad"].result.sites["ability"].arrays
     np.testing.assert_allclose(ability.std(("chain", "draw")), stored["scale"], rtol=0.1)
+
+
+def by_hand(posterior: Posterior, drawn: Any) -> np.ndarray:
+    """log p(labels of an item | draw) of Dawid & Skene, (chains, draws, items with labels)."""
+    confusion, shares = np.log(drawn["confusion"].values), np.log(drawn["prevalence"].values)
+    data = posterior.data
+    out = []
+    for _, rows in data.frame().groupby("item", sort=False):
+        joint = shares.copy()
+        for annotator, label in zip(rows["annotator"], rows["label"], strict=True):
+            a, answer = data.annotators.get_loc(annotator), data.answers.get_loc(label)
+            joint += confusion[:, :, a, :, answer]
+        out.append(np.logaddexp.reduce(joint, axis=-1))
+    return np.stack(out, -1)
+
+
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
+def test_arviz_gets_the_likelihood_of_each_item_at_the_same_draws(engine: str, fits: dict[str, Posterior]) -> None:
+    exported = fits[engine].to_arviz(draws=30, log_likelihood=True)
+    logs = group(exported, "log_likelihood")["labels"]
+    assert logs.dims == ("chain", "draw", "item")
+    order = pd.Index(fits[engine].data.frame()["item"].unique())
+    expected = by_hand(fits[engine], group(exported, "posterior"))
+    np.testing.assert_allclose(logs.sel(item=list(order)).values, expected, rtol=1e-6)
+    assert "log_likelihood" not in set(fits[engine].to_arviz(draws=30).groups())
+
+
+def test_arviz_leaves_items_out_as_leave_one_out_does() -> None:
+    import arviz as az
+
+    rows = [(i, a, (i + (a * i) % 5 // 4) % 3) for i in range(30) for a in range(6) if i != 7]
+    data = Annotations.from_arrays(*zip(*rows, strict=True), items=list(range(30)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        posterior = fit("bayesian_dawid_skene", data, inference="gibbs", chains=4, draws=DRAWS // 4, warmup=100)
+        exported = posterior.to_arviz(log_likelihood=True)
+        found = az.loo(exported, var_name="labels", reff=1.0, pointwise=True)
+        own = posterior.leave_one_out("item")
+    logs = group(exported, "log_likelihood")["labels"]
+    assert logs.dims == ("chain", "draw", "labelled_item")
+    assert logs["labelled_item"].values.tolist() == [i for i in range(30) if i != 7] == own.values.index.tolist()
+    total = found.elpd if hasattr(found, "elpd") else found.elpd_loo
+    assert total == pytest.approx(own.values["log_p"].sum(), rel=1e-6)
+    each = found.elpd_i if hasattr(found, "elpd_i") else found.loo_i
+    np.testing.assert_allclose(each.values, own.values["log_p"], rtol=1e-6)
+
+
+def test_arviz_gets_the_likelihood_where_vb_has_gaussians_or_members(fits: dict[str, Posterior]) -> None:
+    """At draws of vb the mean likelihood is near that of the draws that leave-one-out makes itself."""
+    community = fit("community", crowd(), inference="vb", max_iterations=50)
+    assert community.result.sites["community"].family == "onehot"
+    for held in (fits["glad"], community):
+        logs = group(held.to_arviz(draws=2000, log_likelihood=True), "log_likelihood")["labels"].values[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            own = np.hstack(list(given_the_rest(held, "item", 2000)))
+        error = np.sqrt((own.var(0) + logs.var(0)) / 2000)
+        assert (np.abs(own.mean(0) - logs.mean(0)) < 6 * error + 1e-9).all()
+
+
+def test_arviz_is_refused_a_likelihood_that_is_not_known(fits: dict[str, Posterior]) -> None:
+    corrected = replace(fits["vb"], correction=Correction(fits["vb"].result.probabilities, {}, {}, {}))
+    with pytest.raises(MethodError, match=r"uncorrected\(\)"):
+        corrected.to_arviz(log_likelihood=True)
+    site = fits["glad"].result.sites["ability"]
+    odd = {**fits["glad"].result.sites, "ability": replace(site, support="")}
+    hidden = replace(fits["glad"], result=replace(fits["glad"].result, sites=odd))
+    with pytest.raises(MethodError, match="draws of ability, which are known on another scale alone"):
+        hidden.to_arviz(draws=5, log_likelihood=True)
 
 
 def test_arviz_is_refused_points(fits: dict[str, Posterior]) -> None:

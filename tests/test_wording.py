@@ -31,7 +31,8 @@ SETTINGS = {"bandwidth", "diagonal", "dropout", "epochs", "full_batch", "groups"
 SETTINGS |= {"n_experts", "oracle", "precision", "prevalence", "steps", "stop_after", "tail", "volume", "warm_up"}
 # Only who has annotations, posteriors or simulated crowds in Python meets modules that name these.
 ELSEWHERE = {"ask_again", "ax", "bins", "classifier", "columns", "cost", "coverage", "data", "density", "grow"}
-ELSEWHERE |= {"history", "kinds", "labels_per_item", "level", "like", "method", "n_annotators", "pairs", "ranks"}
+ELSEWHERE |= {"history", "kinds", "labels_per_item", "level", "like", "log_likelihood", "method", "n_annotators"}
+ELSEWHERE |= {"pairs", "ranks"}
 ELSEWHERE |= {"replace", "test", "ways", "weights"}
 
 

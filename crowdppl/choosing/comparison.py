@@ -15,6 +15,7 @@ from crowdppl.doors.demands import require_annotations, require_posterior
 from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.options import options_from
+from crowdppl.networks.sight import warn_of_no_features
 from crowdppl.pictures.comparison_plot import plot_comparison
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.settings import named_settings
@@ -136,7 +137,7 @@ def compare(
         one_coin       -0.70  0.09       -0.01    0.24
     """
     named, data = _named(models), require_annotations(data)
-    _check(named, inference, settings)
+    warn_of_no_features(_check(named, inference, settings), data)
     options_from(options)
     chosen = inference if isinstance(inference, Mapping) else dict.fromkeys(named, inference)
     engines = {name: chosen.get(name, "auto") for name in named}
@@ -164,7 +165,7 @@ def _named(models: Models) -> dict[str, Any]:
 
 def _check(
     named: Mapping[str, Any], inference: str | Mapping[str, str], settings: Mapping[str, Mapping[str, Any]] | None
-) -> None:
+) -> dict[str, Story | None]:
     if not isinstance(inference, str | Mapping):
         raise MethodError(f"inference={inference!r} is neither an engine nor a mapping from methods to engines")
     settings = {} if settings is None else named_settings(settings)
@@ -172,8 +173,7 @@ def _check(
         stray = set(given) - set(named) if isinstance(given, Mapping) else set()
         if stray:
             raise MethodError(f"{what} names {sorted(stray)[0]!r}, which is not compared ({', '.join(named)})")
-    for name, model in named.items():
-        unprepared(model, settings.get(name))
+    return {name: unprepared(model, settings.get(name)) for name, model in named.items()}
 
 
 def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:

@@ -13,15 +13,18 @@ from crowdppl.criticism.excess import excess_of
 from crowdppl.doors.counts import seed_number, share_between
 from crowdppl.errors import DataError
 from crowdppl.pictures.canvas import DARK, MIDDLE, axes_or_new, short_names
+from crowdppl.pictures.glyphs import legible
+from crowdppl.pictures.lettering import drop_overlapping
 from crowdppl.pictures.spring import spring_layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
 
     from crowdppl.posterior import Posterior
 
 NAMED, BRIEF, LONGEST = 30, 8, 16
-"""Annotators up to which all are named, or else those with a link; letters of names for all; letters of a name."""
+"""Annotators who are named: all, or of more those with a link; letters of names for all; letters of a name."""
 AROUND = 20
 """Annotators up to which longer names find room around a ring, where nobody has a link."""
 RING, GAP, DEPTH, EACH = 1.25, 0.1, 0.5, 120
@@ -45,7 +48,8 @@ def plot_agreement_network(
     The lines are the pairs that ``suspicious_annotators`` flags at the same level, wider for more agreement beyond
     what is expected; where annotators err each alone, there is none with probability 1 - level. Annotators in
     groups have a mark and a shade of their own, those without a line stand on a ring around. Only lines have
-    a meaning; places are such that few of them cross.
+    a meaning; places are such that few of them cross. Where there is no room for all names, those with most lines
+    are named.
 
     Args:
         posterior: what a fit returned.
@@ -75,7 +79,8 @@ def plot_agreement_network(
     beyond = ((excess.agreed - excess.expected) / excess.shared)[linked]
     _lines(axes, place, one, other, beyond)
     _nodes(axes, place, group, inside)
-    _write(axes, place, _away(place, one, other), _named(names, inside))
+    named = _named(names, np.bincount(np.concatenate([one, other]), minlength=n))
+    written = _write(axes, place, _away(place, one, other), named)
     axes.update_datalim([(-1, -1), (1, 1)])  # two nodes lie on a line, which would leave no width
     axes.set_aspect("equal")
     axes.margins(0.12 if n <= NAMED else 0.05)
@@ -88,6 +93,8 @@ def plot_agreement_network(
     if not len(one):
         nothing = "no pair agrees\nmore than expected" if len(excess.one) else f"no pair shares\n{FEW} items"
         axes.text(0, 0, nothing, ha="center", va="center")
+    legible(axes)
+    drop_overlapping(axes, written)
     return axes
 
 
@@ -111,13 +118,13 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
     return place, inside
 
 
-def _named(names: Iterable[Any], inside: np.ndarray) -> dict[int, str]:
-    """What is written beside nodes: all names if they are few and have room, or else those with a link, if few."""
-    texts = dict(enumerate(short_names(names, LONGEST)))
-    brief = max(map(len, texts.values())) <= BRIEF
-    if len(texts) <= (NAMED if brief else 0 if inside.any() else AROUND):
-        return texts
-    return {n: texts[n] for n in np.flatnonzero(inside).tolist()} if inside.sum() <= NAMED else {}
+def _named(names: Iterable[Any], links: np.ndarray) -> dict[int, str]:
+    """What is written beside nodes, most links first: all names if they are few, or else those with a link."""
+    texts = short_names(names, LONGEST)
+    brief = max(map(len, texts)) <= BRIEF
+    every = len(texts) <= (NAMED if brief else 0 if links.any() else AROUND)
+    most = np.argsort(-links, kind="stable").tolist()
+    return {n: texts[n] for n in (most if every else most[:NAMED]) if every or links[n]}
 
 
 def _groups(groups: Any, n: int) -> np.ndarray:
@@ -161,14 +168,16 @@ def _nodes(axes: Axes, place: np.ndarray, group: np.ndarray, inside: np.ndarray)
         axes.legend(title=more, ncols=4, fontsize="small", title_fontsize="small", frameon=False, **at)
 
 
-def _write(axes: Axes, place: np.ndarray, away: np.ndarray, names: Mapping[int, str]) -> None:
+def _write(axes: Axes, place: np.ndarray, away: np.ndarray, names: Mapping[int, str]) -> list[Annotation]:
     """Names beside their nodes, in the direction ``away`` (n, 2) of each, in front of lines."""
+    written = []
     ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
     for n, name in names.items():
         x, y = away[n]
         side = "left" if x > 0.3 else "right" if x < -0.3 else "center"
         at: dict[str, Any] = {"xytext": (9 * x, 11 * y), "textcoords": "offset points", "zorder": 2}
-        axes.annotate(name, place[n], fontsize="small", ha=side, va="center", bbox=ground, **at)
+        written.append(axes.annotate(name, place[n], fontsize="small", ha=side, va="center", bbox=ground, **at))
+    return written
 
 
 def _away(place: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from crowdppl.data.checking import cell_counts
 from crowdppl.doors import demands
 from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.pictures.canvas import DARK, axes_or_new, short
+from crowdppl.pictures.glyphs import legible
 from crowdppl.tables.codebook import plain
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def plot_annotator_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
     axes.set_aspect("equal", adjustable="datalim")
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": 2}
     axes.legend(fontsize="small", frameon=False, **place)
+    legible(axes)
     return axes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
@@ -12,11 +13,13 @@ from torch.nn.parameter import is_lazy
 
 from crowdppl.data.stored_features import Features
 from crowdppl.doors.naming import kind_of
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.standardise import Standardise
 
 EXACT = 2**24
 """Float32, in which features travel, holds every whole number below this one."""
+SHARES = 1e-4
+"""How far from one the outputs for an item may add up to and still look like probabilities."""
 RAW = "raw_features"
 """The attribute by which a network of the user's own asks for features as they are."""
 
@@ -136,6 +139,29 @@ def returned(network: nn.Module, x: Tensor) -> Tensor:
             "return that alone"
         )
     return found
+
+
+def warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
+    """Warns where a user's classifier ends in Softmax or Sigmoid, or its outputs (B, K) look as if it did.
+
+    Of probabilities taken for logits, the surest of K classes gets a probability of e / (e + K - 1) at most.
+
+    Warns:
+        LogitsWarning: with the remedy.
+    """
+    last = body
+    while isinstance(last, nn.Sequential) and len(last):
+        last = last[-1]
+    ends = type(last).__name__ if isinstance(last, nn.Softmax | nn.Sigmoid) else ""
+    shares = found.shape[1] > 1 and bool((found >= 0).all()) and bool(((found.sum(1) - 1).abs() < SHARES).all())
+    if ends or shares:
+        what = f"ends in {ends}" if ends else "returns rows that sum to one on the first items"
+        warnings.warn(
+            f"the network {what}, as if to give probabilities, but what it returns is taken for logits, so that it "
+            f"is hardly sure of any class; give logits: drop the last {ends or 'Softmax'}",
+            LogitsWarning,
+            stacklevel=3,
+        )
 
 
 def hint(first: nn.Module, features: Tensor) -> str:

@@ -16,7 +16,16 @@ from crowdppl.data.feature_values import warn_of_rounding, whole_numbers
 from crowdppl.data.stored_features import Features
 from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.ensemble import Ensemble, Layer
-from crowdppl.networks.feeding import Whole, copied, entrance, hint, own_copy, put_back, returned
+from crowdppl.networks.feeding import (
+    Whole,
+    copied,
+    entrance,
+    hint,
+    own_copy,
+    put_back,
+    returned,
+    warn_of_probabilities,
+)
 from crowdppl.networks.standardise import parts
 from crowdppl.networks.training import Training, training_of
 from crowdppl.process.devices import device_of, lent, made_in
@@ -118,6 +127,9 @@ def ready(
         MethodError: when the network refuses the features, or does not return K finite logits an item; when it is
             lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
 
+    Warns:
+        LogitsWarning: when the network seems to return probabilities.
+
     Examples:
         >>> import torch
         >>> network = crowdppl.ready(None, crowdppl.digits(seed=0).data)
@@ -143,7 +155,9 @@ def ready(
             "training={'mixup': 0}"
         )
     out.precision = given.precision
-    tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
+    found = tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
+    if network is not None and not isinstance(network, Network):
+        warn_of_probabilities(network, found)
     return out.eval()
 
 

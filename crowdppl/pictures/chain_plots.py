@@ -10,7 +10,9 @@ import numpy as np
 from crowdppl.doors.counts import whole_number
 from crowdppl.errors import MethodError
 from crowdppl.inference.fit_result import SiteResult
-from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new, short
+from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_or_new
+from crowdppl.pictures.glyphs import legible
+from crowdppl.pictures.lettering import write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +47,9 @@ def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     """
     chosen = _site(posterior, site)
     if chosen is not None:
-        return _traces(axes_or_new(ax), chosen, posterior)
+        drawn = _traces(axes_or_new(ax), chosen, posterior)
+        legible(drawn)
+        return drawn
     objectives = posterior.result.diagnostics.get("objectives")
     if objectives is None or len(objectives) == 0:
         raise MethodError(f"the fit by {posterior.inference} kept neither draws nor objectives to show")
@@ -93,26 +97,35 @@ def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     if whole_number("bins", bins, 2, "20 are usual") > n_draws:
         raise MethodError(f"bins={bins} must be at most the {n_draws} draws of a chain; 20 are usual")
     if np.ptp(values) == 0:
-        raise MethodError(f"all draws of {where} are equal, so that they have no ranks; choose another site")
+        raise MethodError(
+            f"all draws of {', '.join(where)} are equal, so that they have no ranks; choose another site"
+        )
     counts, sizes = rank_counts(values, bins)
     axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.45 * n_chains))
     _rank_bars(axes, counts, sizes)
     axes.set_xlabel(f"rank among the {values.size:,} draws of all chains")
     axes.set_ylabel("chain\n(height: draws)")
-    axes.set_title(where, fontsize="medium")
+    write_title(axes, where)
+    legible(axes)
     return axes
 
 
-def least_agreed(site: SiteResult, posterior: Posterior) -> tuple[np.ndarray, str]:
-    """Draws (chains, draws) of the entry with the largest variance between chains, relative to within; its name."""
+def least_agreed(site: SiteResult, posterior: Posterior) -> tuple[np.ndarray, list[str]]:
+    """Draws (chains, draws) of the entry with the largest variance between chains, relative to within.
+
+    Besides, the parts of its name, between which go commas.
+    """
     draws = site.arrays["draws"]
     flat = draws.reshape(*draws.shape[:2], -1)
     between, within = flat.mean(1).var(0), flat.var(1).mean(0)
     entry = int(np.argmax(between / np.maximum(within, np.finfo(np.float64).tiny)))
     names, at = _names(posterior), np.unravel_index(entry, draws.shape[2:])
     places = zip(site.dims, at, strict=True)
-    where = ", ".join(f"{dim} {short(names[dim][int(n)])}" if dim in names else f"{dim} {n}" for dim, n in places)
-    return flat[..., entry], f"{site.name} ({where})" if where else site.name
+    where = [f"{dim} {names[dim][int(n)]}" if dim in names else f"{dim} {n}" for dim, n in places]
+    if where:
+        where[0] = f"{site.name} ({where[0]}"
+        where[-1] += ")"
+    return flat[..., entry], where or [site.name]
 
 
 def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +166,7 @@ def _traces(axes: Axes, site: SiteResult, posterior: Posterior) -> Axes:
     axes.set_xlabel("draw (thick: mean of a chain so far)")
     axes.set_ylabel(site.name)
     few = len(chains) <= NAMED_CHAINS
-    axes.set_title(where if few else f"{where}, {len(chains)} chains", fontsize="medium")
+    write_title(axes, where if few else [*where, f"{len(chains)} chains"])
     if few:
         axes.legend(loc="upper right", fontsize="small", ncols=2)
     return axes

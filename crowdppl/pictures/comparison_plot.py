@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.pictures.canvas import DARK, MIDDLE, axes_or_new, short
+from crowdppl.pictures.glyphs import legible
 from crowdppl.statistics.estimates import check_level
 
 if TYPE_CHECKING:
@@ -54,4 +55,5 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: fl
     best = comparison.table.iloc[0]
     axes.set_title(f"{short(comparison.best)}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
     axes.title.set_fontsize("medium")
+    legible(axes)
     return axes

@@ -10,6 +10,8 @@ from crowdppl.data.decoding import labels_given
 from crowdppl.doors import demands
 from crowdppl.errors import DataError, MethodError
 from crowdppl.pictures.canvas import DARK, LIGHT, MIDDLE, MOST_ROWS, axes_of, axes_or_new, short_names
+from crowdppl.pictures.glyphs import legible
+from crowdppl.pictures.lettering import name_rows
 from crowdppl.pictures.panels import draw_matrix, grid, name_outer_only
 from crowdppl.results import intervals
 from crowdppl.results.information import information, telling
@@ -70,24 +72,26 @@ def plot_confusion(
         if annotator is None and len(codes) < posterior.data.n_annotators:
             left = f"the {len(codes)} of {posterior.data.n_annotators} annotators with most labels"
             axes[0].figure.suptitle(left, fontsize="medium")
+    legible(*axes[: len(codes)])
     return axes[0] if one else axes[: len(codes)]
 
 
 def plot_annotators(
     posterior: Posterior, *, ax: Axes | None = None, level: float = 0.95, show: str = "information"
 ) -> Axes:
-    """Draws what each annotator's labels are worth, with intervals, the most informative on top.
+    """Draws what each annotator's labels are worth, with intervals, the best on top.
 
     The information of a label is its mutual information with the truth, in bits: 0 for a spammer, and at most
     the entropy of the prevalence (dotted line). An annotator who always names a frequent class is accurate and
     tells nothing, so that the order may differ from that of the accuracies. Where there are draws, the information
     is averaged over them; what ``suspicious_annotators`` lists is that of the mean confusion, which is smaller.
+    Where there is no room for all names, those of the best and of the worst are written.
 
     Args:
         posterior: what a fit returned; without intervals where the engine gives points.
         ax: axes to draw on; made if absent.
         level: probability of the intervals.
-        show: "information", or "accuracy" in the same order.
+        show: "information" or "accuracy", by which annotators are then ordered.
 
     Raises:
         MethodError: when something else is to be shown, or the level is none.
@@ -99,18 +103,17 @@ def plot_annotators(
     """
     demands.one_of("show", show, ("information", "accuracy"))
     check_level(level)
-    result, names = posterior.result, posterior.data.annotators
-    told = _information(posterior, level)
-    order = np.argsort(told.mean, kind="stable")
-    shown = (told if show == "information" else intervals.accuracy(result, level)).at(order)
+    result, names = posterior.result, short_names(posterior.data.annotators)
+    found = _information(posterior, level) if show == "information" else intervals.accuracy(result, level)
+    order = np.argsort(found.mean, kind="stable")
+    shown = found.at(order)
     few, drawn = len(order) <= MOST_ROWS, bool(np.isfinite(shown.low).any())
     axes = axes_or_new(ax, 6.4, max(2.6, 1.2 + 0.24 * len(order)) if few else 7.2)
     place = np.arange(len(order))
     if drawn:
         axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
     axes.plot(shown.mean, place, "o", color=DARK, markersize=4 if few else 2)
-    axes.set_yticks(place if few else [], short_names(names[order]) if few else [])
-    axes.set_ylabel(f"{'annotator' if few else f'{len(order):,} annotators'},\nmost informative on top")
+    axes.set_yticks([])
     axes.set_ylim(-0.7, len(order) - 0.3)
     most = float(entropy(result.prevalence[None])[0])
     if show == "accuracy":
@@ -120,6 +123,10 @@ def plot_annotators(
         _mark(axes, most, "entropy of the truth", 1.02 * end)
     title = "accuracy" if show == "accuracy" else "information of a label (bits)"
     axes.set_xlabel(f"{title}, line: {level:.0%} interval" if drawn else title)
+    every = name_rows(axes, [names[n] for n in order])
+    best = "most informative" if show == "information" else "most accurate"
+    axes.set_ylabel(f"{'annotator' if every else f'{len(order):,} annotators'},\n{best} on top")
+    legible(axes)
     return axes
 
 
@@ -160,6 +167,7 @@ def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "ent
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("item, the surest first")
     axes.set_ylabel(title)
+    legible(axes)
     return axes
 
 

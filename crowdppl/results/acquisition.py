@@ -13,6 +13,7 @@ import pandas as pd
 
 from crowdppl.doors.counts import seed_number, switch, whole_number
 from crowdppl.errors import CrowdpplWarning
+from crowdppl.results.assignment import Assignment
 from crowdppl.statistics import choices
 from crowdppl.tables.codebook import one_or_several
 
@@ -32,6 +33,7 @@ def worth_asking(
     annotators: Iterable[Any] | None = None,
     exclude_answered: bool = True,
     per_item: int = 1,
+    per_annotator: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """The items, and for each the annotators, whose next label is expected to teach most about the truth.
@@ -50,11 +52,15 @@ def worth_asking(
     given its labels: exact at given parameters, and averaged over 50 draws of samplers. A continuous site of an
     item (a difficulty) stays at its fitted value, an approximation: a label would teach about that, too.
 
+    Gains are of single labels, so that the best annotator may be asked about everything. ``per_annotator`` shares
+    questions out: pairs are taken in the order of their gains, passing over annotators and items that have enough.
+
     Args:
         n: how many labels to ask for, all at once.
         annotators: ids of those who can be asked, or one id that is text; by default everyone in the data.
         exclude_answered: whether to ask nobody about an item that they labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
+        per_annotator: labels of an annotator at most; any number by default.
         seed: of the order among pairs that are worth the same; that of rows and columns has no say.
 
     Returns:
@@ -62,7 +68,8 @@ def worth_asking(
         Fewer than n rows, with a warning, where there are no more pairs to ask.
 
     Raises:
-        MethodError: when n or per_item is no whole number or below 1, the seed is none, or no truth is summed out.
+        MethodError: when n, per_item or per_annotator is no whole number or below 1, the seed is none, or no truth
+            is summed out.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -75,29 +82,37 @@ def worth_asking(
     """
     n = whole_number("n", n, 1, "ask for a label")
     per_item = whole_number("per_item", per_item, 1, "ask for a label an item")
+    if per_annotator is not None:
+        per_annotator = whole_number("per_annotator", per_annotator, 1, "ask for a label an annotator")
     exclude_answered, seed = switch("exclude_answered", exclude_answered), seed_number(seed)
     data, p = posterior.data, posterior.result.probabilities
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
     tables, entropy = import_module(ANSWERS).AnswerTables(posterior, who), choices.entropy(p)
-    best, keys = np.empty((0, 4)), _keys(data.annotators.take(who), seed)
+    keys = _keys(data.annotators.take(who), seed)
+    wanted = Assignment(n if per_annotator is None else min(n, per_annotator * len(who)), per_item, per_annotator)
     for items in tables.chunks(np.argsort(-entropy, kind="stable")) if len(who) else ():
-        least = best[-1, 2] if len(best) == n else 0.0
-        if least > entropy[items[0]] + 10.0**-DECIMALS:
+        if wanted.settle(entropy[items[0]] + 10.0**-DECIMALS):
             break  # no gain exceeds the entropy, which only falls from here on
         gain = np.round(information(p[items], tables.at(items)), DECIMALS)
         if exclude_answered:
             gain[tables.answered(items)] = -1
-        some = np.flatnonzero(gain.max(1, initial=-1) >= least)
+        some = np.flatnonzero(gain.max(1, initial=-1) >= wanted.least)
         key = (_keys(data.items.take(items[some]), seed)[:, None] + keys) * 997 % 1
-        best = _merged(best, items[some], gain[some], key, per_item)[:n]
+        wanted.add(items[some], gain[some], key)
+    wanted.settle(-1.0)
+    best = np.reshape(wanted.chosen, (-1, 4))
     if len(best) < n:
-        text = f"{n} labels are wanted, but with {per_item} an item only {len(best)} are left to ask for"
-        warnings.warn(text, CrowdpplWarning, stacklevel=2)
+        warnings.warn(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning, stacklevel=2)
     item, place = best[:, :2].astype(np.int64).T
     columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
     return pd.DataFrame(columns | {"information": best[:, 2], "entropy": entropy[item]})
+
+
+def _too_few(n: int, left: int, per_item: int, per_annotator: int | None) -> str:
+    most = f"{per_item} an item" + ("" if per_annotator is None else f" and {per_annotator} an annotator")
+    return f"{n} labels are wanted, but with {most} only {left} are left to ask for"
 
 
 def information(probabilities: np.ndarray, tables: np.ndarray) -> np.ndarray:
@@ -116,16 +131,6 @@ def weigh(probabilities: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _entropy(p: np.ndarray) -> np.ndarray:
     return np.asarray(choices.entropy(p.reshape(-1, p.shape[-1])).reshape(p.shape[:-1]))
-
-
-def _merged(best: np.ndarray, items: np.ndarray, gain: np.ndarray, key: np.ndarray, per_item: int) -> np.ndarray:
-    """Pairs [item, place of annotator, gain, tie key], the old ones and the best of each item, best first."""
-    column = np.lexsort((key, -gain), axis=-1)[:, :per_item]
-    row = np.repeat(np.arange(len(items)), column.shape[1])
-    column = column.ravel()
-    new = np.column_stack([items[row], column, gain[row, column], key[row, column]])
-    both = np.concatenate([best, new[new[:, 2] >= 0]])
-    return np.asarray(both[np.lexsort((both[:, 3], -both[:, 2]))])
 
 
 def _keys(ids: pd.Index[Any], seed: int) -> np.ndarray:

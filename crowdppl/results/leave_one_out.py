@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.doors import demands
-from crowdppl.errors import MethodError
+from crowdppl.errors import MethodError, ParetoWarning
 from crowdppl.networks.sight import networks_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ SAME = 1e-9
 """Log-probabilities that differ by less from draw to draw do so by rounding: there is nothing to weigh."""
 DRAWS = 1000
 """Draws that enter, evenly spread over a sampler's chains, so that they hardly depend on each other."""
+LIMIT = min(0.7, 1 - 1 / math.log10(DRAWS))
+"""Pareto shape for which so many draws are too few (Vehtari et al. 2024, "Pareto smoothed importance sampling")."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +37,7 @@ class LeaveOneOut:
     Attributes:
         unit: "label" or "item".
         values: DataFrame with a row for each label (item, annotator, label) or item: log_p, and for "psis"
-            pareto_k, the shape of its importance weights: above 0.7 its value is not to be trusted; 0 where all
+            pareto_k, the shape of its importance weights: above 0.67 its value is not to be trusted; 0 where all
             draws say the same.
         warnings: what ArviZ warned of.
         method: "psis", or "closed" for the closed form.
@@ -60,7 +63,7 @@ class LeaveOneOut:
         score = f"{self.mean:.4f} +- {self.se:.4f} {'a' if self.unit == 'label' else 'an'} {self.unit}"
         if self.method == "closed":
             return f"<LeaveOneOut in closed form: {score}>"
-        return f"<LeaveOneOut: {score}, {int((self.values['pareto_k'] > 0.7).sum())} not to be trusted>"
+        return f"<LeaveOneOut: {score}, {int((self.values['pareto_k'] > LIMIT).sum())} not to be trusted>"
 
 
 def leave_one_out(
@@ -73,7 +76,7 @@ def leave_one_out(
     - "psis": Pareto-smoothed importance sampling (Vehtari, Gelman & Gabry 2017, "Practical Bayesian model
       evaluation using leave-one-out cross-validation and WAIC") over draws of the parameters, every discrete
       variable summed out. Draws of vb come from its approximation, so that the scores are those of the
-      approximation. ArviZ's warnings are passed on.
+      approximation.
     - "closed": the cavity (as for Gaussian latent variables in Vehtari et al. 2016, "Bayesian leave-one-out
       cross-validation approximations for Gaussian latent variable models"). What the label taught is taken out of
       the counts behind the parameters; its item's truth, and what the item's other labels teach, follow; and the
@@ -95,6 +98,9 @@ def leave_one_out(
     Raises:
         MethodError: for another unit or method, a corrected posterior, "psis" without draws, or "closed" where the
             story or the posterior has no closed form.
+
+    Warns:
+        ParetoWarning: with the number of labels or items whose importance weights are too uneven.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
@@ -119,9 +125,21 @@ def leave_one_out(
         values["log_p"] = import_module(CLOSED).log_left_out(posterior, unit)
         return LeaveOneOut(unit, values, (), "closed")
     values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
-    for text in said:
-        warnings.warn(text, stacklevel=2)
+    for text in _distrusted(values["pareto_k"], unit) + [text for text in said if "Pareto" not in text]:
+        warnings.warn(text, ParetoWarning, stacklevel=2)
     return LeaveOneOut(unit, values, said, "psis")
+
+
+def _distrusted(pareto_k: pd.Series, unit: str) -> list[str]:
+    """What is to be said of scores that are not to be trusted, if there are any."""
+    bad = int((pareto_k > LIMIT).sum())
+    if not bad:
+        return []
+    return [
+        f"{bad:,} of {len(pareto_k):,} {unit}s have importance weights with a Pareto k above {LIMIT:.2f} (the "
+        f"worst: {pareto_k.max():.2f}), so that their scores, and the mean, are not to be trusted; use "
+        "heldout_score, which fits again without them"
+    ]
 
 
 def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

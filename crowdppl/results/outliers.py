@@ -34,7 +34,9 @@ def outlier_scores(posterior: Posterior) -> pd.Series[Any]:
         MethodError: when the method knows no outliers.
 
     Examples:
-        >>> posterior = crowdppl.fit("coin_net", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> truth, size = ["cat", "dog"] * 20, [[0.0], [1.0]] * 20
+        >>> crowd = crowdppl.simulate_annotators(truth, {"hammer": 6}, features=size)
+        >>> posterior = crowdppl.fit("coin_net", crowd.data, inference="vb", seed=0)
         >>> scores = crowdppl.outlier_scores(posterior)
         >>> bool(scores.between(0, 1).all())
         True
