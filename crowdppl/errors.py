@@ -40,7 +40,7 @@ class RepeatsWarning(CrowdpplWarning):
 
 
 class SpellingWarning(CrowdpplWarning):
-    """Items, annotators or labels that differ only in blanks, in how a number is written or (labels) in case."""
+    """Items, annotators or labels that differ only in blanks, case, Unicode form or how a number is written."""
 
 
 class ThinDataWarning(CrowdpplWarning):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,18 @@ def said(item: Any, annotator: Any, label: Any, **options: Any) -> list[str]:
         (["-1", "-01", "1", "2"], "such as '-01' and '-1'"),
         (["00", "0", "a", "b"], "such as '0' and '00'"),
         ([" 1", "1.00", "a", "A"], "2 of 4 {}"),
+        (["ann", "Ann", "ANN", "bob"], "3 of 4 {} .* such as 'ANN' and 'Ann'"),
+        (["van dyck", "Van Dyck", "bob", "cy"], "2 of 4 {} .* such as 'Van Dyck' and 'van dyck'"),
+        (["x1", "X1 ", "bob", "cy"], "2 of 4 {}"),
+        (["caf\u00e9", "cafe\u0301", "b", "c"], r"2 of 4 {} .* such as 'cafe\\u0301' and 'caf\\xe9'"),
+        (["CAF\u00c9", "cafe\u0301", "b", "c"], "2 of 4 {}"),
+        (["ann\nbob", "Ann\nbob", "b", "c"], "2 of 4 {}"),
     ],
 )
 def test_ids_that_look_alike(ids: list[str], pair: str) -> None:
     for name, found in (("items", said(ids, PEOPLE, LABELS)), ("annotators", said(LABELS, ids, LABELS))):
         assert len(found) == 1 and re.search(pair.format(name, name), found[0])
-        assert re.search("blanks or zeros alone, .*; spell each in one way, or go on", found[0])
+        assert re.search("blanks, zeros, case or Unicode form alone, .*; spell each in one way, or go on", found[0])
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,8 @@ def test_ids_that_look_alike(ids: list[str], pair: str) -> None:
         ["a b", "ab", "a  b", "b a"],
         ["1e2", "100", "0x10", "16"],
         [" a", " b", " c", " d"],
+        ["a", "A", "b", "B"],
+        ["McAdam", "mcadam", "Macadam", "ma"],
         [("x", 1), (" x", 1), ("y", 1), ("z", 1)],
         [1, 2, 3, 4],
         [1.0, 2.5, 3.0, 4.0],
@@ -67,6 +76,12 @@ def test_ids_that_may_well_differ(ids: list[Any]) -> None:
     assert said(ids, PEOPLE, LABELS) == said(LABELS, ids, LABELS) == []
 
 
+def test_case_that_is_a_code_is_not_warned_of() -> None:
+    codes = list(map("".join, product("abcXYZABCxyz", repeat=3)))
+    assert {"abc", "ABC", "aBc"} <= set(codes)
+    assert said(codes, codes, ["x", "y"] * (len(codes) // 2)) == []
+
+
 @pytest.mark.parametrize(
     ("labels", "pair"),
     [
@@ -75,12 +90,15 @@ def test_ids_that_may_well_differ(ids: list[Any]) -> None:
         (["1", "1.0", "2", "3"], "such as '1' and '1.0'"),
         (["1.5", "1.50", "2", "3"], "such as '1.5' and '1.50'"),
         (["Straße", "STRASSE", "2", "3"], "such as 'STRASSE' and 'Straße'"),
+        (["caf\u00e9", "cafe\u0301", "b", "c"], r"2 of 4 labels .* such as 'cafe\\u0301' and 'caf\\xe9'"),
     ],
 )
 def test_labels_that_look_alike(labels: list[str], pair: str) -> None:
     found = said(list("ijkl"), PEOPLE, labels)
     assert len(found) == 1 and re.search(pair, found[0])
-    assert re.search("zeros or case alone, .*, or list all in classes= if they are meant to differ", found[0])
+    assert re.search(
+        "zeros, case or Unicode form alone, .*, or list all in classes= if they are meant to differ", found[0]
+    )
     assert said(list("ijkl"), PEOPLE, labels, classes=sorted(set(labels))) == []
 
 

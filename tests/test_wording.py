@@ -130,7 +130,10 @@ def test_odd_files_are_fitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     fit = ("fit", tmp_path / "a.csv", "--model", "one_coin", "--inference", "em", "--out", tmp_path / "out")
     assert run(*fit, *gold) == 0
     warned = capsys.readouterr().err
-    assert "2 of 4 annotators differ from another in blanks or zeros alone, such as ' bob' and 'bob'" in warned
+    assert (
+        "2 of 4 annotators differ from another in blanks, zeros, case or Unicode form alone, such as ' bob' and"
+        in warned
+    )
     assert (
         "such as 'Yes' and 'yes', and count as labels of their own" in warned
         and "list all in --classes if" in warned

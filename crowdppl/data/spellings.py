@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from difflib import get_close_matches
+from unicodedata import is_normalized, normalize
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.data.coding import Coded
 from crowdppl.errors import SpellingWarning
@@ -76,29 +79,65 @@ def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
         return None
     times = Counter(bare)
     alike = [position for position, one in enumerate(bare) if times[one] > 1]
-    one, other = [texts[position] for position in alike if bare[position] == bare[alike[0]]][:2]
-    differ = "blanks, zeros or case" if kind == "labels" else "blanks or zeros"
+    pair = [texts[position] for position in alike if bare[position] == bare[alike[0]]][:2]
+    # Accents look alike in either Unicode form, so that the message spells them out.
+    one, other = map(ascii if len({_composed(text) for text in pair}) == 1 else repr, pair)
     unless = "or list all in classes=" if kind == "labels" else "or go on"
     return SpellingWarning(
-        f"{len(alike)} of {len(book)} {kind} differ from another in {differ} alone, such as {one!r} and {other!r}, "
-        f"and count as {kind} of their own; spell each in one way, {unless} if they are meant to differ"
+        f"{len(alike)} of {len(book)} {kind} differ from another in blanks, zeros, case or Unicode form alone, "
+        f"such as {one} and {other}, and count as {kind} of their own; spell each in one way, {unless} if they are "
+        "meant to differ"
     )
 
 
 def _bare_ids(texts: list[str]) -> list[str]:
-    """Ids without blanks around them, and whole numbers without zeros.
+    """Ids without blanks around them, in one Unicode form and case, and whole numbers without zeros.
 
-    Case may tell ids apart (as in base64), and so may zeros of decimals: 1.1 and 1.10 number parts of something.
+    Zeros of decimals may tell ids apart: 1.1 and 1.10 number parts of something.
     """
-    bare = list(map(str.strip, texts))
     # All ids are searched as one text, which takes a tenth of the time of a look at each. Whole numbers of one
     # width, as 0001 to 9999, are each spelled once.
+    bare = _each(_composed, list(map(str.strip, texts)))
     lines = "\n".join(["", *bare, ""])
-    if not any(mark.search(lines) for mark in ZEROS) or (
+    if any(mark.search(lines) for mark in ZEROS) and not (
         len(set(map(len, bare))) == 1 and "".join(bare).isdecimal()
     ):
-        return bare
-    return list(map(_whole, bare))
+        bare = list(map(_whole, bare))
+    return _in_one_case(bare)
+
+
+def _in_one_case(texts: list[str]) -> list[str]:
+    """Ids in lower case where case is that of a word: in Ann, ann and ANN, not in dQw4w9WgXcQ, nor in one letter.
+
+    Other capitals may tell ids apart, as in base64; where most that differ in case have them, case does for all.
+    """
+    folded = _each(str.casefold, texts)
+    if folded is texts or len(set(folded)) == len(texts):
+        return texts
+    low = dict(zip(texts, folded, strict=True))
+    twice = pd.Index(list(low.values())).duplicated(keep=False)
+    alike = [text for text, again in zip(low, twice.tolist(), strict=True) if again]
+    words = {text: low[text] for text in alike if _a_word(text)}
+    return [words.get(text, text) for text in texts] if 2 * len(words) > len(alike) else texts
+
+
+def _a_word(text: str) -> bool:
+    return len(text) > 1 and text in (text.lower(), text.upper(), text.capitalize(), text.title())
+
+
+def _each(change: Callable[[str], str], texts: list[str]) -> list[str]:
+    """Every text changed, all as one, by a change that looks at no letter beyond a line's end."""
+    lines = "\n".join(texts)
+    changed = change(lines)
+    if changed == lines:
+        return texts
+    parts = changed.split("\n")
+    return parts if len(parts) == len(texts) else list(map(change, texts))
+
+
+def _composed(text: str) -> str:
+    """A text with each accent in its letter (NFC)."""
+    return text if is_normalized("NFC", text) else normalize("NFC", text)
 
 
 def _whole(text: str) -> str:
@@ -112,9 +151,9 @@ def _whole(text: str) -> str:
 
 
 def _bare_labels(texts: list[str]) -> list[str]:
-    """Labels without blanks around them, in one case, and numbers without zeros."""
+    """Labels without blanks around them, in one Unicode form and case, and numbers without zeros."""
     numbers = [NUMBER.fullmatch(text.strip()) for text in texts]
     return [
-        f"{number[1]}{number[2]}.{number[3] or ''}" if number else text.strip().casefold()
+        f"{number[1]}{number[2]}.{number[3] or ''}" if number else _composed(text.strip()).casefold()
         for text, number in zip(texts, numbers, strict=True)
     ]
