@@ -50,6 +50,7 @@ _PUBLIC = {
         "SpellingWarning",
         "ThinDataWarning",
         "ToldWarning",
+        "UnusedOptionWarning",
         "UnverifiedWarning",
     ),
     "few_shot.clouds": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
@@ -154,6 +155,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import SpellingWarning as SpellingWarning
     from crowdppl.errors import ThinDataWarning as ThinDataWarning
     from crowdppl.errors import ToldWarning as ToldWarning
+    from crowdppl.errors import UnusedOptionWarning as UnusedOptionWarning
     from crowdppl.errors import UnverifiedWarning as UnverifiedWarning
     from crowdppl.few_shot.clouds import cloud_classifier as cloud_classifier
     from crowdppl.few_shot.clouds import cloud_prior as cloud_prior

@@ -59,6 +59,10 @@ class ConvergenceWarning(CrowdpplWarning):
     """A fit ended before it settled, or its chains disagree."""
 
 
+class UnusedOptionWarning(CrowdpplWarning):
+    """An option was given that the engine which ran does not have, so that it changed nothing."""
+
+
 class DoubtWarning(CrowdpplWarning):
     """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""
 

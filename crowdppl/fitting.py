@@ -74,17 +74,27 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
+    from crowdppl.inference.options import warn_of_unused
+
     calibrate = switch("calibrate", calibrate, "known truths go to gold=")
     data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
-    if isinstance(method, str) and method == "auto":
-        return _doubted(_automatic(data, inference, settings is None and start is None, options))
-    _warn_if_blind(method, data, settings)
-    if not calibrate:
-        return _doubted(fit_alone(method, data, inference, settings, options, start))
-    plain = data if data.gold_codes is None else data.with_gold(None)
-    folds = import_module("crowdppl.choosing.calibration").FOLDS
-    alone = fit_alone(method, plain, inference, settings, options, start, fits=folds + 1)
-    return _doubted(_calibrated(alone, data, _story(method, settings)))
+    automatic = isinstance(method, str) and method == "auto"
+    engine = "vb" if automatic else inference
+    warn_of_unused(options, [engine])
+    if not automatic:
+        _warn_if_blind(method, data, settings)
+    if automatic:
+        posterior = _automatic(data, inference, settings is None and start is None, options)
+    elif not calibrate:
+        posterior = fit_alone(method, data, inference, settings, options, start)
+    else:
+        plain = data if data.gold_codes is None else data.with_gold(None)
+        folds = import_module("crowdppl.choosing.calibration").FOLDS
+        alone = fit_alone(method, plain, inference, settings, options, start, fits=folds + 1)
+        posterior = _calibrated(alone, data, _story(method, settings))
+    if engine == "auto":
+        warn_of_unused(options, [posterior.inference])
+    return _doubted(posterior)
 
 
 def fit_alone(

@@ -22,7 +22,7 @@ from crowdppl.doors.naming import kind_of
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError
 from crowdppl.fitting import fit_alone
 from crowdppl.inference.loop import uninterrupted
-from crowdppl.inference.options import options_from
+from crowdppl.inference.options import options_from, warn_of_unused
 from crowdppl.inference.running import run
 from crowdppl.results.leave_one_out import standard_error
 
@@ -139,6 +139,7 @@ def classifier_score(
             part = uninterrupted(fit_alone(model, shown, inference, settings, options))
             shares[hidden] = part.classify(data.features).reindex(data.items).to_numpy()[hidden]
         judged = _judged(data, shares, fold, folds, seed)
+    warn_of_unused(options, [part.inference])
     told, first = np.unique(item, return_index=True)
     table = {"labels": np.bincount(item, minlength=data.n_items)[told], "fold": fold[first], "log_p": judged[told]}
     items = pd.DataFrame(table, index=data.items[told])

@@ -14,7 +14,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.doors.demands import require_annotations, require_posterior
 from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.options import options_from
+from crowdppl.inference.options import options_from, warn_of_unused
 from crowdppl.networks.sight import warn_of_no_features
 from crowdppl.pictures.comparison_plot import plot_comparison
 from crowdppl.results.leave_one_out import standard_error
@@ -148,6 +148,7 @@ def compare(
             scores[name] = score_one_of(left, model, data, folds, engines[name], given, whole_items, options)
         except MethodError as error:
             raise MethodError(f"{name}: {error}") from error
+    warn_of_unused(options, sorted({score.inference for score in scores.values()}))
     return Comparison(scores, _table(scores, whole_items), whole_items)
 
 
@@ -201,8 +202,7 @@ def _table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFram
     owner = np.arange(len(logs)) if whole_items else pd.factorize(first.labels["item"])[0]
     mean = [score.per_item if whole_items else score.per_label for score in scores.values()]
     error = [score.per_item_se if whole_items else score.per_label_se for score in scores.values()]
-    best = int(np.argmax(mean))
-    weights = stacking_weights(logs)
+    best, weights = int(np.argmax(mean)), stacking_weights(logs)
     rows = {
         name: {
             "inference": score.inference,

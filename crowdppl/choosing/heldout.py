@@ -20,6 +20,7 @@ from crowdppl.fitting import fit_alone
 from crowdppl.inference.asking.leaving_out import left_out
 from crowdppl.inference.asking.predictive import refit
 from crowdppl.inference.loop import uninterrupted
+from crowdppl.inference.options import warn_of_unused
 from crowdppl.posterior import Posterior
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.settings import named_settings
@@ -117,7 +118,9 @@ def heldout_score(
         >>> round(float(score.labels["log_p"].mean()), 2)
         -0.7
     """
-    return score_one_of(1, model, data, folds, inference, settings, whole_items, options)
+    score = score_one_of(1, model, data, folds, inference, settings, whole_items, options)
+    warn_of_unused(options, [score.inference])
+    return score
 
 
 def score_one_of(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypedDict
@@ -11,12 +12,22 @@ import numpy as np
 import torch
 
 from crowdppl.doors.counts import SEED, SEEDS
-from crowdppl.errors import MethodError
+from crowdppl.doors.naming import shown
+from crowdppl.errors import MethodError, UnusedOptionWarning
 from crowdppl.process.devices import device_named
 from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
+CLIMBERS, SAMPLERS = ("em", "vb", "svi"), ("gibbs", "nuts")
+ENGINES_WITH: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint", "checkpoint_every"), CLIMBERS),
+    **dict.fromkeys(("chains", "draws", "warmup"), SAMPLERS),
+    "batch_size": ("vb", "svi"),
+    "guide": ("vb",),
+    "learning_rate": ("svi",),
+}
+"""The engines that look at an option, where not all do."""
 Callback = Callable[[int, float], object]
 Seed = Annotated[int, Range(SEED, lambda x: 0 <= x < SEEDS, whole=True)]
 
@@ -159,3 +170,23 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
     build: Callable[..., Options] = Options
     return build(**given)
+
+
+def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
+    """Warns of options that were given and that none of some engines has.
+
+    Args:
+        given: the keywords of ``fit``.
+        engines: those that ran, or will; nothing is said of "auto", which may become any, and of what is no engine.
+    """
+    if not all(isinstance(engine, str) and engine in CLIMBERS + SAMPLERS for engine in engines):
+        return
+    for name, value in given.items():
+        having = ENGINES_WITH.get(name, ())
+        if value is not None and having and not any(engine in having for engine in engines):
+            warnings.warn(
+                f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
+                f"is by {' and '.join(engines)}; leave it out, or say inference={having[0]!r}",
+                UnusedOptionWarning,
+                stacklevel=3,
+            )
