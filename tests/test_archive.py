@@ -348,6 +348,22 @@ def test_saving_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [archive.TEXT, archive.ARRAYS]
 
 
+@pytest.mark.parametrize("name", ["posterior.json", "posterior.safetensors"])
+def test_a_file_of_something_else_is_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"mean": [1, 2]}')
+    with pytest.raises(ResultError, match=rf"{name} is there already, and is not of .*; give another folder, or"):
+        tiny().save(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: '{"mean": [1, 2]}'}
+
+
+def test_a_posterior_that_is_cut_off_is_replaced(tmp_path: Path) -> None:
+    tiny().save(tmp_path)
+    text = (tmp_path / "posterior.json").read_bytes()
+    (tmp_path / "posterior.json").write_bytes(text[: len(text) // 2])
+    tiny().save(tmp_path)
+    assert (tmp_path / "posterior.json").read_bytes() == text and load(tmp_path).method == tiny().method
+
+
 def test_nothing_is_pickled(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 

@@ -216,6 +216,13 @@ def test_a_result_is_replaced_only_when_told(
     monkeypatch.setattr("crowdppl.command.demo.DRAWS", 40)
     for _ in range(2):
         assert run("demo", "--out", tmp_path / "demo") == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("labels.csv", "posterior.json"):
+        write(mine / name, [["kept"]])
+        said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+        assert "is there already, and no run.json says that crowdppl wrote it; give another folder, or" in said
+        assert (mine / name).read_text() == "kept\n"
     own = shutil.copy(answers, tmp_path / "labels.csv")
     for more in ((), ("--overwrite",)):
         assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from crowdppl.command.outputs import FILES, RUN, label_table, require_room, write_pictures, write_result
+from crowdppl.command.outputs import FILES, label_table, require_room, run_record, write_pictures, write_result
 from crowdppl.datasets import anaesthetists
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
@@ -64,11 +63,7 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
 
 def _is_demo(folder: Path) -> bool:
     """Whether a folder holds what a demonstration wrote."""
-    try:
-        record = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and record.get("answers") == ANSWERS
+    return run_record(folder).get("answers") == ANSWERS
 
 
 def _titled(title: str, table: pd.DataFrame) -> str:

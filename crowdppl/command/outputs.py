@@ -16,7 +16,7 @@ import pandas as pd
 
 from crowdppl import __version__
 from crowdppl.errors import ResultError
-from crowdppl.results.archive import ARRAYS, TEXT, made_folder
+from crowdppl.results.archive import ARRAYS, TEXT, made_folder, spare_others
 from crowdppl.stories.story import settings_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def require_room(folder: Path, overwrite: bool, sources: Sequence[Path | None] =
         sources: files that are read, and never written over.
 
     Raises:
-        ResultError: when a result is there, a source bears the name of a part of it, or the path is that of a file.
+        ResultError: when a result is there, files that only bear the names of its parts are, a source does, or the
+            path is that of a file.
     """
     made_folder(folder)
     for name in WRITTEN:
@@ -68,6 +69,21 @@ def require_room(folder: Path, overwrite: bool, sources: Sequence[Path | None] =
         raise ResultError(
             f"{folder} holds a result already ({', '.join(there)}); give another folder, or say overwrite=True"
         )
+    if there and "crowdppl" not in run_record(folder):
+        raise ResultError(
+            f"{folder / there[0]} is there already, and no {RUN} says that crowdppl wrote it; give another folder, "
+            "or move it away"
+        )
+    spare_others(folder)
+
+
+def run_record(folder: Path) -> dict[str, Any]:
+    """What run.json says of a result; empty where there is none that can be read."""
+    try:
+        found = json.loads((folder / RUN).read_text(encoding="utf-8", errors="surrogatepass"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def require_new(path: Path, overwrite: bool, sources: Sequence[Path | None] = ()) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when older versions could no longer read what is written."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
+MARKED = 100
+"""Bytes at the beginning of the text in which it says who wrote it."""
 PASSING = ("callback", "progress")
 """Options that tell how a fit is watched, not what it is; they are not kept."""
 
@@ -41,8 +43,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
         path: the folder; a posterior that is already there is replaced.
 
     Raises:
-        ResultError: when a setting, or extra state of a network, is of a type that cannot be saved, or the path is
-            that of a file.
+        ResultError: when a setting, or extra state of a network, is of a type that cannot be saved, the path is
+            that of a file, or a file of the folder that crowdppl did not write would be replaced.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -67,6 +69,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
     }
     packed = pack(contents, "posterior", arrays)
     folder = made_folder(path)
+    spare_others(folder)
     # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
     save_file(arrays, folder / f"{ARRAYS}.part")
     about = {
@@ -93,6 +96,26 @@ def made_folder(path: str | Path) -> Path:
     except (FileExistsError, NotADirectoryError) as error:
         raise ResultError(f"{folder} is a file or lies in one; give the path of a folder") from error
     return folder
+
+
+def spare_others(folder: Path) -> None:
+    """Refuses to replace files that bear the names of a posterior's and are something else.
+
+    Raises:
+        ResultError: naming the first.
+    """
+    text = folder / TEXT
+    if text.is_file():
+        with text.open("rb") as file:  # also of one that is cut off or damaged, which may be replaced
+            ours = b'"crowdppl"' in file.read(MARKED)
+        wrong = None if ours else text
+    else:
+        wrong = next((path for path in (text, folder / ARRAYS) if path.exists()), None)
+    if wrong is not None:
+        raise ResultError(
+            f"{wrong} is there already, and is not of a posterior that crowdppl saved; give another folder, or "
+            "move it away"
+        )
 
 
 def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> dict[str, Any]:
