@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from crowdppl.criticism import agreement_network, doubts
+from crowdppl.criticism.doubt import Doubt
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors.counts import switch
 from crowdppl.doors.demands import require_path
@@ -51,6 +52,7 @@ class Posterior:
         correction: what was done to the probabilities; None where they are the method's own.
         _refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
         memory: after ``update``, what labels of earlier fits taught; else None.
+        _doubted: what ``doubts()`` said, once it was asked.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -69,6 +71,7 @@ class Posterior:
     _refit: refitting.Refit | None = None
     correction: Correction | None = None
     memory: Memory | None = None
+    _doubted: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)
 
     def __repr__(self) -> str:
         data = self.data

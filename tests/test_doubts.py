@@ -87,6 +87,15 @@ def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(method: str, 
     assert "prevalence" not in kinds(fit(method, data, inference="vb", settings={"prevalence_mass": 1.0}))
 
 
+def test_doubts_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Any] = []
+    monkeypatch.setattr(module, "_refitted", lambda story, posterior: looks.append(story) or posterior)
+    settings = {"prevalence_mass": 100.0}
+    heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
+    assert heavy.doubts() == doubts(heavy) and heavy.summary() and len(looks) == 1
+    assert doubts(replace(heavy, method="another")) == heavy.doubts() and len(looks) == 2
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
     heavy = {"prevalence_mass": 100.0}

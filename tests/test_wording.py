@@ -85,8 +85,8 @@ def test_keywords_become_options(said: str, spoken: str) -> None:
 
 
 def test_only_the_messages_of_a_summary_are_worded_anew() -> None:
-    summary = "doubt: give known truths (gold=)\nitem=  3\nnote: say item="
-    assert summary_on_command_line(summary) == "doubt: give known truths (--gold)\nitem=  3\nnote: say --item"
+    summary = "vb: 9 items\ndoubt: give known truths (gold=)\nnote: say item=\n\nitem=  3\ndoubt: 4"
+    assert summary_on_command_line(summary) == "vb: 9 items\nnote: say --item\n\nitem=  3\ndoubt: 4"
 
 
 def test_refusals_name_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,8 +38,8 @@ OPTIONS: Mapping[str, str] = {
 }
 """What keywords are called on the command line."""
 PYTHON = "(in Python)"
-NOTES = ("corrected: ", "note: ", "warning: ", "doubt: ")
-"""How lines of a summary begin that are messages; others hold ids."""
+NOTES, SAID = ("corrected: ", "note: "), ("warning: ", "doubt: ")
+"""How lines of a summary begin that are messages, and those that were warned of already; others hold ids."""
 IN_PYTHON: Mapping[str, str] = dict.fromkeys(
     ["annotators", "callback", "dtype", "embedding", "items", "start", "story", "whole_items"], PYTHON
 )
@@ -96,5 +96,7 @@ def on_command_line(text: str, names: Mapping[str, str] | None = None) -> str:
 
 
 def summary_on_command_line(summary: str) -> str:
-    """A posterior's summary for users of the command line."""
-    return "\n".join(on_command_line(line) if line.startswith(NOTES) else line for line in summary.split("\n"))
+    """A posterior's summary for users of the command line, without warnings and doubts: the fit said them aloud."""
+    fit, blank, tables = summary.partition("\n\n")
+    lines = [on_command_line(line) if line.startswith(NOTES) else line for line in fit.split("\n")]
+    return "\n".join(line for line in lines if not line.startswith(SAID)) + blank + tables

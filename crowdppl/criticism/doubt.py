@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from crowdppl.tables.codebook import plain
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
+Look = TypeVar("Look", bound=Callable[..., Any])
 NAMED = 5
 """Annotators or classes that a doubt names."""
 
@@ -32,6 +34,20 @@ class Doubt:
 
     def __str__(self) -> str:
         return self.text
+
+
+def looked_once(look: Look) -> Look:
+    """Looks for doubts that are not thorough once a posterior, which never changes: some of them take a fit."""
+
+    @wraps(look)
+    def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
+        if thorough is not False:
+            return tuple(look(posterior, thorough))
+        if not posterior._doubted:
+            posterior._doubted.append(look(posterior))
+        return posterior._doubted[0]
+
+    return cast(Look, doubts)
 
 
 def named(posterior: Posterior, codes: Sequence[int] | np.ndarray) -> str:

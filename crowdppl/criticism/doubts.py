@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.criticism.dependence import dependent
-from crowdppl.criticism.doubt import Doubt, listed, named
+from crowdppl.criticism.doubt import Doubt, listed, looked_once, named
 from crowdppl.criticism.leaning import leaning
 from crowdppl.criticism.misfit import misfit, worse_than_votes
 from crowdppl.criticism.population import doubts_of
@@ -45,6 +45,7 @@ BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
 
+@looked_once
 def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     """Looks for what speaks against a fit, in this order; nothing found is no proof that all is well.
 
@@ -188,8 +189,7 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
     raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw
     votes = data.votes()
     top = votes == votes.max(1, keepdims=True)
-    voted = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0)
-    share = raw.mean(0)
+    voted, share = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0), raw.mean(0)
     if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
         return
     try:
