@@ -138,6 +138,11 @@ def test_grades_in_a_listed_order() -> None:
     ("labels", "options", "message"),
     [
         (["a", "x"], {"classes": ["a", "b"]}, r"'x' at row 1 .* none of the 2 classes \('a', 'b'\).*abstentions="),
+        (
+            ["1", "2.0"],
+            {"classes": ["1", "2"]},
+            r"\('1', '2'\); '2' is there: spell it in one way, .*, or add it to",
+        ),
         (["a", "a"], {}, r"at least two classes, and the labels have only 'a'.*classes="),
         (["a", "?"], {"abstentions": ["?"]}, r"only 'a'"),
         (["?"], {"abstentions": ["?"]}, r"none"),

@@ -186,6 +186,10 @@ def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
     assert new.frame().to_numpy().tolist() == [["i1", 100, "cat"], ["new", 111, "emu"]]
     with pytest.raises(DataError, match=r"the annotator 5 at row 1 .* 12 known ones; .*grow=True"):
         Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old)
+    with pytest.raises(
+        DataError, match=r"item 'I1' at row 0 .* known ones, but 'i1' is; spell .*, or append it with"
+    ):
+        Annotations.from_arrays(["I1"], [111], ["emu"], like=old, items=old.item_book)
     with pytest.raises(DataError, match=r"the label 'yak' at row 0"):
         Annotations.from_arrays(["new"], [111], ["yak"], like=old)
     with pytest.raises(DataError, match="leave classes=, abstentions= and informative_abstentions= out"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,6 +104,29 @@ def test_unknown_values_have_no_code() -> None:
     assert codebook.codes([]).tolist() == []
     with pytest.raises(DataError, match=r"gold names the item 'z' \(and 1 more\).*such as 'a'; spell it right"):
         codebook.require(["z", "y"], "gold", "spell it right")
+
+
+@pytest.mark.parametrize(
+    ("known", "value"),
+    [
+        ("4.0", "4"),
+        ("4", "4.0"),
+        ("4.0", 4),
+        ("04", 4.0),
+        (4.0, " 4"),
+        ("TRUE", True),
+        ("true", "True"),
+        (True, "TRUE"),
+        ("ann ", "Ann"),
+        ("caf\u00e9", "CAFE\u0301"),
+    ],
+)
+def test_a_value_that_is_known_in_another_spelling_is_named_with_it(known: Any, value: Any) -> None:
+    codebook, _ = book([known])
+    with pytest.raises(DataError) as raised:
+        codebook.require([value], "gold", "spell it right")
+    said = f"{value!r}, which is not among the 1 known ones, but {known!r} is; spell it in one way, here and there"
+    assert said in str(raised.value)
 
 
 def test_numbers_find_the_text_that_spells_them_and_the_other_way_round() -> None:

@@ -51,6 +51,14 @@ def test_probabilities_of_an_item_twice() -> None:
         crowdppl.evaluate(pd.concat([SHARES, SHARES]), {1: 1})
 
 
+def test_truths_in_another_spelling_are_named_with_it() -> None:
+    shares = SHARES.set_axis(["4.0", "5.0"], axis=1).set_axis(["a", "b"])
+    with pytest.raises(DataError, match=r"the truth '4' of item 'a' is none of the classes .*; '4.0' is: spell it"):
+        crowdppl.evaluate(shares, {"a": "4"})
+    with pytest.raises(DataError, match=r"\(gold has 'B', the posterior 'b'\); spell items as"):
+        crowdppl.evaluate(shares, {"B": "4.0"})
+
+
 def test_masked_truths_are_not_scored() -> None:
     assert crowdppl.evaluate(SHARES, {1: np.ma.masked, 2: 2}).n == 1
 

@@ -12,10 +12,11 @@ import pandas as pd
 from crowdppl.data.blocks import Block, build_blocks
 from crowdppl.errors import DataError
 from crowdppl.tables.alphabet import Alphabet, encode_labels, listed, read_alphabet
-from crowdppl.tables.codebook import Codebook, as_index, plain
+from crowdppl.tables.codebook import ONE_WAY, Codebook, as_index, plain
 from crowdppl.tables.encoding import Encoding, Place, encode, refuse_markers
 from crowdppl.tables.options import Options
 from crowdppl.tables.rows import Rows
+from crowdppl.tables.variants import otherwise_spelled
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,12 @@ def _ids_of(book: Codebook, given: Encoding, place: Place, way_in: str) -> tuple
     codes = book.codes(given.values)
     if (codes < 0).any():
         row = min(given.first_row(int(position)) for position in np.flatnonzero(codes < 0))
+        value = plain(given.values[given.codes[row]])
+        near = otherwise_spelled(value, map(plain, book.ids))
         raise DataError(
-            f"the {book.name} {plain(given.values[given.codes[row]])!r} at {place(row)} is not among the "
-            f"{len(book)} known ones; correct it, leave the row out, or {way_in}"
+            f"the {book.name} {value!r} at {place(row)} is not among the {len(book)} known ones"
+            + (f", but {near} is; {ONE_WAY}, " if near else "; correct it, ")
+            + f"leave the row out, or {way_in}"
         )
     return book, codes.astype(np.int32)[given.codes]
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from difflib import get_close_matches
-from unicodedata import is_normalized, normalize
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,9 @@ from crowdppl.errors import SpellingWarning
 from crowdppl.tables.alphabet import Alphabet
 from crowdppl.tables.codebook import Codebook, is_text, plain
 from crowdppl.tables.options import Options
+from crowdppl.tables.variants import bare as bare_of
+from crowdppl.tables.variants import composed
 
-NUMBER = re.compile(r"\+?(-?)0*([0-9]+?)(?:\.([0-9]*?)0*)?")
-"""Sign, whole part and decimals of a number, without the zeros that change nothing."""
 CLOSE = 0.8
 """Similarity of two spellings, from 0 to 1, from which on one may be meant for the other."""
 ZEROS = (re.compile(r"\n(?:\+|-?0[0-9])"), re.compile(r"\.0*\n"))
@@ -69,7 +68,7 @@ def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
     if kind == "labels":
         # Abstentions may be text where classes are numbers.
         texts = [text for text in book.ids if isinstance(text, str)]
-        bare = _bare_labels(texts)
+        bare = list(map(bare_of, texts))
     elif is_text(book.ids):
         texts = book.ids.tolist()
         bare = _bare_ids(texts)
@@ -81,7 +80,7 @@ def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
     alike = [position for position, one in enumerate(bare) if times[one] > 1]
     pair = [texts[position] for position in alike if bare[position] == bare[alike[0]]][:2]
     # Accents look alike in either Unicode form, so that the message spells them out.
-    one, other = map(ascii if len({_composed(text) for text in pair}) == 1 else repr, pair)
+    one, other = map(ascii if len({composed(text) for text in pair}) == 1 else repr, pair)
     unless = "or list all in classes=" if kind == "labels" else "or go on"
     return SpellingWarning(
         f"{len(alike)} of {len(book)} {kind} differ from another in blanks, zeros, case or Unicode form alone, "
@@ -97,7 +96,7 @@ def _bare_ids(texts: list[str]) -> list[str]:
     """
     # All ids are searched as one text, which takes a tenth of the time of a look at each. Whole numbers of one
     # width, as 0001 to 9999, are each spelled once.
-    bare = _each(_composed, list(map(str.strip, texts)))
+    bare = _each(composed, list(map(str.strip, texts)))
     lines = "\n".join(["", *bare, ""])
     if any(mark.search(lines) for mark in ZEROS) and not (
         len(set(map(len, bare))) == 1 and "".join(bare).isdecimal()
@@ -135,11 +134,6 @@ def _each(change: Callable[[str], str], texts: list[str]) -> list[str]:
     return parts if len(parts) == len(texts) else list(map(change, texts))
 
 
-def _composed(text: str) -> str:
-    """A text with each accent in its letter (NFC)."""
-    return text if is_normalized("NFC", text) else normalize("NFC", text)
-
-
 def _whole(text: str) -> str:
     if text.isdecimal():
         return text.lstrip("0") or "0"
@@ -148,12 +142,3 @@ def _whole(text: str) -> str:
     if decimals.strip("0") or not digits.isdecimal():
         return text
     return ("-" if head[0] == "-" else "") + (digits.lstrip("0") or "0")
-
-
-def _bare_labels(texts: list[str]) -> list[str]:
-    """Labels without blanks around them, in one Unicode form and case, and numbers without zeros."""
-    numbers = [NUMBER.fullmatch(text.strip()) for text in texts]
-    return [
-        f"{number[1]}{number[2]}.{number[3] or ''}" if number else _composed(text.strip()).casefold()
-        for text, number in zip(texts, numbers, strict=True)
-    ]

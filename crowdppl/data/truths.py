@@ -11,7 +11,8 @@ import pandas as pd
 
 from crowdppl.doors.naming import kind_of
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook, as_index, named_twice, plain
+from crowdppl.tables.codebook import ONE_WAY, Codebook, as_index, named_twice, plain
+from crowdppl.tables.variants import otherwise_spelled
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -90,7 +91,10 @@ def rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
     """The row of each item of gold in the table, -1 where it has none."""
     row = codes_once(Codebook("item", known), asked)
     if not (row >= 0).any():
-        example = f" (gold has {plain(asked[0])!r}, the posterior {plain(known[0])!r})" if len(asked) else ""
+        near = otherwise_spelled(plain(asked[0]), map(plain, known)) if len(asked) else ""
+        example = (
+            f" (gold has {plain(asked[0])!r}, the posterior {near or repr(plain(known[0]))})" if len(asked) else ""
+        )
         raise DataError(f"no item of gold is in the posterior{example}; spell items as the answers do")
     return row
 
@@ -102,8 +106,11 @@ def codes(classes: pd.Index, truth: pd.Series) -> np.ndarray:
     if len(unknown):
         item, value = plain(truth.index[unknown[0]]), plain(truth.iloc[unknown[0]])
         names = ", ".join(repr(plain(name)) for name in classes)
-        raise DataError(
-            f"the truth {value!r} of item {item!r} is none of the classes ({names}); correct it, or list all "
-            "classes when the answers are read, in classes="
+        near = otherwise_spelled(value, map(plain, classes))
+        remedy = (
+            f"{near} is: {ONE_WAY}"
+            if near
+            else "correct it, or list all classes when the answers are read, in classes="
         )
+        raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
     return code

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook, as_index, is_text, plain, sorting, spelling
+from crowdppl.tables.codebook import ONE_WAY, Codebook, as_index, is_text, plain, sorting, spelling
 from crowdppl.tables.encoding import ROW, Encoding, Place, encode, refuse_markers
 from crowdppl.tables.handover import of_tensor, unmasked
+from crowdppl.tables.variants import otherwise_spelled
 
 KINDS = ("nominal", "ordinal")
 
@@ -51,9 +52,11 @@ class Alphabet:
             row = min(labels.first_row(int(position)) for position in np.flatnonzero(codes < 0))
             value = plain(labels.values[labels.codes[row]])
             classes = ", ".join(repr(plain(c)) for c in self.book.ids[: min(self.n_classes, 12)])
+            near = otherwise_spelled(value, map(plain, self.book.ids))
             raise DataError(
-                f"the label {value!r} at {place(row)} is none of the {self.n_classes} classes ({classes}); correct "
-                "it, add it to classes=, or name it in abstentions= if it means that there is no answer"
+                f"the label {value!r} at {place(row)} is none of the {self.n_classes} classes ({classes}); "
+                + (f"{near} is there: {ONE_WAY}, or " if near else "correct it, ")
+                + "add it to classes=, or name it in abstentions= if it means that there is no answer"
             )
         if np.array_equal(codes, np.arange(len(codes))):
             return labels.codes

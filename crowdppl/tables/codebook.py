@@ -13,7 +13,10 @@ import pandas as pd
 
 from crowdppl.errors import DataError
 from crowdppl.tables.handover import of_tensor, spelled_out, unmasked
+from crowdppl.tables.variants import otherwise_spelled
 
+ONE_WAY = "spell it in one way, here and there, if it is the same"
+"""What to do about a value that is known in another spelling."""
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -75,9 +78,14 @@ class Codebook:
         if (codes < 0).any():
             lost = wanted[codes < 0]
             more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+            near = otherwise_spelled(plain(lost[0]), map(plain, self.ids))
             raise DataError(
                 f"{origin} names the {self.name} {plain(lost[0])!r}{more}, which is not among the {len(self)} "
-                f"known ones, such as {plain(self.ids[0])!r}; {remedy}"
+                + (
+                    f"known ones, but {near} is; {ONE_WAY}"
+                    if near
+                    else f"known ones, such as {plain(self.ids[0])!r}; {remedy}"
+                )
             )
         return codes
 
