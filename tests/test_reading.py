@@ -85,6 +85,15 @@ def test_further_columns_travel_with_the_rows(tmp_path: Path) -> None:
     assert data.frame().columns.tolist() == ["item", "annotator", "label", "time", "note"]
 
 
+def test_files_that_name_a_column_are_not_said_to_begin_with_a_row(tmp_path: Path) -> None:
+    for text in ("item;who;label\na;w;0\n", "label,label\na,0\n"):
+        with pytest.raises(DataError) as raised:
+            read_annotations(written(tmp_path / "a.csv", text))
+        assert "is a row" not in str(raised.value)
+    with pytest.raises(DataError, match=r"say item=. If line 1 of a.csv is a row already"):
+        read_gold(written(tmp_path / "a.csv", "i1,yes\ni2,no\n"))
+
+
 def test_wide_files(tmp_path: Path) -> None:
     data = read_annotations(written(tmp_path / "a.csv", "task,ann,bob\n01,x,\n1,y,x\n2,,\n"), wide=True)
     assert rows(data) == [("01", "ann", "x"), ("1", "ann", "y"), ("1", "bob", "x")]
@@ -118,7 +127,16 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", r"line 3 of a.csv is not UTF-8"),
         ("a.csv", "", r"a.csv is empty"),
         ("a.csv", "item,worker,label\n", r"no rows"),
-        ("a.csv", "0,0,1\n0,1,1\n", r"several columns named '0'"),
+        (
+            "a.csv",
+            "0,0,1\n0,1,1\n",
+            r"several columns named '0'.*If line 1 of a.csv is a row already, put a line that",
+        ),
+        (
+            "a.csv",
+            "\ni1,ann,yes\ni1,bob,no\n",
+            r"columns are 'i1', 'ann', 'yes'; say item=.* If line 2 of a.csv is a row",
+        ),
         ("a.csv", "item worker label\na w 0\n", r"line 1 of a.csv names one column, 'item wo.*, say delimiter="),
         ("a.csv", "\nitem:worker:label\na:w:0\n", r"line 2 of a.csv names one column.*begin with a line of column"),
         ("a.csv", "a;b|c\n1;2|3\n", r"a.csv may be separated by any of ';', '\|'; say delimiter="),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crowdppl.errors import DataError
 from crowdppl.files.table import UTF8, AsText, Table, frame_of, open_text, undecodable
+from crowdppl.tables.columns import names_nothing
 
 DELIMITERS = (",", ";", "\t", "|")
 """What separates fields in files that spreadsheets and databases write."""
@@ -81,7 +82,7 @@ def read_delimited(path: Path, usual: str, delimiter: str | None, as_text: AsTex
             raise EOFError
         if len(header) == 1:
             raise DataError(_one_column(header[0], layout.delimiter, f"line {line} of {path.name}"))
-        text = as_text(header)
+        text = _texts(header, as_text, f"line {line} of {path.name}")
         table = arrow_csv.read_csv(
             path,
             read_options=arrow_csv.ReadOptions(
@@ -124,6 +125,18 @@ def layout_of(path: Path, usual: Layout, delimiter: str | None = None) -> Layout
     if common not in likely and len(likely) > 1:
         raise DataError(f"{path.name} may be separated by any of {', '.join(map(repr, likely))}; say delimiter=")
     return replace(ways[0], delimiter=common if common in likely or not likely else likely[0])
+
+
+def _texts(header: list[str], as_text: AsText, where: str) -> list[str]:
+    """The columns to be read as text; where they are not found, the file may begin with a row."""
+    try:
+        return list(as_text(header))
+    except DataError as error:
+        if not names_nothing(header):
+            raise
+        raise DataError(
+            f"{error}. If {where} is a row already, put a line that names the columns before it"
+        ) from error
 
 
 def _one_column(name: str, delimiter: str, where: str) -> str:

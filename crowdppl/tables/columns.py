@@ -94,6 +94,11 @@ def unspecific(column: Hashable) -> bool:
     return isinstance(column, str) and re.sub(r"[^a-z0-9]", "", column.lower()) in UNSPECIFIC
 
 
+def names_nothing(columns: Sequence[Hashable]) -> bool:
+    """Whether no column is named like any role, as where the first line of a file is a row."""
+    return not any(looks_like(columns, role) for role in ALIASES)
+
+
 def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
     """Columns that are named like a role: by a usual name, or else by one of the others."""
     return usually(columns, role) or _named(columns, ALIASES[role][1])
