@@ -133,9 +133,23 @@ def test_annotators_may_decline_where_abstentions_are_named() -> None:
     assert abs(found["?"] / 600 - chance) < 0.25
 
 
-def test_a_name_is_no_story() -> None:
-    with pytest.raises(MethodError, match=r"'one_coin' is no story; hand over an object"):
-        simulate("one_coin", random_design(3, 2, 1, 2))  # type: ignore[arg-type]
+def test_a_story_may_be_named() -> None:
+    design = random_design(30, 4, 2, 2)
+    named, handed = (simulate(story, design, seed=3) for story in ("one_coin", crowdppl.method("one_coin")))
+    assert named.data.frame().equals(handed.data.frame()) and named.truth.equals(handed.truth)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("one_coi", "there is no method 'one_coi'"),
+        (type(crowdppl.method("one_coin")), r"OneCoin is a class; hand over an object, OneCoin\(\.\.\.\)"),
+        (7, "7 is no method: give a name that"),
+    ],
+)
+def test_what_is_no_story_is_not_simulated(wrong: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        simulate(wrong, random_design(3, 2, 1, 2))
 
 
 def test_a_story_needs_a_truth_and_labels() -> None:

@@ -43,7 +43,11 @@ TABLE = pd.DataFrame([[0.5, 0.5], [0.2, 0.8]], columns=["a", "b"], index=[1, 2])
         (TABLE.set_axis([1, 1]), {1: "a"}, "item 1 more than once"),
         (TABLE.astype(object).replace(0.2, "much"), {1: "a"}, "no number.*much"),
         (TABLE, ["a", "b"], "gold is a list; give a Series or a mapping"),
-        ([[0.5, 0.5]], {1: "a"}, "list has no ids"),
+        (
+            [[0.5, 0.5]],
+            {1: "a"},
+            "list holds no probabilities by item and class; give the posterior, or posterior.probabilities",
+        ),
     ],
 )
 def test_tables_and_truths_that_mean_nothing_are_refused(table: Any, gold: Any, match: str) -> None:

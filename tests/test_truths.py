@@ -59,6 +59,16 @@ def test_truths_in_another_spelling_are_named_with_it() -> None:
         crowdppl.evaluate(shares, {"B": "4.0"})
 
 
+def test_another_table_than_the_probabilities() -> None:
+    posterior = crowdppl.fit("one_coin", annotated({}), inference="em")
+    for table in (posterior.labels(), posterior.entropy()):
+        with pytest.raises(DataError, match=r"the truth 1 of item 1 is none .* are no classes, give the posterior"):
+            crowdppl.evaluate(table, {1: 1, 2: 2})
+    with pytest.raises(DataError, match="the truth 3 of item 2 is none of the classes") as raised:
+        crowdppl.evaluate(SHARES, {1: 1, 2: 3})
+    assert "columns" not in str(raised.value)
+
+
 def test_masked_truths_are_not_scored() -> None:
     assert crowdppl.evaluate(SHARES, {1: np.ma.masked, 2: 2}).n == 1
 

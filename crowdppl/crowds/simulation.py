@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,36 +45,35 @@ class Simulation:
     parameters: dict[str, np.ndarray]
 
 
-def simulate(story: Story, design: Annotations, seed: int = 0) -> Simulation:
+def simulate(story: str | Story, design: Annotations, seed: int = 0) -> Simulation:
     """Draws parameters, truths and labels from a story.
 
     A story with networks asks them, as they stand, about the design's features: of a trained one
     (``posterior.story``), what it learned is drawn from.
 
     Args:
-        story: a method with its settings, such as ``crowdppl.method(name)``.
+        story: a method by name, or with settings of yours: ``crowdppl.method(name, ...)``.
         design: who labels what; labels that are there already are ignored.
         seed: of the draws, which are the same in every process.
 
     Raises:
-        MethodError: when the story is a name or a class, has no site for the truth or for labels, or the seed is
-            none.
+        MethodError: for an unknown name, or when the story is a class, has no site for the truth or for labels, or
+            the seed is none.
         DataError: when the design is no annotations.
 
     Examples:
         >>> design = crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
-        >>> found = crowdppl.simulate(crowdppl.method("one_coin"), design, seed=0)
+        >>> found = crowdppl.simulate("one_coin", design, seed=0)
         >>> found.data
         Annotations(200 items, 10 annotators, 2 classes, 600 labels)
         >>> found.truth.value_counts().to_dict()
         {'no': 108, 'yes': 92}
     """
-    if isinstance(story, str | type) or not callable(getattr(story, "model", None)):
-        raise MethodError(f"{story!r} is no story; hand over an object, such as crowdppl.method(name)")
+    story = import_module("crowdppl.registry").resolve(story)  # by name, because it knows the zoo
     design, seed = demands.require_annotations(design, "design"), seed_number(seed)
     prepare = getattr(story, "prepare", None)
     with seeded(seed):  # which may draw the first weights of a network
-        ready: Story = story if prepare is None else prepare(design)
+        ready: Any = story if prepare is None else prepare(design)
     cells, sites = _draw(ready, design, seed)
     truth = _truth_of(ready, sites)
     code = sites.pop(truth).astype(np.int64)

@@ -17,6 +17,9 @@ from crowdppl.tables.variants import otherwise_spelled
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
+ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
+"""What to hand over where truths are scored."""
+
 
 def by_item(gold: Any) -> pd.Series[Any]:
     """Known truths as a series by item id; what is masked is missing.
@@ -53,7 +56,7 @@ def table_of(posterior: Posterior | pd.DataFrame) -> pd.DataFrame:
     """
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, import_module("crowdppl.posterior").Posterior):
-            raise DataError(f"{kind_of(posterior)} has no ids; give a posterior, or a DataFrame of items x classes")
+            raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")
         table: pd.DataFrame = posterior.probabilities()
         return table
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):
@@ -99,8 +102,8 @@ def rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
     return row
 
 
-def codes(classes: pd.Index, truth: pd.Series) -> np.ndarray:
-    """The class code of each truth."""
+def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
+    """The class code of each truth; columns ``of_table`` may be something else than classes."""
     code = Codebook("class", classes).codes(truth)
     unknown = np.flatnonzero(code < 0)
     if len(unknown):
@@ -112,5 +115,7 @@ def codes(classes: pd.Index, truth: pd.Series) -> np.ndarray:
             if near
             else "correct it, or list all classes when the answers are read, in classes="
         )
+        if of_table and len(unknown) == len(code) and not near:
+            remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
         raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
     return code

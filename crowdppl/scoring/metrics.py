@@ -194,7 +194,7 @@ def matched(
     """
     table, truth = truths.table_of(posterior), truths.by_item(gold).dropna()
     row = truths.rows(table.index, truth.index)
-    code = truths.codes(table.columns, truth[row >= 0])
+    code = truths.codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
     if unscored:
         warnings.warn(
