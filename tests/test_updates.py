@@ -41,7 +41,9 @@ def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
     given: list[Any] = [table, Annotations.from_frame(table)]
     for new in given:
         for asked in (posterior.predict, posterior.update):
-            with pytest.raises(DataError, match=r"'nobody'.* (known ones|known).*; .*fit anew with it") as raised:
+            with pytest.raises(
+                DataError, match=r"'nobody'.* (known ones|known).*; .*fit anew with it \(annotators= of Annota"
+            ) as raised:
                 asked(new)
             assert "grow=" not in str(raised.value)
     with pytest.raises(DataError, match="append it with grow=True"):

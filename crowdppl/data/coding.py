@@ -134,7 +134,9 @@ def _ids_of(book: Codebook, given: Encoding, place: Place, way_in: str) -> tuple
 
 def _way_in(grow: bool | None) -> str:
     """How somebody unknown is taken in."""
-    return "append it with grow=True" if grow is None else "fit anew with it"
+    if grow is None:
+        return "append it with grow=True"
+    return "fit anew with it (annotators= of Annotations lists who is to come and has no labels yet)"
 
 
 def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:
