@@ -51,6 +51,20 @@ def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
     assert Annotations.from_frame(table, like=posterior.data, grow=True).n_annotators == 6
 
 
+def test_few_new_labels_are_not_looked_at_as_a_crowd_to_be_fitted() -> None:
+    posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+    table = pd.DataFrame({"item": [46, 47, 48, 49], "annotator": ["1", "2", "3", "1"], "label": [1, 2, 3, 1]})
+    fitted = {crowdppl.ThinDataWarning, crowdppl.DisconnectedWarning, crowdppl.OneClassWarning}
+    with pytest.warns(crowdppl.CrowdpplWarning) as told:
+        apart = Annotations.from_frame(table)
+    assert {one.category for one in told} == fitted
+    for new in (table, apart, Annotations.from_frame(table, like=posterior.data)):
+        for asked in (posterior.predict, posterior.update):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", crowdppl.CrowdpplWarning)
+                asked(new)
+
+
 @pytest.mark.filterwarnings("always::crowdppl.RepeatsWarning")
 def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
