@@ -94,6 +94,17 @@ def test_files_that_name_a_column_are_not_said_to_begin_with_a_row(tmp_path: Pat
         read_gold(written(tmp_path / "a.csv", "i1,yes\ni2,no\n"))
 
 
+@pytest.mark.parametrize(
+    "text", ["[{0}, {1}]", "\n [\n {0},\n {1}\n]\n", "{0}\n{1}\n"], ids=["line", "list", "lines"]
+)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.json.gz"])
+def test_json_is_an_object_a_line_or_a_list(name: str, text: str, tmp_path: Path) -> None:
+    found = ('{"item": 1, "worker": "w", "label": "x"}', '{"worker": "v", "item": 1, "label": "y", "note": 3}')
+    said = text.replace("{0}", found[0]).replace("{1}", found[1])
+    data = read_annotations(written(tmp_path / name, gzip.compress(said.encode()) if name.endswith("gz") else said))
+    assert rows(data) == [(1, "v", "y", 3), (1, "w", "x", None)]
+
+
 def test_wide_files(tmp_path: Path) -> None:
     data = read_annotations(written(tmp_path / "a.csv", "task,ann,bob\n01,x,\n1,y,x\n2,,\n"), wide=True)
     assert rows(data) == [("01", "ann", "x"), ("1", "ann", "y"), ("1", "bob", "x")]
@@ -172,8 +183,31 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.csv.gz", "item,worker,label\na,w,0\n", r"a.csv.gz is not gzipped; call it a.csv"),
         ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n"), r"a.csv is gzipped; call it a.csv.gz"),
         ("a.jsonl", "", r"a.jsonl is empty"),
+        ("a.json", "[]", r"a.json is empty; write one JSON object a line, or one list"),
+        ("a.json", '[{"item": 1, "worker": 2, "label": 0},\n{"item": 1', r"a.json cannot be read: .*line 2"),
+        ("a.json", '[{"item": 1, "worker": 2, "label": 0}, [1]]', r"entry 2 of a.json is \[1\], and no object"),
+        (
+            "a.json",
+            '[{"item": 1, "worker": 2, "label": 0}, {"item": 1, "worker": 2}]',
+            r"label at entry 2 of a.json",
+        ),
+        (
+            "a.json",
+            '[{"item": 1, "worker": 2, "label": 0, "label": 1}]',
+            r"a.json cannot be .*'label' is given twice",
+        ),
+        ("a.json", b'[{"item": "\xff"}]', r"line 1 of a.json is not UTF-8"),
+        ("a.json", '{\n"rows": [{"item": 1}]}', r"line 1 of a.json cannot be read: .*or one list of objects"),
+        (
+            "a.xlsx",
+            "",
+            r"a.xlsx is a spreadsheet: save it as CSV, or read it with pandas .*\. Read are CSV \(.csv\), T",
+        ),
+        ("a.csv.zip", "", r"a.csv.zip is packed: unpack it, or gzip it. Read are CSV"),
+        ("a.tar.gz", "", r"a.tar.gz is packed: unpack it"),
+        ("a.txt", "", r"a.txt is of no known ending: call it what it is, or say format=. Read are CSV .*parquet"),
+        ("a.csv", b"PK\x03\x04\x14", r"a.csv is a zip file, to be unpacked, or a spreadsheet: save it as CSV"),
         ("a.parquet", "PAR1 and nothing more", r"a.parquet \(21 bytes\) is no parquet file, or a truncated one"),
-        ("a.xls", "", r"no known ending; call it .csv, .* or say format="),
     ],
 )
 def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -406,7 +440,7 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
         read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))
     with pytest.raises(DataError, match="the class could be any of the columns 'answer', 'label'; say label="):
         read_gold(written(tmp_path / "t.csv", "item,answer,label\n1,x,y\n"))
-    with pytest.raises(DataError, match=r"^\. has no known ending"):
+    with pytest.raises(DataError, match=r"^\. is of no known ending"):
         read_gold(".")
 
 

@@ -106,7 +106,7 @@ def test_refusals_name_options(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "name it in --abstain; if it really is a class, list it in --classes" in said(*named)
     assert "add it to --classes, or name it in --abstain" in said(*named, "--classes", "x,z")
     (tmp_path / "good.txt").write_text("item who\n1 a\n")
-    assert said(tmp_path / "good.txt").endswith("or say --format")
+    assert "or say --format. Read are CSV" in said(tmp_path / "good.txt")
     assert said(tmp_path / "good.txt", "--format", "csv").endswith("separates them, say --delimiter")
     assert "--repeats 'keep', 'first' or 'last'" in said(
         write(tmp_path / "twice.csv", [["item", "user", "label"], ["1", "a", "x"], ["1", "a", "y"]]),

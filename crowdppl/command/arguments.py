@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from crowdppl.errors import DataError, MethodError
 
-Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
+Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 Calibrate = Annotated[
     bool, Option("--calibrate", help="Correct probabilities that are too sure, by labels left out and gold.")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from crowdppl.errors import DataError
 from crowdppl.files.delimited import read_delimited
-from crowdppl.files.table import AsText, Table, codec, frame_of, open_text, undecodable
+from crowdppl.files.records import read_json
+from crowdppl.files.table import AsText, Table, codec, frame_of
 from crowdppl.tables.encoding import place_in_rows
 
 FORMATS = {
@@ -23,8 +21,21 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-GZIP = b"\x1f\x8b"
-"""How a gzipped file begins."""
+READ = (
+    "CSV (.csv), TSV (.tsv, .tab), JSON (.jsonl, .ndjson, .json), each also with .gz, and parquet (.parquet, .pq)"
+)
+"""What is read, for messages."""
+SPREADSHEETS = dict.fromkeys(
+    (".xlsx", ".xls", ".xlsm", ".ods"),
+    "a spreadsheet: save it as CSV, or read it with pandas and give the table to crowdppl.Annotations.from_frame",
+)
+PACKED = dict.fromkeys(
+    (".zip", ".7z", ".rar", ".tar", ".tgz", ".bz2", ".xz", ".zst"), "packed: unpack it, or gzip it"
+)
+UNREAD = {**SPREADSHEETS, **PACKED}
+"""Why files that end so are not read, and what to do."""
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+"""How a gzipped file begins, and one that is a zip, as spreadsheets are, too."""
 USUAL = {"csv": ",", "tsv": "\t"}
 """What separates the fields of a format, where the file does not show that something else does."""
 
@@ -32,7 +43,7 @@ USUAL = {"csv": ",", "tsv": "\t"}
 def read_table(
     path: str | Path, format: str | None, delimiter: str | None, as_text: AsText, encoding: str | None = None
 ) -> Table:
-    """Reads CSV, TSV (also gzipped), parquet or JSON lines.
+    """Reads CSV, TSV, JSON (also gzipped) or parquet.
 
     Args:
         path: the file.
@@ -45,13 +56,13 @@ def read_table(
         DataError: when the file cannot be read, with the line.
     """
     path, text = Path(path), codec(encoding)
-    kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    kind = format or FORMATS.get(ending, "csv" if delimiter else "")
     if kind not in FORMATS.values():
         if format:
             raise DataError(f"format={format!r} is none of {', '.join(map(repr, dict.fromkeys(FORMATS.values())))}")
-        raise DataError(
-            f"{path.name or path} has no known ending; call it .csv, .tsv, .parquet or .jsonl, or say format="
-        )
+        why = UNREAD.get(ending, "of no known ending: call it what it is, or say format=")
+        raise DataError(f"{path.name or path} is {why}. Read are {READ}")
     if not path.is_file():
         if path.exists() and not path.is_dir():
             raise DataError(
@@ -66,14 +77,17 @@ def read_table(
             raise DataError(f"encoding={encoding!r} is for files of text, and {path.name} is parquet; leave it out")
         return _parquet(path, as_text)
     if kind == "jsonl":
-        return _json_lines(path, text)
+        return read_json(path, text)
     return read_delimited(path, USUAL[kind], delimiter, as_text, text)
 
 
 def _check_packing(path: Path, kind: str) -> None:
     """Refuses a file that is gzipped and not called so, or the other way round: its name says how it is read."""
     with path.open("rb") as file:
-        head = file.read(len(GZIP))
+        start = file.read(len(ZIP))
+    if start == ZIP:
+        raise DataError(f"{path.name} is a zip file, to be unpacked, or {UNREAD['.xlsx']}")
+    head = start[: len(GZIP)]
     if kind != "parquet" and head and (head == GZIP) != (path.suffix.lower() == ".gz"):
         is_so = "is gzipped; call it" if head == GZIP else "is not gzipped; call it"
         raise DataError(f"{path.name} {is_so} {path.name + '.gz' if head == GZIP else path.stem}")
@@ -104,43 +118,3 @@ def _parquet(path: Path, as_text: AsText) -> Table:
 
 def _is_text(types: Any, kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _json_lines(path: Path, encoding: str) -> Table:
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    number = 0
-    try:
-        with open_text(path, encoding) as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    rows.append(_object(line))
-                    lines.append(number)
-    except UnicodeError as error:
-        raise DataError(undecodable(path, encoding)) from error
-    except (ValueError, OSError, EOFError) as error:
-        at = number if isinstance(error, ValueError) else number + 1
-        raise DataError(
-            f"line {at} of {path.name} cannot be read: {error}; write one JSON object a line"
-        ) from error
-    if not rows:
-        raise DataError(f"{path.name} is empty; write one JSON object a line")
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: pd.Series([row.get(name) for row in rows], dtype=object) for name in names}
-    return Table(pd.DataFrame(columns), lambda row: f"line {lines[row]} of {path.name}", False)
-
-
-def _object(line: str) -> dict[str, Any]:
-    value = json.loads(line, object_pairs_hook=_named_once)
-    if not isinstance(value, dict):
-        raise json.JSONDecodeError("no JSON object", line, 0)
-    return value
-
-
-def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of pairs; of two values of one name, the first would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for n, (name, _) in enumerate(pairs) if name in dict(pairs[:n]))
-        raise ValueError(f"{twice!r} is given twice")
-    return found

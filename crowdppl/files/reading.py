@@ -34,13 +34,14 @@ def read_annotations(
     wide: bool = False,
     **options: Unpack[Options],
 ) -> Annotations:
-    """Reads annotations from a file: CSV, TSV (both also gzipped), parquet or JSON lines.
+    """Reads annotations from a file: CSV, TSV, JSON (all also gzipped) or parquet.
 
     In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
     tables may still name them as numbers where the spelling is the same.
 
     Args:
-        path: the file; a CSV or TSV begins with a line of column names.
+        path: the file; a CSV or TSV begins with a line of column names, and JSON is an object a line, or one list
+            of objects.
         item, annotator, label: columns, where they are not recognised by name.
         format: "csv", "tsv", "parquet" or "jsonl", where the name does not end so.
         delimiter: what separates the fields of CSV and TSV. By default the one that fits the first lines: a comma,
@@ -94,7 +95,7 @@ def read_gold(
     """Known truths from a file, as a series by item id.
 
     Args:
-        path: CSV, TSV, parquet or JSON lines with a column of items and one of classes.
+        path: CSV, TSV, parquet or JSON with a column of items and one of classes.
         item, label: their names, where they are not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
@@ -133,7 +134,7 @@ def read_item_covariates(
     """What is known of items, from a file: a table by item id, to be given as ``item_covariates``.
 
     Args:
-        path: CSV, TSV, parquet or JSON lines with a column of items; what else it holds are covariates.
+        path: CSV, TSV, parquet or JSON with a column of items; what else it holds are covariates.
         item: name of that column, where it is not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
@@ -160,7 +161,7 @@ def read_annotator_covariates(
     """What is known of annotators, from a file: a table by annotator id, to be given as ``annotator_covariates``.
 
     Args:
-        path: CSV, TSV, parquet or JSON lines with a column of annotators; what else it holds are covariates.
+        path: CSV, TSV, parquet or JSON with a column of annotators; what else it holds are covariates.
         annotator: name of that column, where it is not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
