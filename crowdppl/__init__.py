@@ -41,6 +41,7 @@ _PUBLIC = {
         "FetchError",
         "GlyphWarning",
         "LogitsWarning",
+        "MemoryShortageError",
         "MethodError",
         "NumericalError",
         "OneClassWarning",
@@ -146,6 +147,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import FetchError as FetchError
     from crowdppl.errors import GlyphWarning as GlyphWarning
     from crowdppl.errors import LogitsWarning as LogitsWarning
+    from crowdppl.errors import MemoryShortageError as MemoryShortageError
     from crowdppl.errors import MethodError as MethodError
     from crowdppl.errors import NumericalError as NumericalError
     from crowdppl.errors import OneClassWarning as OneClassWarning

@@ -19,6 +19,10 @@ class NumericalError(CrowdpplError, ArithmeticError):
     """A number that is not finite turned up during a fit; the message names the site."""
 
 
+class MemoryShortageError(CrowdpplError, MemoryError):
+    """A fit that needs more memory than there is; the message names the method, the sizes and what to do."""
+
+
 class ResultError(CrowdpplError, ValueError):
     """A saved result that is damaged, of a newer version, or of another method."""
 

@@ -116,12 +116,14 @@ def fit_alone(
     from crowdppl.inference.options import options_from
     from crowdppl.inference.running import run
     from crowdppl.posterior import Posterior
+    from crowdppl.process.shortage import told_of_shortage
 
     _annotations(data)
     story = _story(method, settings)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
-    fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
     name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
+    with told_of_shortage(name, data):
+        fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
     return Posterior(fitted, name, engine, data, result, chosen.kept())
 
 

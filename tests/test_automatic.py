@@ -22,6 +22,7 @@ from crowdppl.results.maps import TruthMap, fit_map
 from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd
 
+MEMBERS = (*automatic.ROWS, *automatic.COIN)
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
@@ -48,7 +49,7 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
     assert found.log_score < plain.log_score - 0.1 and found.ece < plain.ece
     assert posterior.correction is not None
     scores = posterior.correction.scores
-    assert scores["average"] >= max(scores[name] for name in automatic.MEMBERS) - 1e-9
+    assert scores["average"] >= max(scores[name] for name in MEMBERS) - 1e-9
 
 
 @pytest.mark.slow
@@ -108,9 +109,19 @@ def test_with_one_label_an_item_it_says_that_labels_cannot_tell(monkeypatch: pyt
         automatic, "fit_alone", lambda name, *rest: (fitted.append(str(name)), alone(name, *rest))[1]
     )
     found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
-    assert fitted == [automatic.MEMBERS[0]]  # the others would have no part
-    assert found.correction is not None and found.correction.weights == {automatic.MEMBERS[0]: 1.0}
+    assert fitted == [automatic.ROWS[0]]  # the others would have no part
+    assert found.correction is not None and found.correction.weights == {automatic.ROWS[0]: 1.0}
     assert "too few" in found.correction.notes[0] and "note: 1.00 annotators an item" in found.summary()
+
+
+def test_where_rows_of_many_classes_are_hopeless_it_does_without_them() -> None:
+    """Fits of them took minutes, or all memory, and were weighed by next to nothing."""
+    many = made("one_coin", 400, 5, 30, 0, right=12, wrong=4)
+    found = crowdppl.fit("auto", many.data, seed=0)
+    assert found.correction is not None and set(found.correction.weights) == set(automatic.COIN)
+    assert "too few to learn which of 30 classes" in found.summary()
+    assert evaluate(found, many.truth).accuracy > 0.9
+    assert not automatic._without_rows(made("one_coin", 100, 5, 20, 0).data)
 
 
 def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulation, posterior: Posterior) -> None:
@@ -201,9 +212,7 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
 
 def _fixed(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs "auto" with weights that do not depend on the data."""
-    even = Correction(
-        np.empty((0, 0)), dict.fromkeys(automatic.MEMBERS, 0.5), dict.fromkeys(automatic.MEMBERS, 0.0), {}
-    )
+    even = Correction(np.empty((0, 0)), dict.fromkeys(MEMBERS, 0.5), dict.fromkeys(MEMBERS, 0.0), {})
     monkeypatch.setattr(calibration, "weigh", lambda *_: even)
     automatic.fit_auto(data, {})
 
@@ -278,7 +287,7 @@ def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked(call: int)
     assert calls == [call]  # no further fit begins
     said = found.diagnostics()
     assert said["interrupted"] is True and said["converged"] is False
-    assert found.correction is None and found.method == automatic.MEMBERS[0]
+    assert found.correction is None and found.method == automatic.ROWS[0]
 
 
 def test_ctrl_c_stops_a_correction_of_one_method() -> None:

@@ -23,6 +23,7 @@ from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+MEMBERS = (*automatic.ROWS, *automatic.COIN)
 QUICK: dict[str, Any] = {"max_iterations": 2}
 
 
@@ -66,7 +67,7 @@ def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
     found = crowdppl.fit("auto", data, **QUICK).without([0])
     anew = crowdppl.fit("auto", without_first(data), **QUICK)
     assert found.correction is not None and anew.correction is not None
-    assert set(found.correction.scores) == {*automatic.MEMBERS, "average"}
+    assert set(found.correction.scores) == {*MEMBERS, "average"}
     np.testing.assert_array_equal(found.probabilities(), anew.probabilities())
 
 
@@ -106,10 +107,10 @@ def test_auto_warns_of_each_method_that_did_not_settle_by_name_and_not_of_its_fo
         warnings.simplefilter("always")
         crowdppl.fit("auto", crowd(20, 5, 3, 4), gold={0: 0}, **QUICK)
     said = [str(one.message) for one in caught if one.category is ConvergenceWarning]
-    assert len(said) <= 2 * len(automatic.MEMBERS) and len(set(said)) == len(said)
-    for name in automatic.MEMBERS:
+    assert len(said) <= 2 * len(MEMBERS) and len(set(said)) == len(said)
+    for name in MEMBERS:
         assert any(text.startswith(f"{name}: vb did not converge after 2") for text in said)
-        assert name not in automatic.MEMBERS[:1] or any("told the known truths" in text for text in said)
+        assert name not in MEMBERS[:1] or any("told the known truths" in text for text in said)
 
 
 def test_what_is_found_in_the_labels_is_found_anew_without_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,3 +138,16 @@ def test_auto_says_that_features_have_no_part_in_it() -> None:
     assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
     plain = crowdppl.fit("auto", crowd(12, 5, 3, 4), **QUICK).correction
     assert plain is not None and automatic.FEATURES not in plain.notes
+
+
+def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:
+    data = crowd(60, 6, 3, 5)
+    own = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", seed=0)
+    for rate in (0.5, 0.0):
+        done = Correction(own.result.probabilities, {own.method: 1.0}, {own.method: rate}, {})
+        found = replace(own, correction=done)
+        want = discount(own.predict(data).to_numpy(), labels_an_item(data), rate)
+        np.testing.assert_allclose(found.predict(data), want, atol=1e-12)
+    assert found.correction is not None and found.correction.leaves_all
+    assert found.update(data).correction is None
+    pd.testing.assert_frame_equal(found.leave_one_out().values, own.leave_one_out().values)

@@ -93,3 +93,9 @@ def test_it_is_known_how_many_alternatives_of_an_item_a_pass_keeps_apart(
 ) -> None:
     """Draws are taken so many at a time as memory allows for these: with only classes counted it was 14 GB."""
     assert posed(crowdppl.method(name, **settings), crowd(300, 5, 3, 3)).states == states
+
+
+def test_more_classes_have_fewer_blends() -> None:
+    """Three shares for each pair of 500 classes were 750,501 atoms, which no machine holds."""
+    sizes = [len(crowdppl.class_atoms(k)) for k in (5, 6, 20, 21, 50, 51, 500)]
+    assert sizes == [111, 115, 1_221, 295, 1_426, 205, 2_001]

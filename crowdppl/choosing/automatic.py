@@ -22,15 +22,21 @@ from crowdppl.results.correction import too_sparse
 if TYPE_CHECKING:
     from crowdppl.inference.options import FitOptions
 
-MEMBERS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene", "one_coin")
-"""A method whose items may lie between classes, one that takes labels for independent given the truth, and one of
-few parameters, for crowds whose rows cannot be learned."""
+ROWS, COIN = ("hierarchical_mixed_membership", "hierarchical_dawid_skene"), ("one_coin",)
+"""A method whose items may lie between classes and one that takes labels for independent given the truth, with a
+row of confusions for each annotator and class; and one of few parameters, for crowds whose rows are hopeless."""
 ORDINAL = ("ordinal",)
 """Further members where classes have an order."""
+CLASSES, LABELS = 20, 5
+"""Of more classes, methods with rows take part where a row has at least so many labels on average."""
 TOLERANCE, STEPS = 1e-5, 300
 FEATURES = (
     "the features of the items have no part in auto, whose methods read labels alone; a method with a network, "
     "such as bayes_dgc, learns from both"
+)
+NO_ROWS = (
+    "{labels:,} labels are too few to learn which of {classes} classes each of {annotators} annotators confuses "
+    "(five for each annotator and class), so that methods which try have no part in auto"
 )
 
 
@@ -39,8 +45,9 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
 
     Dawid-Skene takes an item's labels for independent given its truth, which on real annotations they are not;
     mixed membership knows that labels of an item err together. A coin for each annotator is learned from few
-    labels, where rows of confusions are not and both of these are too unsure. Where classes have an order, a method
-    that knows it joins them. How they are weighed and corrected: ``crowdppl.choosing.calibration.calibrated``.
+    labels, where rows of confusions are not and both of these are too unsure; of more than 20 classes and fewer
+    than five labels a row, both are left out. Where classes have an order, a method that knows it joins them. How
+    they are weighed and corrected: ``crowdppl.choosing.calibration.calibrated``.
 
     Args:
         data: annotations, with gold or without.
@@ -59,8 +66,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
     try:
         # Ctrl-C in the first fit is known before the others begin.
         fitted = {name: uninterrupted(first), **{other: uninterrupted(posterior) for other, posterior in fits}}
-        found = calibrated(fitted, data)
-        found = _with_note(found, FEATURES) if data.features is not None else found
+        found = _noted(calibrated(fitted, data))
     except KeyboardInterrupt:
         found = _marked(first)
         warnings.warn(found.diagnostics()["warnings"][-1], ConvergenceWarning, stacklevel=4)
@@ -93,14 +99,22 @@ def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
             given: Any = options_of(posterior).kept()
             fitted = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
-    found = calibrated(again, data)
-    return _with_note(found, FEATURES) if FEATURES in before.notes else found
+    return _noted(calibrated(again, data))
 
 
-def _with_note(posterior: Posterior, note: str) -> Posterior:
-    assert posterior.correction is not None
-    notes = (*posterior.correction.notes, note)
-    return replace(posterior, correction=replace(posterior.correction, notes=notes))
+def _noted(posterior: Posterior) -> Posterior:
+    """The same, which says what of the data had no part in it."""
+    data, correction = posterior.data, posterior.correction
+    assert correction is not None
+    more = (FEATURES,) if data.features is not None else ()
+    if _without_rows(data):
+        more = (NO_ROWS.format(labels=data.n_labels, annotators=data.n_annotators, classes=data.n_classes), *more)
+    return replace(posterior, correction=replace(correction, notes=(*correction.notes, *more)))
+
+
+def _without_rows(data: Annotations) -> bool:
+    """Whether rows of confusions are too many for the labels to say anything of them."""
+    return data.n_classes > CLASSES and data.n_labels < LABELS * data.n_annotators * data.n_classes
 
 
 def _named(name: str, make: Callable[[], Posterior]) -> Posterior:
@@ -132,7 +146,8 @@ def members(data: Annotations, options: FitOptions) -> dict[str, Posterior]:
 
 def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Posterior]]:
     given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
-    names = MEMBERS[:1] if too_sparse(data) else MEMBERS + (ORDINAL if data.kind == "ordinal" else ())
+    able = COIN if _without_rows(data) else ROWS + COIN
+    names = able[:1] if too_sparse(data) else able + (ORDINAL if data.kind == "ordinal" else ())
     plain = data if data.gold_codes is None else data.with_gold(None)
     for name in names:
         yield name, _named(name, partial(fit_alone, name, plain, "vb", None, given))

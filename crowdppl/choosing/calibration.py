@@ -27,8 +27,8 @@ FEWEST_GOLD = 10
 AVERAGE = "average"
 """Name of the score of all members together."""
 DRAWS, MANY = 20, 100
-"""Draws over which predictions are averaged: at least, and at most. The mean's logarithm is low by the noise of few,
-where tables are hardly known by .015 nats, which is as much as a discount may cost."""
+"""Draws over which predictions are averaged: at least, and at most. The logarithm of a mean over few is low, by
+.015 nats where tables are hardly known, for which a discount would be taken that labels do not need."""
 WORK = 400_000
 """Draws times labels beyond which there are the fewest."""
 MOST = 50_000

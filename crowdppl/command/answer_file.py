@@ -113,7 +113,7 @@ def sources(answers: Path, said: Mapping[str, Any]) -> dict[str, Path | None]:
 
 
 def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
-    """Warns of files that none of some methods reads, by their cards, and of networks that have nothing to look at.
+    """Warns of files that none of some methods reads, by their cards.
 
     Without a card, it is not known what a method reads.
     """
@@ -123,7 +123,3 @@ def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
         if said[what] is not None and len(uses) == len(cards) and not any(what in some for some in uses):
             text = f"{', '.join(models)}: no card says that {what} are read, so that {said[what]} changes nothing"
             warnings.warn(text, CrowdpplWarning, stacklevel=2)
-    blind = [name for name, card in cards.items() if card is not None and "features" in card.uses]
-    if blind and said["features"] is None:
-        text = f"{', '.join(blind)}: there are no features, so that no network learns; give features="
-        warnings.warn(text, CrowdpplWarning, stacklevel=2)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdppl.data.decoding import row_codes
+from crowdppl.errors import MethodError
 from crowdppl.results.maps import softmax
 
 if TYPE_CHECKING:
@@ -84,6 +85,23 @@ def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.n
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
     return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
+
+
+def extension(correction: Correction | None) -> Callable[[np.ndarray, Annotations], np.ndarray]:
+    """How probabilities (N, K) of other items, by the method itself, are corrected as those of the fit were.
+
+    Raises:
+        MethodError: for averages of several methods, whose others are not kept, and maps to known truths.
+    """
+    if correction is None:
+        return lambda probabilities, data: probabilities
+    if len(correction.weights) > 1 or correction.gold:
+        raise MethodError(
+            "the correction of these probabilities was fitted to these items and does not extend to others; "
+            "uncorrected().predict(...) gives what the method itself says"
+        )
+    (rate,) = correction.rates.values()
+    return lambda probabilities, data: discount(probabilities, labels_an_item(data), rate)
 
 
 def cut(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:

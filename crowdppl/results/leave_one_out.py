@@ -109,7 +109,7 @@ def leave_one_out(
     """
     demands.one_of("unit", unit, ("label", "item"))
     demands.one_of("method", method, ("auto", "psis", "closed"))
-    if posterior.correction is not None:
+    if posterior.correction is not None and not posterior.correction.leaves_all:
         raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
     points = {site.family for site in posterior.result.sites.values()} <= {"point"}
     if method == "psis" and points:

@@ -17,6 +17,7 @@ from crowdppl.doors import demands
 from crowdppl.doors.counts import seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.sight import class_shares
+from crowdppl.results.correction import extension
 from crowdppl.tables.codebook import one_or_several, plain
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
     Raises:
         DataError: when an annotator or a class is not one of this fit, or features have other columns or another
             shape.
-        MethodError: when the posterior is corrected, as by ``fit("auto", ...)``.
+        MethodError: when the probabilities of several methods were averaged, as by ``fit("auto", ...)``, or mapped
+            to known truths; a discount of labels that depend on each other extends to new items.
 
     Examples:
         >>> import pandas as pd
@@ -72,13 +74,10 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
         46     0.55  0.41  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
-    if posterior.correction is not None:
-        raise MethodError(
-            "the correction of these probabilities was fitted to these items and does not extend to others; "
-            "uncorrected().predict(...) gives what the method itself says"
-        )
+    likewise = extension(posterior.correction)
     new = alike(posterior.data, new_data)
-    return pd.DataFrame(_engines(posterior).predict(posterior, new), index=new.items, columns=new.classes)
+    found = likewise(_engines(posterior).predict(posterior, new), new)
+    return pd.DataFrame(found, index=new.items, columns=new.classes)
 
 
 def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
@@ -173,7 +172,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
-    if posterior.correction is not None:
+    if posterior.correction is not None and not posterior.correction.leaves_all:
         raise MethodError(
             "update goes on from what the method itself found, and these probabilities are corrected; use "
             "uncorrected().update(...)"

@@ -11,7 +11,7 @@ from crowdppl.stories.summing import drawing, logsumexp
 EMPTY = -80.0
 """Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
 BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
-"""Shares of the second class in a blend, up to so many classes; pairs of still more classes are too many to tell."""
+"""Shares of the second class in a blend, up to so many classes; of still more, pairs are too many."""
 DILUTIONS = (0.25, 0.5, 0.75, 1.0)
 
 

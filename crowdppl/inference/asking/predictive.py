@@ -27,6 +27,7 @@ from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.reports.report import WIDTH
 from crowdppl.inference.running import run
+from crowdppl.process.shortage import told_of_shortage
 from crowdppl.stories.labels import Labels
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
     if memory is not None:
         again = Inherited(again, memory.sites)
     said = said_before(posterior, data)
-    fitted, engine, result = run(again, data, engine, options, start, said, earlier, spread)
+    with told_of_shortage(posterior.method, data):
+        fitted, engine, result = run(again, data, engine, options, start, said, earlier, spread)
     fitted = posterior.story if memory is not None else fitted
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 

@@ -67,8 +67,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
 
 def _affordable(labels: int, states: int, numbers: int) -> int:
     """How many vectors, given the labels, the alternatives of an item and the numbers in all sites."""
-    labels = max(labels, 1)
-    return max(FEWEST, min(PROBES, LABELS // labels, FACTORS // (labels * states), NUMBERS // numbers))
+    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
 
 
 def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:

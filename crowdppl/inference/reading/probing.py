@@ -18,6 +18,7 @@ from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.nodes import is_latent, nodes
 from crowdppl.process.seeding import seeded
+from crowdppl.process.shortage import is_shortage
 from crowdppl.stories.labels import Labels
 from crowdppl.stories.story import Story, plates_of
 
@@ -60,6 +61,8 @@ def _validated(story: Story, block: Block) -> Trace:
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
+            if is_shortage(error):  # the story is well, and what it asks for too large
+                raise
             raise MethodError(
                 f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
                 f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
