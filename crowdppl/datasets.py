@@ -1,13 +1,14 @@
 """Data sets: those that come with the library, real and simulated; and public ones, which are fetched.
 
-``anaesthetists`` and ``digits`` come with the library. ``available()`` lists the public ones, and ``load(name)``
-fetches one (``crowdppl.sources.loading``).
+``anaesthetists`` and ``digits`` come with the library; ``mnist`` reads files that a user has; ``available()`` lists
+the public ones, and ``load(name)`` fetches one (``crowdppl.sources.loading``).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from crowdppl.crowds.simulated_crowd import Density, SimulatedCrowd, simulate_an
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors.counts import is_whole
 from crowdppl.errors import DataError, RepeatsWarning
+from crowdppl.sources.idx import read_idx
 from crowdppl.sources.loading import Dataset as Dataset
 from crowdppl.sources.loading import available as available
 from crowdppl.sources.loading import load as load
@@ -113,5 +115,60 @@ def digits(
         density=density,
         features=images.data,
         test=streams(seed)("test").choice(len(truth), test, replace=False),
+        seed=seed,
+    )
+
+
+def mnist(
+    folder: str | Path,
+    annotators: Sequence[Any] | Mapping[Any, int] | None = None,
+    *,
+    labels_per_item: int | None = 3,
+    density: Density | None = None,
+    seed: int = 0,
+) -> SimulatedCrowd:
+    """The images of MNIST, of which simulated annotators of named kinds label those of the training part.
+
+    Items are 0 to 59,999, the training part, and from 60,000 on the test part, ``crowd.test``, of which nobody is
+    asked; features are 784 pixels from 0 to 255, row by row; classes are 0 to 9. Other sets in the same files
+    (Fashion-MNIST, KMNIST) are read likewise.
+
+    Args:
+        folder: where the four files are, gzipped or not: train-images-idx3-ubyte, train-labels-idx1-ubyte,
+            t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Nothing is fetched.
+        annotators, labels_per_item, density, seed: as for ``digits``.
+
+    Raises:
+        FetchError: when one of the files is not there.
+        DataError: when a file is cut off or another one, images and classes are not equally many, or the design is
+            impossible.
+        MethodError: for a kind that there is not.
+
+    Source: LeCun, Bottou, Bengio & Haffner (1998), Gradient-based learning applied to document recognition,
+    Proceedings of the IEEE 86(11).
+
+    Examples:
+        >>> crowdppl.datasets.mnist("nowhere", {"hammer": 3})
+        Traceback (most recent call last):
+            ...
+        crowdppl...FetchError: nowhere holds no train-images-idx3-ubyte or train-images-idx3-ubyte.gz; put it there
+    """
+    images = [read_idx(Path(folder), f"{part}-images-idx3-ubyte", 3) for part in ("train", "t10k")]
+    classes = [read_idx(Path(folder), f"{part}-labels-idx1-ubyte", 1) for part in ("train", "t10k")]
+    sizes = [(len(x), len(y)) for x, y in zip(images, classes, strict=True)]
+    if any(n != m for n, m in sizes) or images[0].shape[1:] != images[1].shape[1:]:
+        raise DataError(
+            f"{folder} holds (images, classes) {sizes[0]} to learn from and {sizes[1]} to test, of "
+            f"{images[0].shape[1:]} and {images[1].shape[1:]} pixels; take files of one set"
+        )
+    pixels = np.concatenate([x.reshape(len(x), -1) for x in images]).astype(np.float32)
+    truth = pd.Series(np.concatenate(classes).astype(np.int64), name="target")
+    return simulate_annotators(
+        truth,
+        DIGITS_CROWD if annotators is None else annotators,
+        labels_per_item=labels_per_item,
+        density=density,
+        features=pd.DataFrame(pixels, truth.index),
+        test=range(len(images[0]), len(truth)),
         seed=seed,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 
 from crowdppl.crowds.known_kinds import annotator_kind
 from crowdppl.crowds.simulated_crowd import SimulatedCrowd
-from crowdppl.datasets import digits
+from crowdppl.datasets import digits, mnist
 from crowdppl.fitting import fit
 from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks.recorder import Recorder
@@ -21,6 +22,14 @@ from tests.benchmarks.tables import markdown
 pytestmark = pytest.mark.bench
 
 TITLE = "Trace regularisation on digits"
+MNIST = "CROWDPPL_MNIST"
+"""Environment variable that names a folder with the files of MNIST, which then take the place of digits."""
+IMAGES = (
+    "MNIST, 60,000 images to learn from and 10,000 test images"
+    if MNIST in os.environ
+    else f"scikit-learn's digits, 1297 images to learn from and 500 test images, in place of MNIST ({MNIST}=folder "
+    "takes that)"
+)
 KINDS = ("pairwise_flipper", "hammer_spammer")
 SKILLS = (0.2, 0.4, 0.6, 0.8)
 DESIGNS: dict[str, int | None] = {"dense": None, "one label an image": 1}
@@ -67,6 +76,14 @@ def test_trace_on_digits(recorder: Recorder) -> None:
     recorder.add(TITLE, "\n\n".join([*parts, *verdicts(cells)]))
 
 
+def images_of(kind: str, skill: float, design: str, seed: int) -> SimulatedCrowd:
+    """The images, and labels of annotators of one kind."""
+    annotators = {annotator_kind(kind, p=skill): ANNOTATORS}
+    if MNIST in os.environ:
+        return mnist(os.environ[MNIST], annotators, labels_per_item=DESIGNS[design], seed=seed)
+    return digits(annotators, labels_per_item=DESIGNS[design], seed=seed)
+
+
 def name_of(weight: float) -> str:
     """The row of a weight."""
     return f"trace, weight {weight:g}" if weight else "no trace"
@@ -85,8 +102,8 @@ def settings_of(row: str, labels_per_image: int) -> dict[str, Any]:
 
 
 EXPLAINED = (
-    "The protocol of Tanno et al. (2019) on scikit-learn's digits, 1297 images to learn from and 500 test images, "
-    f"in place of MNIST: {ANNOTATORS} annotators of one kind, each right (pairwise flippers) or attentive "
+    f"The protocol of Tanno et al. (2019) on {IMAGES}: {ANNOTATORS} annotators of one kind, each right (pairwise "
+    "flippers) or attentive "
     "(hammer-spammers) with probability p, who all label every image, or of whom one, drawn at random, does. First "
     "the accuracy of the classifier on test images in per cent; then the error of the confusion matrices, the mean "
     "over annotators of the squared distance from the true one, divided by the squared norm of the true one "
@@ -109,7 +126,7 @@ def measured(kind: str, skill: float, design: str) -> Cell:
     runs: Runs = {row: [] for row in ROWS}
     doubted, dominant = dict.fromkeys(ROWS, 0), 0
     for seed in range(SEEDS):
-        crowd = digits({annotator_kind(kind, p=skill): ANNOTATORS}, labels_per_item=DESIGNS[design], seed=seed)
+        crowd = images_of(kind, skill, design, seed)
         dominant += is_dominant(crowd.confusion)
         for row in ROWS:
             accuracy, error, warned = scored(row, crowd, DESIGNS[design] or ANNOTATORS, seed)
