@@ -292,6 +292,14 @@ def test_texts_become_values() -> None:
         "c": None,
         "d": "Nobody",
     }
+    assert pairs(["rate=.1", "blends=(0.5, .3)", "n=1_000", "id=007", "w=a b", "q='x'"], "--option") == {
+        "rate": 0.1,
+        "blends": (0.5, 0.3),
+        "n": 1000,
+        "id": "007",
+        "w": "a b",
+        "q": "x",
+    }
     assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
         "a": 1,
         "b_c": "x=y",

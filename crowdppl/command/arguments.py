@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import sys
@@ -139,8 +140,6 @@ Progress = Annotated[bool, Option(help="Show a progress bar; by default on a ter
 
 SAID_ELSEWHERE = ("seed", "device", "progress", "dtype", "callback")
 """What ``fit`` takes and ``--option`` does not: options of their own, and what no text can say."""
-PYTHON = {"None": "null", "True": "true", "False": "false"}
-"""How Python spells what JSON does otherwise."""
 ON_TERMINAL = sys.stderr.isatty()
 
 
@@ -164,7 +163,7 @@ def names(text: str | None) -> list[str] | None:
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
     """``key=value`` texts as a mapping; a value that is JSON (5, 1e-9, true, [0, 1]) is that, else text.
 
-    None, True and False may be spelled as in Python, which messages and pages of methods do.
+    It may be spelled as in Python (None, True, .1, (0.5,)), too, which messages and pages of methods do.
 
     Raises:
         MethodError: for a text without "=", or a key that occurs twice.
@@ -177,11 +176,17 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
             raise MethodError(f"{option} {text!r} is not of the form key=value")
         if key in found:
             raise MethodError(f"{option} names {key!r} twice; name it once")
-        try:
-            found[key] = json.loads(PYTHON.get(value, value))
-        except ValueError:
-            found[key] = value
+        found[key] = _value(value)
     return found
+
+
+def _value(text: str) -> Any:
+    for spelled in (json.loads, ast.literal_eval):
+        try:
+            return spelled(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
