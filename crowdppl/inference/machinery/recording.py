@@ -23,6 +23,9 @@ LOOKS = frozenset(
     (Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage)
 )
 """Ways to a tensor's numbers that are no operations."""
+aten = torch.ops.aten
+IDLE = frozenset((aten.detach.default, aten.view.default, aten.permute.default, aten.squeeze.default))
+"""Operations that move no number, and often give back a tensor of the same form: a step for nothing."""
 
 _aside: ContextVar[bool] = ContextVar("aside", default=False)
 
@@ -67,7 +70,7 @@ class _Looks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in LOOKS and not _aside.get():
             self.seen.append(args[0])
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs) if kwargs else func(*args)
 
 
 class _Recorder(TorchDispatchMode):
@@ -113,12 +116,12 @@ class _Writing:
         """The operations that depend on the inputs; None where repeating them would not repeat the function."""
         places = _Places()
         found = self._found()
-        where = [{places.of(x) for x in o.reads} for o in self.operations]
+        where = [({places.of(x) for x in o.reads}, {places.of(x) for x in o.makes}) for o in self.operations]
         moving = self._moving(places, where)
         live = [
             o
-            for o, reads in zip(self.operations, where, strict=True)
-            if not (moving.isdisjoint(reads) and moving.isdisjoint(map(places.of, o.makes)))
+            for o, (reads, makes) in zip(self.operations, where, strict=True)
+            if not (moving.isdisjoint(reads) and moving.isdisjoint(makes))
         ]
         used = [*(x for o in live for x in o.reads if id(x) in found), *self.outputs.values()]
         if (
@@ -144,15 +147,19 @@ class _Writing:
             own |= {id(x) for x in o.makes if id(x) not in found}
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
-    def _moving(self, places: _Places, where: list[set[int]]) -> set[int]:
-        """Places in memory that do not hold the same in each run, or at each time of one; ``where`` each reads."""
+    def _moving(self, places: _Places, where: list[tuple[set[int], set[int]]]) -> set[int]:
+        """Places in memory that do not hold the same in each run, or at each time of one.
+
+        Args:
+            places: in memory.
+            where: each operation reads, and where it makes something.
+        """
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
-        between = [([places.of(x) for x in o.makes], x) for o, x in zip(self.operations, where, strict=True)]
         before = 0
         while len(moving) > before:
             before = len(moving)
-            for makes, reads in between:
+            for reads, makes in where:
                 if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
                     moving.update(makes)
         return moving
@@ -168,7 +175,7 @@ class _Writing:
 
     def _step(self, o: Operation) -> Step | None:
         """The step of an operation; of one that gives back the same numbers in the same place, none."""
-        if o.run is torch.ops.aten.detach.default:
+        if o.run in IDLE and _form(o.made) == _form(o.args[0]):
             self.slots[id(o.made)] = self._slot(o.args[0])
             return None
         args = [self._kept(x) for x in o.args]
@@ -186,6 +193,10 @@ class _Writing:
         if isinstance(x, (list, tuple)) and tensors(x):
             return [self._kept(y) for y in x]
         return Slot(self._slot(x, x))
+
+
+def _form(x: Tensor) -> tuple[Any, ...]:
+    return x.shape, x.stride()
 
 
 class _Places(dict[int, int]):
