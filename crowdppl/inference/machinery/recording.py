@@ -143,8 +143,10 @@ class _Writing:
         own = {id(x) for x in self.inputs.values()}
         found: dict[int, Tensor] = {}
         for o in self.operations:
-            found |= {id(x): x for x in o.reads if id(x) not in own}
-            own |= {id(x) for x in o.makes if id(x) not in found}
+            for x in o.reads:
+                if id(x) not in own:
+                    found[id(x)] = x
+            own.update([id(x) for x in o.makes if id(x) not in found])
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
     def _moving(self, places: _Places, where: list[tuple[set[int], set[int]]]) -> set[int]:
@@ -169,7 +171,7 @@ class _Writing:
         used, kept = {id(x) for x in self.outputs.values()}, []
         for o in reversed(live):
             if o.written or any(id(x) in used for x in o.makes):
-                used |= {id(x) for x in o.reads}
+                used.update(map(id, o.reads))
                 kept.append(o)
         return kept[::-1]
 

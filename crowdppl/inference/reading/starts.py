@@ -38,7 +38,8 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     and clear ones stay.
     """
     if generator is None:
-        return (counts + SMOOTHING) / (counts + SMOOTHING).sum(-1, keepdim=True)
+        smooth = counts + SMOOTHING
+        return smooth / smooth.sum(-1, keepdim=True)
     gamma = torch._standard_gamma(counts + 0.5, generator=generator)
     return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
 
