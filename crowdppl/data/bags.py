@@ -231,7 +231,7 @@ def _product(matrix: Tensor, dense: Tensor) -> Tensor:
 
 
 def _int32(x: np.ndarray) -> Tensor:
-    return torch.from_numpy(x.astype(np.int32))
+    return torch.from_numpy(x.astype(np.int32, copy=False))
 
 
 def _starts(sizes: np.ndarray) -> np.ndarray:

@@ -14,8 +14,8 @@ from torch.distributions import biject_to
 
 from crowdppl.data.bags import bag
 from crowdppl.data.blocks import Block
-from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.tracing import traced
 from crowdppl.stories.distributions import OneHot
 from crowdppl.stories.story import Story
 
@@ -107,7 +107,7 @@ def typical_values(
     """
     model = poutine.condition(story.model, data=dict(given))
     with Typical(generator):
-        trace = Density(model, plates).trace(block, {})
+        trace = traced(model, block, {}, plates, enough=names)
     return {n: nodes(trace)[n]["value"].detach() for n in names}
 
 
