@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from crowdppl.inference.machinery.operations import Operation, flat, tensors
-from crowdppl.inference.machinery.program import Memory, Program, Slot, Step, Tensors, fetching
+from crowdppl.inference.machinery.program import Memory, Program, Step, Tensors, fetching
 
 Function = Callable[[Mapping[str, Tensor]], Tensors]
 LARGEST = 200_000_000
@@ -116,20 +116,15 @@ class _Writing:
         """The operations that depend on the inputs; None where repeating them would not repeat the function."""
         places = _Places()
         found = self._found()
-        where = [({places.of(x) for x in o.reads}, {places.of(x) for x in o.makes}) for o in self.operations]
+        where = [{places.of(x) for x in (*o.reads, *o.makes)} for o in self.operations]
         moving = self._moving(places, where)
-        live = [
-            o
-            for o, (reads, makes) in zip(self.operations, where, strict=True)
-            if not (moving.isdisjoint(reads) and moving.isdisjoint(makes))
-        ]
-        used = [*(x for o in live for x in o.reads if id(x) in found), *self.outputs.values()]
+        live = [o for o, touched in zip(self.operations, where, strict=True) if not moving.isdisjoint(touched)]
         if (
             any(o.kind.draws for o in self.operations)
             or any(o.unsteady for o in live)
             or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)  # never seen in a story
             or any(places.of(x) in moving for x in self.looks)
-            or any(id(x) in found and places.of(x) in moving for x in used)  # not its own, or a way in unseen
+            or any(places.of(x) in moving for x in found.values())  # not its own, or a way in unseen
         ):
             return None
         live = self._needed(live)
@@ -149,21 +144,21 @@ class _Writing:
             own.update([id(x) for x in o.makes if id(x) not in found])
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
-    def _moving(self, places: _Places, where: list[tuple[set[int], set[int]]]) -> set[int]:
+    def _moving(self, places: _Places, where: list[set[int]]) -> set[int]:
         """Places in memory that do not hold the same in each run, or at each time of one.
 
         Args:
             places: in memory.
-            where: each operation reads, and where it makes something.
+            where: each operation reads or makes something.
         """
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
         before = 0
         while len(moving) > before:
             before = len(moving)
-            for reads, makes in where:
-                if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
-                    moving.update(makes)
+            for o, touched in zip(self.operations, where, strict=True):
+                if not moving.isdisjoint(touched):
+                    moving.update(map(places.of, o.makes))
         return moving
 
     def _needed(self, live: list[Operation]) -> list[Operation]:
@@ -190,11 +185,11 @@ class _Writing:
             self.memory.append(value)
         return self.slots[id(x)]
 
-    def _kept(self, x: Any) -> Slot | list[Any]:
+    def _kept(self, x: Any) -> int | list[Any]:
         """A place in memory, filled from the start if no step fills it; for a list that holds tensors, a list."""
         if isinstance(x, (list, tuple)) and tensors(x):
             return [self._kept(y) for y in x]
-        return Slot(self._slot(x, x))
+        return self._slot(x, x)
 
 
 def _form(x: Tensor) -> tuple[Any, ...]:
