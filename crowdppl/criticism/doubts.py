@@ -93,12 +93,14 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         ()
     """
     thorough = switch("thorough", thorough)
-    given = _labels(posterior)
+    counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
+    # Labels of each annotator that name a class, and all those before an update, abstentions included.
+    given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)
     by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
     slowly = (*misfit(posterior), *worse_than_votes(posterior.uncorrected())) if thorough else ()
     crowd = doubts_of(posterior)
     by_item = chain(
-        _unnamed(posterior),
+        _unnamed(posterior, counts),
         _order(posterior),
         _prevalence(posterior),
         _permuted(posterior),
@@ -106,12 +108,6 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
         dependent(posterior, thorough),
     )
     return (*by_annotator, *by_item, *crowd, *slowly)
-
-
-def _labels(posterior: Posterior) -> np.ndarray:
-    """Labels of each annotator that name a class, and all those before an update, abstentions included, (A,)."""
-    given: np.ndarray = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes].sum(1)
-    return given if posterior.memory is None else given + posterior.memory.labels
 
 
 def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
@@ -150,11 +146,11 @@ def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
         )
 
 
-def _unnamed(posterior: Posterior) -> Iterator[Doubt]:
+def _unnamed(posterior: Posterior, counts: np.ndarray) -> Iterator[Doubt]:
     data, card = posterior.data, card_of(posterior.story)
     if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
         return  # earlier labels may have named it; a grade may lie between those that were given
-    named: np.ndarray = cell_counts(data.blocks)[:, : data.n_classes].sum(0) > 0
+    named: np.ndarray = counts.sum(0) > 0
     if data.gold_codes is not None:
         named[data.gold_codes[data.gold_codes >= 0]] = True
     taken = posterior.result.probabilities[:, ~named].sum(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +60,14 @@ class Bags:
         return Bags.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
 
     @staticmethod
+    def of_sorted(ends: np.ndarray, cell: np.ndarray, n_cells: int) -> Bags:
+        """Builds bags from the cells of each row, sorted within it; ``ends`` (n_rows + 1,) begins with 0."""
+        from scipy.sparse import csr_array
+
+        ones = np.ones(len(cell), np.int8)
+        return Bags.of_matrix(csr_array((ones, cell, ends), shape=(len(ends) - 1, n_cells)))
+
+    @staticmethod
     def of_matrix(by_row: Any) -> Bags:
         """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
         by_cell = by_row.tocsc()
@@ -91,8 +99,7 @@ class Bags:
     @property
     def resident_bytes(self) -> int:
         """Bytes that the index arrays hold."""
-        arrays = (self.cells, self.row_starts, self.rows, self.piece_starts, self.piece_cells)
-        return sum(x.numel() * x.element_size() for x in arrays if x is not None)
+        return sum(x.numel() * x.element_size() for x in self._arrays.values() if x is not None)
 
     @cached_property
     def row_matrix(self) -> Tensor:
@@ -117,27 +124,23 @@ class Bags:
     def to(self, device: torch.device | str) -> Bags:
         """The same bags on a device, as a fresh object that carries nothing derived."""
 
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device)
+        moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in self._arrays.items()}
+        return replace(self, **moved)
 
-        return Bags(
-            self.n_rows,
-            self.n_cells,
-            self.cells.to(device),
-            move(self.row_starts),
-            self.rows.to(device),
-            move(self.piece_starts),
-            move(self.piece_cells),
-        )
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        names = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
+        return {name: getattr(self, name) for name in names}
 
 
 def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Any:
     """Entries sorted by (row, cell) as a sparse matrix, by two counting sorts; repeats stay apart."""
-    from scipy.sparse import csc_array, csr_array  # slow to import, needed where data are built
+    from scipy.sparse import csc_array  # slow to import, needed where data are built
 
     ones = np.ones(len(row), np.int8)
     # One entry a column, so that nothing is summed: the indices are the entries, grouped by cell.
-    entries = csr_array((ones, (cell, np.arange(len(row), dtype=np.int32))), shape=(n_cells, len(row)))
+    each = np.arange(len(row) + 1, dtype=np.int32)
+    entries = csc_array((ones, cell, each), shape=(n_cells, len(row))).tocsr()
     return csc_array((ones, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
 
 
@@ -228,7 +231,7 @@ def _product(matrix: Tensor, dense: Tensor) -> Tensor:
 
 
 def _int32(x: np.ndarray) -> Tensor:
-    return torch.from_numpy(x.astype(np.int32))
+    return torch.from_numpy(x.astype(np.int32, copy=False))
 
 
 def _starts(sizes: np.ndarray) -> np.ndarray:

@@ -182,12 +182,12 @@ class Block:
         assert starts is not None, "a block's rows are items"
         bounds = np.append(starts.cpu().numpy(), self.n_labels)
         sizes = bounds[positions + 1] - bounds[positions]
-        row = np.repeat(np.arange(len(positions)), sizes)
-        at = np.repeat(bounds[positions] - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(row))
-        pairs = (row, self.bags.cells.cpu().numpy()[at], len(positions), self.bags.n_cells)
+        ends = np.append(0, np.cumsum(sizes))
+        at = np.repeat(bounds[positions] - ends[:-1], sizes) + np.arange(ends[-1])
+        bags = Bags.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
         mine = torch.as_tensor(at, device=self.device)
         known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
-        return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), scale=scale, _views={}, **known)
+        return replace(self, bags=bags.to(self.device), scale=scale, _views={}, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
         """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""

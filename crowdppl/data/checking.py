@@ -145,6 +145,8 @@ def unused_warning(counts: np.ndarray, named: np.ndarray, alphabet: Alphabet) ->
     """
     k, found = alphabet.n_classes, []
     unused = counts[:, :k].sum(0) == 0
+    if not unused.any():
+        return []
     for which, why, remedy in (
         (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
         (unused & ~named[:k], "the labels are a categorical that has them", "use .cat.remove_unused_categories()"),

@@ -63,7 +63,8 @@ def iterate(
                 checkpoint.keep(progress.objectives, steps)
             if options.callback is not None:
                 options.callback(t, value)
-            bar.set_postfix(objective=f"{value:.6g}")
+            if options.progress:
+                bar.set_postfix(objective=f"{value:.6g}")
     except KeyboardInterrupt:
         progress.interrupted = True
     finally:

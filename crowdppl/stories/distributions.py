@@ -194,14 +194,15 @@ def pick(log_p: Tensor, state: Tensor, rank: int, dim: int = -1) -> Tensor:
     Returns:
         (*enumerated, *batch), unexpanded where the state does not vary over the batch.
     """
-    state = state.reshape((1,) * max(0, rank - state.dim()) + state.shape)
+    if state.dim() < rank:
+        state = state.reshape((1,) * (rank - state.dim()) + state.shape)
     lead = state.dim() - rank
     if all(n == 1 for n in state.shape[lead:]):  # never by numel == T: a drawn value of T items has that too
-        flat, front = state.reshape(-1), log_p.movedim(dim, 0) if dim else log_p
+        flat, front = state.flatten(), log_p.movedim(dim, 0) if dim % log_p.dim() else log_p
         every = flat.numel() == len(front) and flat.tolist() == list(range(len(front)))
         front = front if every else front[flat]
-        pad = (1,) * (rank - (log_p.dim() - 1))
-        return front.reshape(state.shape[:lead] + pad + front.shape[1:])
+        shape = state.shape[:lead] + (1,) * (rank - (log_p.dim() - 1)) + front.shape[1:]
+        return front if front.shape == shape else front.reshape(shape)
     log_p = log_p.movedim(dim, -1)
     shape = torch.broadcast_shapes(log_p.shape[:-1], state.shape)
     table = log_p.expand(shape + log_p.shape[-1:])

@@ -122,7 +122,7 @@ class Labels(TorchDistribution):
                 f"annotate: log_p has shape {tuple(log_p.shape)}, but the data need (..., annotators="
                 f"{block.n_annotators}, states, answers={block.n_answers})"
             )
-        wide = log_p.reshape(-1, *shape).permute(1, 3, 0, 2).reshape(shape[0] * shape[2], -1)
+        wide = log_p.movedim((-3, -1), (0, 1)).reshape(shape[0] * shape[2], -1)
         return bag(wide, self._rows(block), _precision(block, log_p)), log_p.shape[:-3]
 
     def _from_callable(self, block: Block, values: Tensor) -> tuple[Tensor, torch.Size]:

@@ -47,10 +47,7 @@ def _flipped(x: Tensor) -> Tensor:
     """The transpose of a tall matrix."""
     if x.shape[1] > WIDE or not x.is_contiguous():
         return x.t().contiguous()
-    out = x.new_empty(x.shape[1], x.shape[0])
-    for row, column in zip(out, x.t(), strict=True):
-        row.copy_(column)
-    return out
+    return torch.stack(x.unbind(1))
 
 
 def _unflipped(x: Tensor) -> Tensor:

@@ -137,7 +137,9 @@ def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
         share.clamp_(min=LOWEST)
     share = share.exp_()
     total = share.sum(0)
-    out = total.log().add_(top).masked_fill_(top == lowest, -torch.inf)
+    out = total.log().add_(top)
+    if x.dtype == torch.float32:  # elsewhere the logarithm of no share at all says so by itself
+        out.masked_fill_(top == lowest, -torch.inf)
     share /= total
     return out, share
 

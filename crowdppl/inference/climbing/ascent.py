@@ -120,7 +120,7 @@ class Ascent:
         """Moves each block of sites, given the priors and the counts of conjugate sites."""
         particles = self.here.particles
         for name, prior in priors.items():
-            counts = counted[name] / particles
+            counts = counted[name] if particles == 1 else counted[name] / particles
             self.state.parameters[name] = self.rule.update(self.state.parameters[name], prior, counts)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in self.state.logits:

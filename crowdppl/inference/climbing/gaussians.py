@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.inference.reading.signatures import Signatures
-from crowdppl.inference.reading.sites import Site, per_chain
+from crowdppl.inference.reading.sites import Site, expected
 
 PARTICLES = 8
 """Base draws of a Gaussian fit: stratified, so that mean and variance are exact whatever their number."""
@@ -106,7 +106,7 @@ class Gaussians:
         total = torch.zeros((), dtype=torch.float64)
         for name, site in self.sites.items():
             jacobian = site.transform.log_abs_det_jacobian(unconstrained[name], values[name])
-            total = total + self.log_scale[name].sum() + per_chain(jacobian, self.chains).mean()
+            total = total + self.log_scale[name].sum() + expected(jacobian, self.chains)
         return total
 
     def means(self) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from crowdppl.inference.reading.density import FLOOR, Density
 from crowdppl.inference.reading.families import DIRICHLET
 from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.nodes import nodes
-from crowdppl.inference.reading.sites import per_chain
+from crowdppl.inference.reading.sites import expected
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Penalties:
         chains = self.density.chains
         total = torch.zeros((), dtype=torch.float64, device=self.fold.blocks[0].device)
         for name, parameter in self.state.parameters.items():
-            total = total + per_chain(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains).mean()
+            total = total + expected(self.rule.penalty(nodes(trace)[name]["fn"], parameter), chains)
         return total
 
     def collapsed(self, trace: Trace, counts: Mapping[str, Tensor]) -> Tensor:
@@ -99,7 +99,7 @@ class Penalties:
         for name, prior in self.priors(trace).items():
             fn, parameter = nodes(trace)[name]["fn"], self.state.parameters[name]
             before = DIRICHLET.over(fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
-            total = total + DIRICHLET.log_normaliser(prior + counts[name]).sum() - per_chain(before, chains).mean()
+            total = total + DIRICHLET.log_normaliser(prior + counts[name]).sum() - expected(before, chains)
         return total
 
     def mixture_gradient(self, name: str) -> Tensor | float:
@@ -119,11 +119,11 @@ class Penalties:
         total = self.state.gaussians.entropy(at, values)
         for name in values:
             if not sites[name].local:
-                total = total + per_chain(nodes(trace)[name]["fn"].log_prob(values[name]), density.chains).mean()
+                total = total + expected(nodes(trace)[name]["fn"].log_prob(values[name]), density.chains)
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.fold.blocks if local else ()):
             cut = self.fold.cut({**self.leaves(), **values}, block)
             found = nodes(trace if number == 0 else density.priors(block, cut))
             for name in local:
-                total = total + per_chain(found[name]["fn"].log_prob(cut[name]), density.chains).mean()
+                total = total + expected(found[name]["fn"].log_prob(cut[name]), density.chains)
         return total

@@ -16,12 +16,6 @@ Tensors = dict[str, Tensor]
 Memory = list[Any]
 
 
-class Slot(NamedTuple):
-    """A place in a program's memory."""
-
-    number: int
-
-
 class Step(NamedTuple):
     """One operation.
 
@@ -76,17 +70,12 @@ class Program:
         return {name: memory[place] for name, place in self.outputs.items()}
 
 
-def fetching(args: Sequence[Slot | list[Any]]) -> Callable[[Memory], Sequence[Any]]:
-    """What takes arguments from memory: quickly, unless there is a list with slots among them."""
-    if any(type(x) is list for x in args):
+def fetching(args: Sequence[Any]) -> Callable[[Memory], Sequence[Any]]:
+    """What takes arguments from their places in memory: quickly, unless there is a list of places among them."""
+    if not args or list in map(type, args):
         return lambda memory: [_filled(x, memory) for x in args]
-    numbers = [x.number for x in args if type(x) is Slot]
-    if len(numbers) > 1:
-        return itemgetter(*numbers)
-    return lambda memory: [memory[n] for n in numbers]
+    return itemgetter(*args) if len(args) > 1 else itemgetter(slice(args[0], args[0] + 1))
 
 
 def _filled(x: Any, memory: Memory) -> Any:
-    if type(x) is Slot:
-        return memory[x.number]
-    return [_filled(y, memory) for y in x] if type(x) is list else x
+    return [_filled(y, memory) for y in x] if type(x) is list else memory[x]

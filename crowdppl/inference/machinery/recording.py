@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from crowdppl.inference.machinery.operations import Operation, flat, tensors
-from crowdppl.inference.machinery.program import Memory, Program, Slot, Step, Tensors, fetching
+from crowdppl.inference.machinery.program import Memory, Program, Step, Tensors, fetching
 
 Function = Callable[[Mapping[str, Tensor]], Tensors]
 LARGEST = 200_000_000
@@ -23,6 +23,9 @@ LOOKS = frozenset(
     (Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, Tensor.data_ptr, Tensor.untyped_storage)
 )
 """Ways to a tensor's numbers that are no operations."""
+aten = torch.ops.aten
+IDLE = frozenset((aten.detach.default, aten.view.default, aten.permute.default, aten.squeeze.default))
+"""Operations that move no number, and often give back a tensor of the same form: a step for nothing."""
 
 _aside: ContextVar[bool] = ContextVar("aside", default=False)
 
@@ -67,7 +70,7 @@ class _Looks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in LOOKS and not _aside.get():
             self.seen.append(args[0])
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs) if kwargs else func(*args)
 
 
 class _Recorder(TorchDispatchMode):
@@ -113,20 +116,15 @@ class _Writing:
         """The operations that depend on the inputs; None where repeating them would not repeat the function."""
         places = _Places()
         found = self._found()
-        where = [{places.of(x) for x in o.reads} for o in self.operations]
+        where = [{places.of(x) for x in (*o.reads, *o.makes)} for o in self.operations]
         moving = self._moving(places, where)
-        live = [
-            o
-            for o, reads in zip(self.operations, where, strict=True)
-            if not (moving.isdisjoint(reads) and moving.isdisjoint(map(places.of, o.makes)))
-        ]
-        used = [*(x for o in live for x in o.reads if id(x) in found), *self.outputs.values()]
+        live = [o for o, touched in zip(self.operations, where, strict=True) if not moving.isdisjoint(touched)]
         if (
             any(o.kind.draws for o in self.operations)
             or any(o.unsteady for o in live)
             or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)  # never seen in a story
             or any(places.of(x) in moving for x in self.looks)
-            or any(id(x) in found and places.of(x) in moving for x in used)  # not its own, or a way in unseen
+            or any(places.of(x) in moving for x in found.values())  # not its own, or a way in unseen
         ):
             return None
         live = self._needed(live)
@@ -140,21 +138,27 @@ class _Writing:
         own = {id(x) for x in self.inputs.values()}
         found: dict[int, Tensor] = {}
         for o in self.operations:
-            found |= {id(x): x for x in o.reads if id(x) not in own}
-            own |= {id(x) for x in o.makes if id(x) not in found}
+            for x in o.reads:
+                if id(x) not in own:
+                    found[id(x)] = x
+            own.update([id(x) for x in o.makes if id(x) not in found])
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
     def _moving(self, places: _Places, where: list[set[int]]) -> set[int]:
-        """Places in memory that do not hold the same in each run, or at each time of one; ``where`` each reads."""
+        """Places in memory that do not hold the same in each run, or at each time of one.
+
+        Args:
+            places: in memory.
+            where: each operation reads or makes something.
+        """
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
-        between = [([places.of(x) for x in o.makes], x) for o, x in zip(self.operations, where, strict=True)]
         before = 0
         while len(moving) > before:
             before = len(moving)
-            for makes, reads in between:
-                if not (moving.isdisjoint(reads) and moving.isdisjoint(makes)):
-                    moving.update(makes)
+            for o, touched in zip(self.operations, where, strict=True):
+                if not moving.isdisjoint(touched):
+                    moving.update(map(places.of, o.makes))
         return moving
 
     def _needed(self, live: list[Operation]) -> list[Operation]:
@@ -162,13 +166,13 @@ class _Writing:
         used, kept = {id(x) for x in self.outputs.values()}, []
         for o in reversed(live):
             if o.written or any(id(x) in used for x in o.makes):
-                used |= {id(x) for x in o.reads}
+                used.update(map(id, o.reads))
                 kept.append(o)
         return kept[::-1]
 
     def _step(self, o: Operation) -> Step | None:
         """The step of an operation; of one that gives back the same numbers in the same place, none."""
-        if o.run is torch.ops.aten.detach.default:
+        if o.run in IDLE and _form(o.made) == _form(o.args[0]):
             self.slots[id(o.made)] = self._slot(o.args[0])
             return None
         args = [self._kept(x) for x in o.args]
@@ -181,11 +185,15 @@ class _Writing:
             self.memory.append(value)
         return self.slots[id(x)]
 
-    def _kept(self, x: Any) -> Slot | list[Any]:
+    def _kept(self, x: Any) -> int | list[Any]:
         """A place in memory, filled from the start if no step fills it; for a list that holds tensors, a list."""
         if isinstance(x, (list, tuple)) and tensors(x):
             return [self._kept(y) for y in x]
-        return Slot(self._slot(x, x))
+        return self._slot(x, x)
+
+
+def _form(x: Tensor) -> tuple[Any, ...]:
+    return x.shape, x.stride()
 
 
 class _Places(dict[int, int]):

@@ -82,7 +82,7 @@ class Repeated:
 def _same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are equal to the last bit, NaN to NaN."""
     alike = (one.shape, one.dtype) == (other.shape, other.dtype)
-    return alike and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+    return alike and (torch.equal(one, other) or torch.allclose(one, other, rtol=0, atol=0, equal_nan=True))
 
 
 def _likeness(inputs: Mapping[str, Tensor]) -> list[Any]:

@@ -120,7 +120,8 @@ class Density:
             terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
             parts = contract(terms, sums, sizes)
             per_item = self._per_item(parts)
-            objective = per_item.double().sum(-1) * scale
+            objective = per_item.double().sum(-1)
+            objective = objective if scale == 1.0 else objective * scale
             if extra is not None:
                 objective = objective + extra(trace, at)
             with aside():
@@ -206,7 +207,7 @@ class Density:
         if total is None:
             raise MethodError("the story scores no labels: call crowdppl.annotate inside the plate of items")
         lead = (self.chains,) if self.chains is not None else ()
-        return total.expand(*lead, total.shape[-1]) if lead else total.reshape(-1)
+        return total.expand(*lead, total.shape[-1]) if lead else total
 
     def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
         if all(map(math.isfinite, objective.reshape(-1).tolist())):

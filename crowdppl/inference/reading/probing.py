@@ -37,7 +37,7 @@ class _Rooted(Messenger):
 def probed(story: Story, block: Block) -> tuple[Block, Trace]:
     """A few items of a block, and the story's trace on them at a draw from its prior.
 
-    Priors in the trace depend on the latents above them as gradients show; log-probabilities are numbers.
+    Priors and log-probabilities in the trace depend on the latents above them as gradients show.
 
     Raises:
         MethodError: when the story does not run, or is not put together as engines need it.
@@ -56,8 +56,7 @@ def _validated(story: Story, block: Block) -> Trace:
             with _Rooted():  # outside the trace, which is told of a site after it
                 trace = poutine.trace(model).get_trace(block)
             _refuse_misplaced(type(story).__name__, nodes(trace), block)
-            with torch.no_grad():
-                trace.compute_log_prob()
+            trace.compute_log_prob()
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None

@@ -74,7 +74,8 @@ class DrawingRing(LogRing):
         total: Tensor | None = None
         for term, has in zip(terms, names, strict=True):
             if has != order:
-                term = term.permute([has.index(c) for c in order if c in has])
+                kept = [has.index(c) for c in order if c in has]
+                term = term if kept == sorted(kept) else term.permute(kept)
                 term = term.reshape([self._size[c] if c in has else 1 for c in order])
             total = term if total is None else total + term
         assert total is not None

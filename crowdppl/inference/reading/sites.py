@@ -162,14 +162,11 @@ def _parents(latents: Mapping[str, Any], onehot: set[str]) -> set[str]:
     """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
     found: set[str] = set()
     for child, node in latents.items():
-        if child in onehot:
-            continue
-        prior = node["fn"].log_prob(node["value"].detach())
-        if not prior.requires_grad:
-            continue
         others = [n for n in latents if n != child]
+        if child in onehot or not others or not node["log_prob"].requires_grad:
+            continue
         leaves = [latents[n]["value"] for n in others]
-        got = torch.autograd.grad(prior.sum(), leaves, allow_unused=True, retain_graph=True)
+        got = torch.autograd.grad(node["log_prob"].sum(), leaves, allow_unused=True, retain_graph=True)
         found |= {n for n, g in zip(others, got, strict=True) if g is not None}
     return found
 
@@ -213,6 +210,12 @@ def per_chain(x: Tensor, chains: int | None) -> Tensor:
     """Adds up everything but the chains, in float64: (C, ...) -> (C,), or () without chains."""
     x = x.double()
     return x.sum() if chains is None else x.expand(chains, *x.shape[1:]).reshape(chains, -1).sum(1)
+
+
+def expected(x: Tensor, chains: int | None) -> Tensor:
+    """The same, averaged over chains."""
+    total = per_chain(x, chains)
+    return total if chains is None else total.mean()
 
 
 def _site(name: str, kind: Kind, node: Any) -> Site:

@@ -14,8 +14,8 @@ from torch.distributions import biject_to
 
 from crowdppl.data.bags import bag
 from crowdppl.data.blocks import Block
-from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.tracing import traced
 from crowdppl.stories.distributions import OneHot
 from crowdppl.stories.story import Story
 
@@ -38,7 +38,8 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     and clear ones stay.
     """
     if generator is None:
-        return (counts + SMOOTHING) / (counts + SMOOTHING).sum(-1, keepdim=True)
+        smooth = counts + SMOOTHING
+        return smooth / smooth.sum(-1, keepdim=True)
     gamma = torch._standard_gamma(counts + 0.5, generator=generator)
     return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
 
@@ -106,7 +107,7 @@ def typical_values(
     """
     model = poutine.condition(story.model, data=dict(given))
     with Typical(generator):
-        trace = Density(model, plates).trace(block, {})
+        trace = traced(model, block, {}, plates, enough=names)
     return {n: nodes(trace)[n]["value"].detach() for n in names}
 
 
