@@ -59,6 +59,7 @@ def test_a_network_learns_from_them(folder: Path) -> None:
         ("train-images-idx3-ubyte.gz", b"no gzip", crowdppl.DataError, "cannot be unpacked"),
         ("t10k-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros((4, 2, 2)))), crowdppl.DataError, "of one set"),
     ],
+    ids=["missing", "cut off", "other axes", "no header", "other number", "no gzip", "other pixels"],
 )
 def test_files_that_are_not_as_they_should_be_are_refused(
     folder: Path, name: str, content: bytes | None, error: type[Exception], words: str
