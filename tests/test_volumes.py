@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,9 @@ def test_nothing_is_tried_where_nothing_is_to_be_learned(many: Annotations, tria
 
 
 def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
-    found: Any = crowdppl.fit("bayes_dgc", many, seed=2, settings={"training": SHORT})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", crowdppl.UnusedOptionWarning)  # trials take the options that serve them
+        found: Any = crowdppl.fit("bayes_dgc", many, seed=2, settings={"training": SHORT})
     volume, scores = found.story.training["volume"], found.diagnostics()["volumes"]
     assert len(scores) > 1
     for number, score in scores.items():

@@ -11,6 +11,7 @@ from crowdppl.choosing.classifier_scores import ClassifierScore, classifier_scor
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import keep
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.options import used_by
 from crowdppl.networks.network import learns
 from crowdppl.networks.sight import networks_of
 from crowdppl.networks.training import VOLUMES
@@ -87,4 +88,5 @@ def _score(story: Story, data: Annotations, inference: str, options: Options, vo
     build: Any = replace
     training = {**getattr(story, "training", {}), "volume": volume, "patience": 0}
     trial = build(story, training=training)
-    return classifier_score(trial, data, folds=FOLDS, inference=inference, **options.kept())
+    given: Any = used_by(inference, options.kept())
+    return classifier_score(trial, data, folds=FOLDS, inference=inference, **given)

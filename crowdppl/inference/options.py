@@ -130,6 +130,11 @@ class Options:
         return {k: v for k, v in vars(self).items() if k not in SESSION}
 
 
+def used_by(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that an engine looks at."""
+    return {name: value for name, value in given.items() if engine in ENGINES_WITH.get(name, (engine,))}
+
+
 def refuse_minibatch(options: Options, engine: str) -> None:
     """Refuses minibatches for a sampler, whose draws would be of something else than the posterior.
 
