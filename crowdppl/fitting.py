@@ -62,6 +62,13 @@ def fit(
             ``calibrate`` that is neither True nor False.
         DataError: for gold that does not fit the data, or data that are no annotations.
         NumericalError: when a number is not finite; it names the site.
+        MemoryShortageError: when the fit needs more memory than there is.
+
+    Warns:
+        ConvergenceWarning: when the fit ended before it settled, or chains disagree.
+        DoubtWarning: with what speaks against the fit.
+        UnusedOptionWarning: for an option that the engine passes over.
+        CrowdpplWarning: when a network has no features to look at.
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -81,17 +88,12 @@ def fit(
     automatic = isinstance(method, str) and method == "auto"
     engine = "vb" if automatic else inference
     warn_of_unused(options, [engine])
-    if not automatic:
-        _warn_if_blind(method, data, settings)
     if automatic:
         posterior = _automatic(data, inference, settings is None and start is None, options)
-    elif not calibrate:
-        posterior = fit_alone(method, data, inference, settings, options, start)
     else:
-        plain = data if data.gold_codes is None else data.with_gold(None)
-        folds = import_module("crowdppl.choosing.calibration").FOLDS
-        alone = fit_alone(method, plain, inference, settings, options, start, fits=folds + 1)
-        posterior = _calibrated(alone, data, _story(method, settings))
+        _warn_if_blind(method, data, settings)
+        fitted = _corrected if calibrate else fit_alone
+        posterior = fitted(method, data, inference, settings, options, start)
     if engine == "auto":
         warn_of_unused(options, [posterior.inference])
     return _doubted(posterior)
@@ -163,14 +165,22 @@ def _doubted(posterior: Posterior) -> Posterior:
     return posterior
 
 
-def _calibrated(posterior: Posterior, data: Annotations, story: Story) -> Posterior:
-    """Corrected probabilities; looked up by name, because corrections fit again."""
+def _corrected(
+    method: str | Story,
+    data: Annotations,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    options: FitOptions,
+    start: Mapping[str, torch.Tensor] | None,
+) -> Posterior:
+    """One fit of one method, corrected; looked up by name, because corrections fit again."""
     from crowdppl.inference.loop import uninterrupted
 
-    members = {posterior.method: uninterrupted(posterior)}
-    out: Posterior = import_module("crowdppl.choosing.calibration").calibrated(
-        members, data, stories={posterior.method: story}
-    )
+    calibration = import_module("crowdppl.choosing.calibration")
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    alone = fit_alone(method, plain, inference, settings, options, start, fits=calibration.FOLDS + 1)
+    members, stories = {alone.method: uninterrupted(alone)}, {alone.method: _story(method, settings)}
+    out: Posterior = calibration.calibrated(members, data, stories=stories)
     return out
 
 

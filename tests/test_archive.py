@@ -364,6 +364,27 @@ def test_a_posterior_that_is_cut_off_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "posterior.json").read_bytes() == text and load(tmp_path).method == tiny().method
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_after_a_crash_between_two_files_a_save_goes_on(
+    moved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, replace = iter(range(9)), Path.replace
+
+    def crash(path: Path, target: Path) -> Path:
+        if next(calls) == moved:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", crash)
+        tiny().save(tmp_path)
+    with pytest.raises(ResultError):
+        load(tmp_path)
+    (tmp_path / "posterior.json").write_bytes(b"")  # as a full disk leaves it
+    tiny().save(tmp_path)
+    assert load(tmp_path).method == tiny().method
+
+
 def test_nothing_is_pickled(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 

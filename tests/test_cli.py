@@ -224,6 +224,11 @@ def test_a_result_is_replaced_only_when_told(
         said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
         assert "is there already, and no run.json says that crowdppl wrote it; give another folder, or" in said
         assert (mine / name).read_text() == "kept\n"
+    (mine / "labels.csv").unlink()
+    said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+    assert "posterior.json is there already, and is not of a posterior that crowdppl saved" in said
+    load(out).save(tmp_path / "python")  # without run.json and tables
+    assert run("fit", answers, "--model", "one_coin", *em, "--out", tmp_path / "python", "--overwrite") == 0
     own = shutil.copy(answers, tmp_path / "labels.csv")
     for more in ((), ("--overwrite",)):
         assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)
@@ -292,13 +297,16 @@ def test_texts_become_values() -> None:
         "c": None,
         "d": "Nobody",
     }
-    assert pairs(["rate=.1", "blends=(0.5, .3)", "n=1_000", "id=007", "w=a b", "q='x'"], "--option") == {
+    assert pairs(
+        ["rate=.1", "blends=(0.5, .3)", "n=1_000", "id=007", "w=a b", "q='x'", "x={[1]: 2}"], "--option"
+    ) == {
         "rate": 0.1,
         "blends": (0.5, 0.3),
         "n": 1000,
         "id": "007",
         "w": "a b",
         "q": "x",
+        "x": "{[1]: 2}",
     }
     assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
         "a": 1,

@@ -138,6 +138,23 @@ def test_auto_says_that_features_have_no_part_in_it() -> None:
     assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
     plain = crowdppl.fit("auto", crowd(12, 5, 3, 4), **QUICK).correction
     assert plain is not None and automatic.FEATURES not in plain.notes
+    some = found.without([0]).correction
+    assert some is not None and automatic.FEATURES in some.notes
+
+
+def test_what_had_no_part_in_auto_is_said_of_no_other_correction() -> None:
+    data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
+    own = crowdppl.fit("one_coin", data, inference="vb", calibrate=True, **QUICK).without([0]).correction
+    assert own is not None and not [note for note in own.notes if note.startswith(automatic.OWN)]
+
+
+def test_methods_that_had_a_part_in_auto_keep_it_with_fewer_annotators() -> None:
+    item, who = np.divmod(np.arange(378), 3)  # 126 items, 3 annotators, 6 labels a row
+    found = crowdppl.fit("auto", annotations(list(zip(item, who, item % 21, strict=True)), 21), **QUICK)
+    again = found.without([0])
+    assert again.correction is not None and automatic._without_rows(again.data)
+    assert set(automatic.ROWS) <= set(again.correction.scores)
+    assert not [note for note in again.correction.notes if note.startswith(automatic.OWN)]
 
 
 def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:

@@ -37,7 +37,11 @@ def said(call: Any, *args: Any, **how: Any) -> list[str]:
     ("engine", "options", "message"),
     [
         ("vb", {"draws": 7}, "draws=7 changes nothing: it is an option of gibbs and nuts, and inference is by vb"),
-        ("vb", {"learning_rate": 0.1}, "leave it out, or say inference='svi'"),
+        (
+            "vb",
+            {"learning_rate": 0.1},
+            "an option of svi, and inference is by vb; leave it out, or take another engine",
+        ),
         ("em", {"guide": "point"}, "guide='point' changes nothing"),
         ("gibbs", {"restarts": 2, **SHORT}, "restarts=2 changes nothing: it is an option of em and vb and svi"),
     ],
@@ -47,6 +51,15 @@ def test_an_option_that_the_engine_does_not_have(
 ) -> None:
     (found,) = said(crowdppl.fit, "one_coin", data, inference=engine, **options)
     assert message in found
+
+
+@pytest.mark.parametrize(("engine", "options"), [("em", {"batch_size": 9}), ("gibbs", {"checkpoint": "a.ckpt"})])
+def test_what_an_engine_refuses_is_not_warned_of_first(
+    data: Annotations, engine: str, options: dict[str, Any]
+) -> None:
+    with warnings.catch_warnings(), pytest.raises(crowdppl.MethodError):
+        warnings.simplefilter("error", UnusedOptionWarning)
+        crowdppl.fit("one_coin", data, inference=engine, **options)
 
 
 def test_what_auto_chooses_decides(data: Annotations) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,15 @@ ORDINAL = ("ordinal",)
 CLASSES, LABELS = 20, 5
 """Of more classes, methods with rows take part where a row has at least so many labels on average."""
 TOLERANCE, STEPS = 1e-5, 300
+OWN = "auto: "
+"""How its notes begin, which later corrections carry on."""
 FEATURES = (
-    "the features of the items have no part in auto, whose methods read labels alone; a method with a network, "
+    f"{OWN}the features of the items have no part, for its methods read labels alone; a method with a network, "
     "such as bayes_dgc, learns from both"
 )
-NO_ROWS = (
+NO_ROWS = OWN + (
     "{labels:,} labels are too few to learn which of {classes} classes each of {annotators} annotators confuses "
-    "(five for each annotator and class), so that methods which try have no part in auto"
+    "(five for each annotator and class), so that methods which try have no part"
 )
 
 
@@ -66,7 +68,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
     try:
         # Ctrl-C in the first fit is known before the others begin.
         fitted = {name: uninterrupted(first), **{other: uninterrupted(posterior) for other, posterior in fits}}
-        found = _noted(calibrated(fitted, data))
+        found = _noted(calibrated(fitted, data), _notes(data))
     except KeyboardInterrupt:
         found = _marked(first)
         warnings.warn(found.diagnostics()["warnings"][-1], ConvergenceWarning, stacklevel=4)
@@ -99,17 +101,21 @@ def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
             given: Any = options_of(posterior).kept()
             fitted = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
-    return _noted(calibrated(again, data))
+    return _noted(calibrated(again, data), [note for note in before.notes if note.startswith(OWN)])
 
 
-def _noted(posterior: Posterior) -> Posterior:
-    """The same, which says what of the data had no part in it."""
-    data, correction = posterior.data, posterior.correction
-    assert correction is not None
-    more = (FEATURES,) if data.features is not None else ()
+def _noted(posterior: Posterior, notes: Iterable[str]) -> Posterior:
+    assert posterior.correction is not None
+    notes = (*posterior.correction.notes, *notes)
+    return replace(posterior, correction=replace(posterior.correction, notes=notes))
+
+
+def _notes(data: Annotations) -> Iterator[str]:
+    """What of the data, and which methods, have no part in auto."""
     if _without_rows(data):
-        more = (NO_ROWS.format(labels=data.n_labels, annotators=data.n_annotators, classes=data.n_classes), *more)
-    return replace(posterior, correction=replace(correction, notes=(*correction.notes, *more)))
+        yield NO_ROWS.format(labels=data.n_labels, annotators=data.n_annotators, classes=data.n_classes)
+    if data.features is not None:
+        yield FEATURES
 
 
 def _without_rows(data: Annotations) -> bool:

@@ -184,7 +184,7 @@ def _value(text: str) -> Any:
     for spelled in (json.loads, ast.literal_eval):
         try:
             return spelled(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as ast.literal_eval says
             continue
     return text
 

@@ -69,10 +69,11 @@ def require_room(folder: Path, overwrite: bool, sources: Sequence[Path | None] =
         raise ResultError(
             f"{folder} holds a result already ({', '.join(there)}); give another folder, or say overwrite=True"
         )
-    if there and "crowdppl" not in run_record(folder):
+    tables = [name for name in there if name not in (TEXT, ARRAYS)]  # those say themselves whose they are
+    if tables and "crowdppl" not in run_record(folder):
         raise ResultError(
-            f"{folder / there[0]} is there already, and no {RUN} says that crowdppl wrote it; give another folder, "
-            "or move it away"
+            f"{folder / tables[0]} is there already, and no {RUN} says that crowdppl wrote it; give another "
+            "folder, or move it away"
         )
     spare_others(folder)
 

@@ -185,7 +185,8 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
     raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw
     votes = data.votes()
     top = votes == votes.max(1, keepdims=True)
-    voted, share = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0), raw.mean(0)
+    voted = (top / top.sum(1, keepdims=True))[votes.sum(1) > 0].mean(0)
+    share = raw.mean(0)
     if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
         return
     try:

@@ -21,13 +21,12 @@ SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
 CLIMBERS, SAMPLERS = ("em", "vb", "svi"), ("gibbs", "nuts")
 ENGINES_WITH: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint", "checkpoint_every"), CLIMBERS),
+    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint_every"), CLIMBERS),
     **dict.fromkeys(("chains", "draws", "warmup"), SAMPLERS),
-    "batch_size": ("vb", "svi"),
     "guide": ("vb",),
     "learning_rate": ("svi",),
 }
-"""The engines that look at an option, where not all do."""
+"""The engines that look at an option, where others pass over it; batch_size and checkpoint they refuse."""
 Callback = Callable[[int, float], object]
 Seed = Annotated[int, Range(SEED, lambda x: 0 <= x < SEEDS, whole=True)]
 
@@ -191,7 +190,7 @@ def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
         if value is not None and having and not any(engine in having for engine in engines):
             warnings.warn(
                 f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
-                f"is by {' and '.join(engines)}; leave it out, or say inference={having[0]!r}",
+                f"is by {' and '.join(engines)}; leave it out, or take another engine",
                 UnusedOptionWarning,
                 stacklevel=3,
             )

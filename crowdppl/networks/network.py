@@ -128,7 +128,8 @@ def ready(
             lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
 
     Warns:
-        LogitsWarning: when the network seems to return probabilities.
+        LogitsWarning: when the network seems to return probabilities; ``fit`` passes it on, comparisons and scores,
+            whose fits are quiet, do not.
 
     Examples:
         >>> import torch

@@ -51,5 +51,5 @@ def told_of_shortage(name: str, data: Sizes) -> Iterator[None]:
             f"{name} needs more memory than there is, for {data.n_labels:,} labels of {data.n_annotators:,} "
             f"annotators and {data.n_classes:,} classes ({data.n_annotators * data.n_classes**2:,} numbers in one "
             "table of confusions): merge rare classes, leave out annotators of few labels, or take a method with "
-            f"fewer parameters, such as one_coin ({(str(error) or type(error).__name__).splitlines()[0]})"
+            f"fewer numbers an annotator (one_coin has one): {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error

@@ -80,7 +80,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
     }
     text = json.dumps(about | {"digest": _digest(about)}, indent=1)
     (folder / f"{TEXT}.part").write_text(text, encoding="ascii")
-    for name in (ARRAYS, TEXT):
+    for name in (TEXT, ARRAYS):  # the text says whose both are
         (folder / f"{name}.part").replace(folder / name)
 
 
@@ -107,7 +107,8 @@ def spare_others(folder: Path) -> None:
     text = folder / TEXT
     if text.is_file():
         with text.open("rb") as file:  # also of one that is cut off or damaged, which may be replaced
-            ours = b'"crowdppl"' in file.read(MARKED)
+            start = file.read(MARKED)
+        ours = not start or b'"crowdppl"' in start
         wrong = None if ours else text
     else:
         wrong = next((path for path in (text, folder / ARRAYS) if path.exists()), None)

@@ -108,7 +108,7 @@ def _log_likelihood(
     posterior: Posterior, drawn: Named, coords: dict[str, Any], stream: np.random.Generator
 ) -> Named:
     """Log-probability of the labels of each item at the draws that were made; adds the names of labelled items."""
-    if posterior.correction is not None:
+    if posterior.correction is not None and not posterior.correction.leaves_all:
         raise MethodError("log_likelihood= is of a method's own posterior; give posterior.uncorrected()")
     chains, draws = next(iter(drawn.values()))[1].shape[:2]
     sites = {}

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.doors import demands
-from crowdppl.errors import MethodError, ParetoWarning
+from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
 from crowdppl.networks.sight import networks_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def leave_one_out(
 
     Warns:
         ParetoWarning: with the number of labels or items whose importance weights are too uneven.
+        CrowdpplWarning: with what else ArviZ warns of.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
@@ -125,8 +126,11 @@ def leave_one_out(
         values["log_p"] = import_module(CLOSED).log_left_out(posterior, unit)
         return LeaveOneOut(unit, values, (), "closed")
     values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
-    for text in _distrusted(values["pareto_k"], unit) + [text for text in said if "Pareto" not in text]:
+    for text in _distrusted(values["pareto_k"], unit):
         warnings.warn(text, ParetoWarning, stacklevel=2)
+    for text in said:
+        if "Pareto" not in text:  # what that says is said above, with numbers
+            warnings.warn(text, CrowdpplWarning, stacklevel=2)
     return LeaveOneOut(unit, values, said, "psis")
 
 
