@@ -181,7 +181,7 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ),
         ("a.jsonl", '{"item": 1, "worker": 2, "label": 0, "label": 1}\n', r"line 1 of .*: 'label' is given twice"),
         ("a.csv.gz", "item,worker,label\na,w,0\n", r"a.csv.gz is not gzipped; call it a.csv"),
-        ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n"), r"a.csv is gzipped; call it a.csv.gz"),
+        ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n", mtime=0), r"a.csv is gzipped; call it a.csv.gz"),
         ("a.jsonl", "", r"a.jsonl is empty"),
         ("a.json", "[]", r"a.json is empty; write one JSON object a line, or one list"),
         ("a.json", '[{"item": 1, "worker": 2, "label": 0},\n{"item": 1', r"a.json cannot be read: .*line 2"),
