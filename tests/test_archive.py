@@ -7,7 +7,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from crowdppl.errors import CrowdpplWarning, ResultError
 from crowdppl.inference.fit_result import FitResult, SiteResult
 from crowdppl.posterior import Posterior, load
 from crowdppl.results import archive
+from crowdppl.results.correction import Correction
 from crowdppl.results.packing import pack, unpack
 from crowdppl.stories.card import Card
 
@@ -483,6 +484,18 @@ def test_damage_is_refused_with_its_reason(damage: str, tmp_path: Path) -> None:
     harm(folder)
     with pytest.raises(ResultError, match=message):
         load(folder)
+
+
+def test_a_correction_that_kept_less_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em")
+    made = Correction(one.result.probabilities, {one.method: 1.0}, {one.method: 0.5}, {})
+    monkeypatch.setattr(archive, "FORMAT", 1)
+    one.save(tmp_path / "own")
+    replace(one, correction=made).save(tmp_path / "corrected")
+    monkeypatch.undo()
+    assert load(tmp_path / "own").method == one.method
+    with pytest.raises(ResultError, match="format 1, which kept less of a correction"):
+        load(tmp_path / "corrected")
 
 
 def test_a_setting_that_cannot_be_saved_is_named(tmp_path: Path) -> None:

@@ -76,15 +76,11 @@ def test_both_probabilities_are_kept_and_it_says_which_it_shows(posterior: Poste
     np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
     np.testing.assert_array_equal(again.uncorrected().probabilities(), own.probabilities())
     assert str(again.correction) == str(posterior.correction)
+    assert list(again.members()) == list(posterior.members())
+    pd.testing.assert_frame_equal(again.predict(posterior.data), posterior.predict(posterior.data))
 
 
 def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -> None:
-    with pytest.raises(MethodError, match="uncorrected"):
-        posterior.predict(posterior.data)
-    with pytest.raises(MethodError, match=r"uncorrected\(\)\.update"):
-        posterior.update(posterior.data)
-    assert posterior.uncorrected().predict(posterior.data).shape == (400, 3)
-    assert posterior.uncorrected().update(posterior.data).correction is None
     for refused in (
         lambda: crowdppl.heldout_score("auto", posterior.data),
         lambda: crowdppl.heldout_score(posterior),

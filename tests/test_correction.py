@@ -115,7 +115,9 @@ def test_of_two_classes_the_likelier_stays_the_likelier() -> None:
 
 
 def test_a_correction_says_what_it_is() -> None:
-    found = Correction(np.ones((1, 2)), {"a": 0.25, "b": 0.75}, {"a": 0.0, "b": 0.3}, {}, gold=12, scale=0.6)
+    found_map = TruthMap(0.6, np.zeros(2), np.array([1.0]), np.array([1.0]), np.eye(2)[None])
+    rates = {"a": 0.0, "b": 0.3}
+    found = Correction(np.ones((1, 2)), {"a": 0.25, "b": 0.75}, rates, {}, gold=12, truth_map=found_map)
     assert str(found) == (
         "probabilities are averaged: 0.25 a + 0.75 b (labels correlated by 0.3), then mapped to 12 known truths "
         "(scale 0.60)"

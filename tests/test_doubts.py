@@ -271,7 +271,7 @@ def test_classes_swapped_before_an_update_stay_swapped() -> None:
     assert "diagonal" in kinds(handmade([200], table=table))
     few = handmade([2], table=table)
     assert "diagonal" not in kinds(few)
-    memory = Memory({}, few.data.items, np.zeros((2, 2)), np.array([198]))
+    memory = Memory({}, few.data.items, np.zeros((2, 2)), np.zeros(2), np.array([198]))
     assert "diagonal" in kinds(replace(few, memory=memory))
 
 

@@ -79,8 +79,8 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
 def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
     """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
 
-    Its own method starts from the old truth, unless some truths were told: a fit that starts from these remembers
-    them. What a method found in the labels first, such as groups of annotators, is kept.
+    Methods that were averaged start from the old truth, unless some truths were told: a fit that starts from these
+    remembers them. What a method found in the labels first, such as groups of annotators, is kept.
 
     Args:
         posterior: with a correction.
@@ -93,9 +93,10 @@ def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
     assert before is not None
     plain = data if data.gold_codes is None else data.with_gold(None)
     again: dict[str, Posterior] = {}
+    kept = posterior.members() if plain is data else {}
     for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
-        if name == posterior.method and plain is data:
-            fitted = _named(name, partial(refit, posterior.uncorrected(), plain))
+        if name in kept:
+            fitted = _named(name, partial(refit, kept[name], plain))
         else:
             story = posterior.story if name == posterior.method else name
             given: Any = options_of(posterior).kept()

@@ -17,6 +17,7 @@ from crowdppl.inference.asking.leaving_out import left_out
 from crowdppl.inference.asking.predictive import refit
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.posterior import Posterior
+from crowdppl.results.averaging import averaged
 from crowdppl.results.correction import RATES, Correction, cut, discount, labels_an_item, sparse_note, too_sparse
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.maps import fit_map
@@ -70,17 +71,14 @@ def calibrated(
     correction = weigh(members, plain, stories) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
     told = used if plain is data else {name: _told(name, member, data) for name, member in used.items()}
-    mixed = _mixture(told, correction, data)
     correction = replace(correction, notes=(*correction.notes, *_lost(told, correction, data)))
     if plain is data:
         correction = replace(
             correction, notes=(*correction.notes, UNKNOWN.format(given=", and no truth was given"))
         )
     else:
-        correction, mixed = _map(used, correction, mixed, data)
-    main = told[max(correction.weights, key=lambda name: correction.weights[name])]
-    correction = replace(correction, raw=main.result.probabilities)
-    return replace(main, result=replace(main.result, probabilities=mixed), correction=correction)
+        correction = _mapped(used, correction, data)
+    return averaged(told, correction)
 
 
 def weigh(
@@ -195,17 +193,6 @@ def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarr
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
 
 
-def _mixture(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> np.ndarray:
-    """Discounted and averaged probabilities, (N, K); a known truth is certain, however few labels its item has."""
-    labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
-    for name, weight in correction.weights.items():
-        out += weight * discount(members[name].result.probabilities, labels, correction.rates[name])
-    if data.gold_codes is not None:
-        known = np.flatnonzero(data.gold_codes >= 0)
-        out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
-    return np.asarray(out / out.sum(1, keepdims=True))
-
-
 def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Iterator[str]:
     """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
     labels = labels_an_item(data)
@@ -218,10 +205,8 @@ def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annota
         )
 
 
-def _map(
-    free: Mapping[str, Posterior], correction: Correction, mixed: np.ndarray, data: Annotations
-) -> tuple[Correction, np.ndarray]:
-    """A map fitted to known truths, each seen by fits that were not told it; truths that are known stay.
+def _mapped(free: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Correction:
+    """With a map fitted to known truths, each seen by fits that were not told it.
 
     These fits start from those without any gold: one that started from a truth would remember it.
     """
@@ -230,18 +215,13 @@ def _map(
     known = np.flatnonzero(data.gold_codes >= 0)
     if len(known) < FEWEST_GOLD:
         few = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
-        return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given=""))), mixed
+        return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given="")))
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
     fold = stream.permutation(len(known)) % GOLD_FOLDS
     p = np.empty((len(known), data.n_classes))
     for number in range(GOLD_FOLDS):
         hidden = known[fold == number]
         blind = data.with_gold(gold.drop(data.items[hidden]))
-        again = {name: _quietly(member, blind) for name, member in free.items()}
-        p[fold == number] = _mixture(again, correction, blind)[hidden]
-    found = fit_map(p, data.gold_codes[known])
-    mapped = found(mixed)
-    mapped[known] = mixed[known]
-    channel = np.tensordot(found.weights, found.channels, 1)
-    shift = tuple(found.shift.tolist())
-    return replace(correction, gold=len(known), scale=found.scale, shift=shift, channel=channel), mapped
+        again = {name: _quietly(member, blind).result.probabilities for name, member in free.items()}
+        p[fold == number] = correction(again, blind)[hidden]
+    return replace(correction, gold=len(known), truth_map=fit_map(p, data.gold_codes[known]))

@@ -13,7 +13,7 @@ from crowdppl.criticism.discrepancies import STATISTICS, Design, of_pairs
 from crowdppl.doors import demands
 from crowdppl.doors.counts import seed_number, whole_number
 from crowdppl.pictures.check_plot import plot_check
-from crowdppl.results.refitting import ENGINES, Refit
+from crowdppl.results.engines import ENGINES, Refit
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdppl.criticism.discrepancies import Design
+from crowdppl.results.engines import REFITS
 from crowdppl.results.intervals import among_named
-from crowdppl.results.refitting import REFITS
 from crowdppl.stories.story import card_of
 
 if TYPE_CHECKING:

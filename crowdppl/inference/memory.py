@@ -25,16 +25,18 @@ class Record:
     Attributes:
         items: their ids, (M,).
         probabilities: of their truths, (M, K): what they count in sites such as the prevalence.
+        votes: how many labels that name a class each of them had by then, int64 (M,).
         sites: of that fit, those of annotators and items left out: what was known of a truth before its labels.
     """
 
     items: pd.Index[Any]
     probabilities: np.ndarray
+    votes: np.ndarray
     sites: Sites
 
     def some(self, kept: np.ndarray) -> Record:
         """Those of the items that ``kept``, bool (M,), says."""
-        return Record(self.items[kept], self.probabilities[kept], self.sites)
+        return Record(self.items[kept], self.probabilities[kept], self.votes[kept], self.sites)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Memory:
             items counted that came again.
         items: ids of the items of the last update, (N,).
         evidence: what earlier labels said of their truths, log-potentials (N, K); 0 of items that are new.
+        votes: how many labels that name a class they had in earlier fits, int64 (N,).
         labels: how many labels each annotator gave in earlier fits, int64 (A,).
         records: items of earlier fits that are not among those of the last update.
     """
@@ -53,6 +56,7 @@ class Memory:
     sites: Sites
     items: pd.Index[Any]
     evidence: np.ndarray
+    votes: np.ndarray
     labels: np.ndarray
     records: tuple[Record, ...] = field(default=())
 

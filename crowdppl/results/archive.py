@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdppl import __version__, registry
-from crowdppl.data.shelving import put_together, take_apart
+from crowdppl import __version__
 from crowdppl.doors.demands import require_path
-from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference import memory
-from crowdppl.inference.fit_result import FitResult, SiteResult
-from crowdppl.networks.sight import networks_of
-from crowdppl.networks.weights import described, restored, without_networks
-from crowdppl.results.correction import Correction
+from crowdppl.errors import ResultError
 from crowdppl.results.packing import Arrays, pack, unpack
+from crowdppl.results.parts import put_together, taken_apart
 from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-FORMAT = 1
+FORMAT = 2
 """Raised when older versions could no longer read what is written."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 MARKED = 100
 """Bytes at the beginning of the text in which it says who wrote it."""
-PASSING = ("callback", "progress")
-"""Options that tell how a fit is watched, not what it is; they are not kept."""
 
 
 def save(posterior: Posterior, path: str | Path) -> None:
     """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
 
     Kept are the annotations with all ids as they are spelled, gold, features, covariates and further columns, the
-    method with its settings, what the fit found and how it went. Features that are a dataset stay where they are.
+    method with its settings, what the fit found and how it went; where the probabilities of several methods are
+    averaged, the fits of all. Features that are a dataset stay where they are.
 
     Args:
         path: the folder; a posterior that is already there is replaced.
@@ -55,19 +48,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
     from safetensors.numpy import save_file
 
     arrays: Arrays = {}
-    contents = {
-        "method": posterior.method,
-        "settings": without_networks(posterior.story),
-        "networks": described(posterior.story),
-        "inference": posterior.inference,
-        "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
-        "data": take_apart(posterior.data),
-        "correction": None if posterior.correction is None else vars(posterior.correction),
-        "memory": None if posterior.memory is None else posterior.memory.taken_apart(),
-        "result": {field.name: getattr(posterior.result, field.name) for field in fields(FitResult)}
-        | {"sites": {name: vars(site) for name, site in posterior.result.sites.items()}},
-    }
-    packed = pack(contents, "posterior", arrays)
+    packed = pack(taken_apart(posterior), "posterior", arrays)
     folder = made_folder(path)
     spare_others(folder)
     # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
@@ -119,52 +100,15 @@ def spare_others(folder: Path) -> None:
         )
 
 
-def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> dict[str, Any]:
-    """What ``Posterior`` is built from, of a folder that ``save`` wrote; see ``crowdppl.load``."""
+def read(
+    build: Callable[..., Posterior], folder: Path, method: str | None, story: Story | None, features: Any = None
+) -> Posterior:
+    """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``. ``build`` is ``Posterior`` itself."""
     contents = _contents(folder)
     saved = contents["method"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; ask for what it is")
-    story = _story(folder, saved, contents["settings"], story)
-    data = put_together(contents["data"], features)
-    story = restored(story, contents["networks"], data)
-    result = contents["result"]
-    sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
-    return {
-        "story": story,
-        "method": saved,
-        "inference": contents["inference"],
-        "data": data,
-        "result": FitResult(sites=sites, **result),
-        "options": contents["options"],
-        "correction": None if contents["correction"] is None else Correction(**contents["correction"]),
-        "memory": None if contents.get("memory") is None else memory.put_together(contents["memory"]),
-    }
-
-
-def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Story | None) -> Story:
-    """The method as it was fitted; one that was handed over, where no name leads to it or for its networks.
-
-    Raises:
-        ResultError: when another method is handed over, or none and the saved one is not known.
-    """
-    if given is not None:
-        name = registry.name_of(given)
-        if name != saved and (name is not None or saved in registry.names()):
-            other = name or type(given).__qualname__
-            raise ResultError(
-                f"{folder} holds a posterior of {saved}, and story= is {other}: hand over the method fitted"
-            )
-        if name is None:
-            return given
-        settings = {**settings, **networks_of(given)}
-    try:
-        return registry.method(saved, **settings)
-    except MethodError as error:
-        raise ResultError(
-            f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); register "
-            "the method, or hand it over with story="
-        ) from error
+    return put_together(build, contents, folder, story, features)
 
 
 def _contents(folder: Path) -> dict[str, Any]:
@@ -188,6 +132,12 @@ def _contents(folder: Path) -> dict[str, Any]:
     found = about.pop("digest", None)
     if found != _digest(about):
         raise ResultError(f"{folder / TEXT} is damaged: its contents are not those that were written")
+    changed = {"correction", "memory"} & {name for name, x in about["contents"].items() if x is not None}
+    if newest < FORMAT and changed:
+        raise ResultError(
+            f"{folder} was written in format {newest}, which kept less of a {changed.pop()} than format {FORMAT} "
+            "needs; fit again"
+        )
     if _digest_of_file(folder / ARRAYS) != about["arrays"]:
         raise ResultError(f"{folder / ARRAYS} is damaged, or belongs to another {TEXT}: its digest differs")
     try:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdppl.data.decoding import row_codes
-from crowdppl.errors import MethodError
-from crowdppl.results.maps import softmax
+from crowdppl.results.maps import TruthMap, softmax
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
+    from crowdppl.posterior import Posterior
 
 RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
 """Correlations of an item's labels among which held-out labels choose."""
@@ -35,9 +35,9 @@ class Correction:
         rates: discount of each of them, the correlation of an item's labels given its truth; 0 is none.
         scores: mean log-probability of a label left out, of each method, discounted, and of their average.
         gold: known truths to which the map was fitted; 0 without a map.
-        scale, shift: of the half of that map that is softmax(scale * log p + shift); 1 and nothing without one.
-        channel: (K, K) mean channel of its other half, [class that labels point to, truth]; None without one.
+        truth_map: that map; None without one.
         notes: what else there is to say.
+        others: fits of the other methods that are averaged, by name, each with its own probabilities.
     """
 
     raw: np.ndarray
@@ -45,10 +45,35 @@ class Correction:
     rates: Mapping[str, float]
     scores: Mapping[str, float]
     gold: int = 0
-    scale: float = 1.0
-    shift: tuple[float, ...] = ()
-    channel: np.ndarray | None = None
+    truth_map: TruthMap | None = None
     notes: tuple[str, ...] = ()
+    others: Mapping[str, Posterior] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Discounted, averaged and mapped probabilities, (N, K); a known truth is certain.
+
+        Args:
+            found: (N, K) by each of the methods, by name.
+            data: the items, whose labels are counted.
+            before: labels that these items had in earlier fits, (N,).
+        """
+        labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
+        labels = labels if before is None else labels + before
+        for name, weight in self.weights.items():
+            out += weight * discount(found[name], labels, self.rates[name])
+        out = out / out.sum(1, keepdims=True)
+        out = out if self.truth_map is None else self.truth_map(out)
+        if data.gold_codes is not None:
+            known = np.flatnonzero(data.gold_codes >= 0)
+            out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
+        return np.asarray(out)
+
+    @property
+    def main(self) -> str:
+        """Name of the method of the largest weight."""
+        return max(self.weights, key=lambda name: self.weights[name])
 
     @property
     def leaves_all(self) -> bool:
@@ -66,7 +91,9 @@ class Correction:
             text = f"labels of an item are taken to be correlated by {rate:g}" if rate else f"{name} as it is"
         else:
             text = "probabilities are averaged: " + " + ".join(parts)
-        return text + (f", then mapped to {self.gold} known truths (scale {self.scale:.2f})" if self.gold else "")
+        if self.truth_map is not None:
+            text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"
+        return text
 
 
 def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
@@ -85,23 +112,6 @@ def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.n
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
     return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
-
-
-def extension(correction: Correction | None) -> Callable[[np.ndarray, Annotations], np.ndarray]:
-    """How probabilities (N, K) of other items, by the method itself, are corrected as those of the fit were.
-
-    Raises:
-        MethodError: for averages of several methods, whose others are not kept, and maps to known truths.
-    """
-    if correction is None:
-        return lambda probabilities, data: probabilities
-    if len(correction.weights) > 1 or correction.gold:
-        raise MethodError(
-            "the correction of these probabilities was fitted to these items and does not extend to others; "
-            "uncorrected().predict(...) gives what the method itself says"
-        )
-    (rate,) = correction.rates.values()
-    return lambda probabilities, data: discount(probabilities, labels_an_item(data), rate)
 
 
 def cut(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:

@@ -1,145 +1,25 @@
-"""What a posterior can only answer by running its story again: predictions, drawn labels, updates."""
+"""A posterior after other labels: more of them, or without those of some annotators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.decoding import row_codes, row_sizes
+from crowdppl.data.decoding import row_codes
 from crowdppl.data.likeness import alike, warn_of_repeats
 from crowdppl.data.splitting import keep
-from crowdppl.doors import demands
-from crowdppl.doors.counts import seed_number, whole_number
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks.sight import class_shares
-from crowdppl.results.correction import extension
+from crowdppl.results.averaging import averaged, members
+from crowdppl.results.engines import CORRECTIONS, REFITS, engines_of
 from crowdppl.tables.codebook import one_or_several, plain
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
-
-ENGINES = "crowdppl.inference.asking.refit"
-"""Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
-REFITS = "crowdppl.inference.asking.predictive"
-"""Module that fits again to some of the labels; looked up likewise."""
-CORRECTIONS = "crowdppl.choosing.automatic"
-"""Module that corrects again; looked up likewise."""
-
-
-class Refit(Protocol):
-    """What a posterior asks of the engines: a module or an object with these three functions."""
-
-    def predict(self, posterior: Posterior, data: Annotations) -> np.ndarray:
-        """Truth probabilities (N, K) of the items of ``data``, in its codebook order."""
-        ...
-
-    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
-        """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks."""
-        ...
-
-    def update(self, posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
-        """The posterior after more labels, for which the old one is the prior."""
-        ...
-
-
-def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
-    """Truth probabilities of new items that annotators of this fit labelled; nothing is learned from them.
-
-    An item of the fit is as new as any other: the labels given here alone say what it is. ``update`` keeps others.
-
-    Args:
-        new_data: annotations, or a table of them with one label a row.
-
-    Returns:
-        DataFrame of the new items x classes.
-
-    Raises:
-        DataError: when an annotator or a class is not one of this fit, or features have other columns or another
-            shape.
-        MethodError: when the probabilities of several methods were averaged, as by ``fit("auto", ...)``, or mapped
-            to known truths; a discount of labels that depend on each other extends to new items.
-
-    Examples:
-        >>> import pandas as pd
-        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> new = pd.DataFrame({"item": [46, 46, 47], "annotator": ["1", "4", "2"], "label": [1, 2, 3]})
-        >>> posterior.predict(new).round(2)
-        class     1     2     3     4
-        item
-        46     0.55  0.41  0.02  0.02
-        47     0.10  0.10  0.70  0.10
-    """
-    likewise = extension(posterior.correction)
-    new = alike(posterior.data, new_data)
-    found = likewise(_engines(posterior).predict(posterior, new), new)
-    return pd.DataFrame(found, index=new.items, columns=new.classes)
-
-
-def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
-    """What the network of a fit makes of new items that nobody labelled.
-
-    Args:
-        features: one row an item, as those of the fit: a DataFrame by item id, an array (N, ...), or a
-            ``torch.utils.data.Dataset``, whose rows are read as they are looked at. Where the fit's features were a
-            DataFrame too, columns are found by name, in any order.
-
-    Returns:
-        Probabilities, DataFrame of items x classes.
-
-    Raises:
-        MethodError: when the method has no network.
-        DataError: when features are of another shape than those of the fit, have other columns, or are not finite
-            in float32.
-
-    Examples:
-        >>> import numpy as np
-        >>> truth = np.arange(90) % 3
-        >>> crowd = crowdppl.simulate_annotators(truth, {"hammer": 3}, features=np.eye(3)[truth], seed=0)
-        >>> settings = {"training": {"epochs": 30}}
-        >>> posterior = crowdppl.fit("bayes_dgc", crowd.data, inference="vb", settings=settings, seed=0)
-        >>> posterior.classify(np.eye(3)).idxmax(axis=1).tolist()
-        [0, 1, 2]
-    """
-    return class_shares(posterior, features)
-
-
-def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
-    """Labels that the same annotators might have given to the same items.
-
-    Args:
-        n: how many data sets.
-        seed: of the draws.
-        kind: "posterior" keeps what was learned of parameters and truths; "prior" draws them from the story.
-
-    Returns:
-        DataFrame with draw, item, annotator and label; within a draw, rows stand as in ``data.frame()``.
-
-    Raises:
-        MethodError: for another kind, an n that is no whole number from 1 on, or a seed that is none.
-
-    Examples:
-        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
-        630
-    """
-    n, seed = whole_number("n", n, 1, "draw a data set"), seed_number(seed)
-    demands.one_of("kind", kind, ("posterior", "prior"))
-    data = posterior.data
-    drawn = _engines(posterior).draw_labels(posterior, n, seed, kind)
-    by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
-    item, cell = row_codes(data.blocks, data.order)
-    columns = {
-        "draw": np.repeat(np.arange(n), len(item)),
-        "item": data.items.take(np.tile(item, n)),
-        "annotator": data.annotators.take(np.tile(cell // np.int32(data.n_answers), n)),
-        "label": data.answers.take(drawn[:, by_item].ravel()),
-    }
-    return pd.DataFrame(columns)
 
 
 def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
@@ -148,14 +28,15 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     An item that had labels before brings its old evidence along, and its truth where the fit was told it, and
     counts once; a label that the fit had already is evidence once more, and is warned of (``RepeatsWarning``). The
     result speaks of the items of the new labels. A network stands still: it says of the items what
-    it learned from the old labels, and of an item that had labels before what it said then.
+    it learned from the old labels, and of an item that had labels before what it said then. Of corrected
+    probabilities, each method learns from the new labels, and weights, discounts and map stay as they were.
 
     Args:
         new_labels: annotations, or a table of them with one label a row.
         options: of the engine, as for ``fit``, such as ``seed`` or ``max_iterations``; by default those of the fit.
 
     Raises:
-        MethodError: when the fit was not made by vb or is corrected, an option is none of ``fit``'s, annotators'
+        MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators'
             history comes with the new labels, or items come again whose truths taught a site that is no Dirichlet.
         DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
             network looks at, or have others.
@@ -172,11 +53,6 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
-    if posterior.correction is not None and not posterior.correction.leaves_all:
-        raise MethodError(
-            "update goes on from what the method itself found, and these probabilities are corrected; use "
-            "uncorrected().update(...)"
-        )
     history, told = getattr(new_labels, "history", None), posterior.data.history
     if history is not None and (told is None or not np.array_equal(history.cpu(), told.cpu())):
         raise MethodError(
@@ -185,14 +61,16 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
         )
     new = _still_told(posterior.data, alike(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
-    return _engines(posterior).update(posterior, new, **options)
+    updated = {name: engines_of(fit).update(fit, new, **options) for name, fit in members(posterior).items()}
+    return averaged(updated, posterior.correction)
 
 
 def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     """The same fit without the labels of some annotators, started from the old truth.
 
     Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
-    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again.
+    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again; after an update
+    it keeps its weights and discounts, which are those of more labels.
 
     Args:
         annotators: ids.
@@ -221,11 +99,13 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
-    if posterior.correction is not None:
+    if posterior.correction is not None and posterior.memory is None:
         corrected: Posterior = import_module(CORRECTIONS).corrected_again(posterior, keep(data, kept))
         return corrected
-    fitted: Posterior = import_module(REFITS).refit(posterior, keep(data, kept))
-    return fitted
+    refit = import_module(REFITS).refit
+    return averaged(
+        {n: refit(fit, keep(data, kept)) for n, fit in members(posterior).items()}, posterior.correction
+    )
 
 
 def _still_told(old: Annotations, new: Annotations) -> Annotations:
@@ -240,7 +120,3 @@ def _still_told(old: Annotations, new: Annotations) -> Annotations:
     if not len(at):
         return new
     return new.with_gold(pd.Series(new.classes[codes[at]], index=new.items[at]))
-
-
-def _engines(posterior: Posterior) -> Refit:
-    return posterior._refit if posterior._refit is not None else cast(Refit, import_module(ENGINES))

@@ -32,6 +32,7 @@ SECTIONS = (
     "Probabilities by auto",
     "Probabilities by auto with known truths",
     "Probabilities by auto on other sets",
+    "Probabilities by auto of new items",
     "Without the annotators found as spammers",
     "Which label to ask for next",
     "Asking among five million pairs",

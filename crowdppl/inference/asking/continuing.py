@@ -67,21 +67,25 @@ def remembered(posterior: Posterior, data: Annotations, options: Options) -> Mem
     old, memory = posterior.data, posterior.memory
     shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
     own = Record(
-        old.items, posterior.result.probabilities, {n: s for n, s in shared.items() if "annotator" not in s.dims}
+        old.items,
+        posterior.result.probabilities,
+        np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
+        {n: s for n, s in shared.items() if "annotator" not in s.dims},
     )
     truths = _Truths(posterior.story, data, options)
-    evidence, records = np.zeros((data.n_items, data.n_classes)), []
+    evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
     for record in (own, *(() if memory is None else memory.records)):
         code = Codebook("item", record.items).codes(data.items)
         again = np.flatnonzero(code >= 0)
         if len(again):
             evidence[again] = truths.take_out(again, record.probabilities[code[again]], {**shared, **record.sites})
+            votes[again] = record.votes[code[again]]
         left = np.ones(len(record.items), bool)
         left[code[again]] = False
         if left.any():
             records.append(record.some(left))
     labels = labels_given(old) + (0 if memory is None else memory.labels)
-    return Memory(truths.reduced(shared), data.items, evidence, labels, tuple(records))
+    return Memory(truths.reduced(shared), data.items, evidence, votes, labels, tuple(records))
 
 
 @dataclass

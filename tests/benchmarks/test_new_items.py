@@ -1,0 +1,67 @@
+"""Probabilities of the method "auto" for items that its fit did not have, beside those of a fit to all items."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
+from crowdppl.fitting import fit
+from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.test_accuracy import NINE, read
+from tests.benchmarks.test_acquisition import data_folder
+from tests.benchmarks.test_automatic import BASE, Table, score_tables, scored
+
+pytestmark = pytest.mark.bench
+
+TITLE = "Probabilities by auto of new items"
+WHOLE, NEW, MORE = "auto, all items fitted", "auto, predict", "auto, update"
+OWN, IBCC = "auto, uncorrected, predict", "variational IBCC, predict"
+ABOUT = (
+    'Half of the items, drawn at random, are fitted by `fit("auto", data)`; the others are new: `predict` says '
+    "what their labels mean by what was learned of annotators, `update` learns from their labels, too. Beside them "
+    "`predict` by the method of the largest weight alone and by variational IBCC, and the same items in a fit to "
+    "all. Scores are of the new items, seed 0. Seconds: of `predict`."
+)
+
+
+def halves(data: Annotations, seed: int) -> tuple[Annotations, Annotations]:
+    """The labels of a random half of the items, and of the others, under the same codes."""
+    chosen = pd.Index(np.random.default_rng(seed).permutation(data.items)[: data.n_items // 2])
+    first = data.frame()["item"].isin(chosen).to_numpy()
+    return keep(data, first), keep(data, ~first)
+
+
+def test_auto_on_new_items(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+    folder = data_folder(request, recorder, TITLE)
+    if folder is None:
+        return
+    table: Table = {method: {} for method in (WHOLE, NEW, MORE, OWN, IBCC)}
+    took = {}
+    for name in NINE:
+        data, gold = read(folder, name)
+        old, new = halves(data, 0)
+        rows = new.frame()[["item", "annotator", "label"]]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found, whole = fit("auto", old, seed=0), fit("auto", data, seed=0)
+            began = time.perf_counter()
+            said = found.predict(rows)
+            took[name] = time.perf_counter() - began
+            probabilities = {
+                WHOLE: whole.probabilities().loc[said.index],
+                NEW: said,
+                MORE: found.update(rows).probabilities(),
+                OWN: found.uncorrected().predict(rows),
+                IBCC: fit(BASE, old, inference="vb", seed=0).predict(rows),
+            }
+        truth = gold[gold.index.isin(said.index)]
+        for method, p in probabilities.items():
+            table[method][name] = scored(p, truth)
+        print(f"{name} {took[name]:.2f} s", {m: round(table[m][name]["log_score"], 3) for m in table})
+    recorder.add(TITLE, f"{ABOUT}\n\n{score_tables(table, TITLE, took)}")

@@ -1,0 +1,160 @@
+"""Several methods behind one posterior: what they say together of new items and after more labels, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.crowds.simulation import Simulation
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.splitting import keep
+from crowdppl.errors import MethodError
+from crowdppl.posterior import Posterior
+from crowdppl.results.averaging import averaged, members
+from crowdppl.results.correction import Correction, discount
+from crowdppl.results.maps import TruthMap
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+NAMES = ("bayesian_dawid_skene", "one_coin")
+HALF = TruthMap(0.5, np.array([0.3, 0.0, -0.3]), np.array([2.0]), np.array([1.0]), np.full((1, 3, 3), 1 / 3))
+
+
+def together(data: Annotations, **more: Any) -> Posterior:
+    fits = {name: crowdppl.fit(name, data, inference="vb", seed=0) for name in NAMES}
+    made = Correction(
+        np.empty((0, 0)), {NAMES[0]: 0.25, NAMES[1]: 0.75}, {NAMES[0]: 0.5, NAMES[1]: 0.1}, {}, **more
+    )
+    return averaged(fits, made)
+
+
+def mixed(found: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """A quarter of the first, discounted by .5, and three of the second, discounted by .1."""
+    first, second = (discount(found[name], labels, rate) for name, rate in zip(NAMES, (0.5, 0.1), strict=True))
+    return np.asarray(0.25 * first + 0.75 * second)
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return crowd(60, 6, 3, 5)
+
+
+@pytest.fixture(scope="module")
+def posterior(data: Annotations) -> Posterior:
+    return together(data)
+
+
+def test_members_are_the_methods_as_they_are(data: Annotations, posterior: Posterior) -> None:
+    found = posterior.members()
+    assert list(found) == list(NAMES) and posterior.method == NAMES[1]
+    for name, fit in found.items():
+        own = crowdppl.fit(name, data, inference="vb", seed=0)
+        assert fit.method == name and fit.correction is None
+        np.testing.assert_array_equal(fit.probabilities(), own.probabilities())
+        np.testing.assert_array_equal(fit.confusion(), own.confusion())
+    assert list(members(found["one_coin"])) == ["one_coin"]
+
+
+@pytest.mark.parametrize("truth_map", [None, HALF])
+def test_new_items_are_averaged_as_those_of_the_fit(data: Annotations, truth_map: TruthMap | None) -> None:
+    posterior = together(data, truth_map=truth_map, gold=0 if truth_map is None else 10)
+    new = pd.DataFrame({"item": ["x", "x", "x", "y"], "annotator": [0, 1, 2, 3], "label": [0, 0, 1, 2]})
+    said = {name: fit.predict(new).to_numpy() for name, fit in posterior.members().items()}
+    want = mixed(said, np.array([3, 1]))
+    want = want if truth_map is None else truth_map(want)
+    np.testing.assert_allclose(posterior.predict(new), want, atol=1e-12)
+    np.testing.assert_allclose(posterior.predict(data), posterior.probabilities(), atol=1e-3)
+
+
+def test_a_known_truth_of_a_new_item_is_certain_after_the_map(data: Annotations) -> None:
+    posterior = together(data, truth_map=HALF, gold=10)
+    new = Annotations.from_frame(
+        pd.DataFrame({"item": ["x", "y"], "annotator": [0, 1], "label": [0, 1]}), like=data, gold={"x": 2}
+    )
+    found = posterior.predict(new)
+    assert found.loc["x"].tolist() == [0, 0, 1] and 0 < found.loc["y"].max() < 1
+
+
+def test_items_that_come_again_are_discounted_by_all_their_labels(data: Annotations) -> None:
+    first = np.arange(data.n_labels) % 5 < 3
+    posterior = together(keep(data, first))
+    rest = data.frame()[~first][["item", "annotator", "label"]]
+    found = posterior.update(rest)
+    own = {name: fit.update(rest).probabilities().to_numpy() for name, fit in posterior.members().items()}
+    labels = data.frame().groupby("item").size().reindex(found.data.items).to_numpy()
+    assert labels.max() > found.data.votes().sum(1).max()
+    np.testing.assert_allclose(found.probabilities(), mixed(own, labels), atol=1e-12)
+    assert found.correction is not None and found.correction.weights == posterior.correction.weights  # type: ignore[union-attr]
+    np.testing.assert_allclose(found.uncorrected().probabilities(), own["one_coin"])
+
+
+def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tmp_path: Path) -> None:
+    table = data.frame()[["item", "annotator", "label"]]
+    turn = table.groupby("item").cumcount()
+    early = table["item"] < 30
+    posterior = together(keep(data, ((turn < 2) | ~early).to_numpy()))
+    twice = posterior.update(table[~early].assign(item=lambda t: t["item"] + 1000)).update(
+        table[early & (turn >= 2)]
+    )
+    twice.save(tmp_path)
+    for found in (twice, crowdppl.load(tmp_path)):
+        assert found.memory is not None
+        given = found.memory.votes + found.data.votes().sum(1)
+        np.testing.assert_array_equal(given, table.groupby("item").size().reindex(found.data.items))
+        own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
+        np.testing.assert_allclose(found.probabilities(), mixed(own, given), atol=1e-12)
+
+
+def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, posterior: Posterior) -> None:
+    new = pd.DataFrame({"item": ["x", "x", "y", "y"], "annotator": [0, 1, 0, 2], "label": [0, 1, 2, 2]})
+    first = np.arange(data.n_labels) % 2 == 0
+    updated = together(keep(data, first & (data.frame()["annotator"] != 0).to_numpy())).update(new)
+    found = updated.without([0])
+    own = {name: fit.without([0]).probabilities().to_numpy() for name, fit in updated.members().items()}
+    np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([1, 1])), atol=1e-12)
+    with pytest.raises(MethodError, match="gave .* labels before an update"):
+        posterior.update(new).without([1])
+
+
+def test_an_update_of_samples_is_still_refused(data: Annotations) -> None:
+    sampled = crowdppl.fit("one_coin", data, inference="gibbs", chains=2, draws=20, warmup=10)
+    made = Correction(sampled.result.probabilities, {"one_coin": 1.0}, {"one_coin": 0.2}, {})
+    with pytest.raises(MethodError, match="'gibbs'"):
+        replace(sampled, correction=made).update(data)
+
+
+def test_maps_and_members_come_back(data: Annotations, tmp_path: Path) -> None:
+    posterior = together(data, truth_map=HALF, gold=10)
+    posterior.save(tmp_path)
+    again = crowdppl.load(tmp_path)
+    assert str(again.correction) == str(posterior.correction) and "10 known truths" in str(again.correction)
+    new = pd.DataFrame({"item": ["x", "x"], "annotator": [0, 1], "label": [0, 1]})
+    pd.testing.assert_frame_equal(again.predict(new), posterior.predict(new))
+    pd.testing.assert_frame_equal(again.update(new).probabilities(), posterior.update(new).probabilities())
+
+
+def test_auto_is_as_honest_on_items_that_it_predicts() -> None:
+    """Half of the items are fitted, the other half predicted: scores are near those of a fit to all."""
+    design = crowdppl.random_design(800, 20, 6, classes=3, seed=1)
+    one: Simulation = crowdppl.simulate(
+        crowdppl.method("mixed_membership", mass=20.0, diagonal=0.85), design, seed=1
+    )
+    half = one.data.frame()["item"].isin(one.data.items[:400])
+    table = one.data.frame()[["item", "annotator", "label"]]
+    fitted = Annotations.from_frame(table[half], classes=one.data.classes, annotators=one.data.annotators)
+    found = crowdppl.fit("auto", fitted, seed=0)
+    plain = crowdppl.fit("bayesian_dawid_skene", fitted, inference="vb", seed=0).predict(table[~half])
+    said, whole = found.predict(table[~half]), crowdppl.fit("auto", one.data, seed=0).probabilities()
+
+    def score(p: pd.DataFrame) -> float:
+        code = p.columns.get_indexer(one.truth.reindex(plain.index))
+        return float(-np.log(p.reindex(plain.index).to_numpy()[np.arange(len(plain)), code]).mean())
+
+    assert score(said) == pytest.approx(score(whole), abs=0.03) and score(said) < score(plain) - 0.1
