@@ -10,7 +10,6 @@ site or for random signs of all, with differences of passes in place of H.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,22 +18,17 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.inference.climbing.ascent import Ascent
+from crowdppl.inference.climbing.dirichlet_rows import Parts, Rows
 from crowdppl.inference.inherited import Inherited
-from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
 
-PROBES, FEWEST, LABELS, FACTORS, NUMBERS = 200, 8, 400_000, 40_000_000, 100_000_000
+PROBES, FEWEST, LABELS, FACTORS, NUMBERS = 200, 8, 1_000_000, 40_000_000, 100_000_000
 """Vectors that are solved for, of each site: down to eight, where all have more labels, log-factors, or numbers."""
-STEPS, TOLERANCE = 20, 1e-2
+STEPS, TOLERANCE = 20, 2e-2
 """Of conjugate gradients."""
-LARGE = 1e7
-"""Labels of a row beyond which a difference is lost in rounding, and its limit is as good."""
-AWAY = 1e-2
-"""Distance in log theta over which differences are taken."""
-
-Parts = dict[str, Tensor]
-"""Numbers for each vector, and each entry of each site: (P, *site)."""
+AWAY = 1e-5
+"""Distance in log theta over which differences are taken: in float64, rounding is below what is cut off."""
 
 
 def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dict[str, Tensor]:
@@ -60,7 +54,8 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
     rows, curvature = Rows(total), _Curvature(problem, ascent)
     most = _affordable(problem.n_labels, problem.states, sum(x.numel() for x in total.values()))
-    beyond = {name: _beyond(curvature, rows, name, most, generator) for name in rows.total}
+    k = problem.blocks[0].n_classes
+    beyond = {n: _beyond(curvature, rows, n, _enough(most, k, x.shape[-1]), generator) for n, x in total.items()}
     unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
     return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
 
@@ -68,6 +63,11 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dic
 def _affordable(labels: int, states: int, numbers: int) -> int:
     """How many vectors, given the labels, the alternatives of an item and the numbers in all sites."""
     return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
+
+
+def _enough(most: int, classes: int, entries: int) -> int:
+    """Of so many vectors, those that a site with long rows takes: each tells as much of a row as it has entries."""
+    return max(FEWEST, most * classes // max(classes, entries))
 
 
 def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
@@ -132,77 +132,8 @@ def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Dirichlets by site, and linear maps between log theta, theta and concentrations, row by row.
-
-    Attributes:
-        total: concentrations, float64.
-    """
-
-    total: Mapping[str, Tensor]
-
-    @cached_property
-    def own(self) -> Parts:
-        """The diagonal of V, to which ``common`` comes, with a minus, everywhere in a row."""
-        return {n: torch.polygamma(1, x) for n, x in self.total.items()}
-
-    @cached_property
-    def common(self) -> Parts:
-        """What the shares of a row have in common: (..., 1)."""
-        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.total.items()}
-
-    @cached_property
-    def inverted(self) -> Parts:
-        """What they have in common in V^-1 (Sherman-Morrison): (..., 1)."""
-        out = {}
-        for n, x in self.total.items():
-            large = x.sum(-1, keepdim=True)
-            left = 1 - self.common[n] * (1 / self.own[n]).sum(-1, keepdim=True)
-            out[n] = self.common[n] / torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
-        return out
-
-    def covariance(self, y: Parts) -> Parts:
-        """V y, V being the covariance of log theta."""
-        return {n: x * y[n] - self.common[n] * y[n].sum(-1, keepdim=True) for n, x in self.own.items()}
-
-    def inverse(self, y: Parts) -> Parts:
-        """V^-1 y."""
-        each = {n: y[n] / x for n, x in self.own.items()}
-        return {n: x + self.inverted[n] * x.sum(-1, keepdim=True) / self.own[n] for n, x in each.items()}
-
-    def down(self, y: Parts) -> Parts:
-        """How mean shares move when concentrations do."""
-        return {
-            n: (y[n] - x / x.sum(-1, keepdim=True) * y[n].sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
-            for n, x in self.total.items()
-        }
-
-    def up(self, y: Parts) -> Parts:
-        """The transpose of ``down``."""
-        return {
-            n: (y[n] - (x * y[n]).sum(-1, keepdim=True) / x.sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
-            for n, x in self.total.items()
-        }
-
-    def weight(self, name: str, beyond: Tensor, prior: Tensor, unsure: Tensor) -> Tensor:
-        """The part of a concentration that is left where a row's variance is larger by ``beyond``.
-
-        ``unsure`` is what of ``prior`` is no knowledge.
-        """
-        alone = Rows({name: self.total[name]})
-        x = alone.total[name]
-        k, n = x.shape[-1], x.sum(-1)
-        unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
-        own = (unit * alone.down(alone.inverse(alone.up({name: unit})))[name]).sum((0, -1))
-        left = (n + 1) / (1 + beyond / own).clamp(min=1) - 1
-        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsure.to(n)
-        out: Tensor = (known / n).clamp(max=1)
-        return out
-
-
-@dataclass(frozen=True)
 class _Curvature:
-    """H: how counts move with log theta, by passes on both sides of where vb stands."""
+    """H: how counts move with log theta, by passes a little away from where vb stands."""
 
     problem: Problem
     ascent: Ascent
@@ -212,33 +143,40 @@ class _Curvature:
         """The data in float64: what parameters of many labels leave open is lost in the rounding of float32."""
         return [replace(block, dtype=torch.float64, _views={}) for block in self.ascent.fold.blocks]
 
+    @cached_property
+    def counts(self) -> Parts:
+        """The counts where vb stands."""
+        values = {name: x.double() for name, x in self.ascent.here.values().items()}
+        fold = replace(self.ascent.fold, blocks=self.blocks)
+        found = fold(values, gradient=list(self.ascent.state.parameters), extra=lambda _: None).gradient
+        return {name: x.double() for name, x in found.items()}
+
     @property
     def at_once(self) -> int:
         """Vectors that a pass takes."""
-        return max(1, WIDTH // (2 * self.problem.n_items * self.problem.states))
+        return max(1, WIDTH // (self.problem.n_items * self.problem.states))
 
     def __call__(self, y: Parts) -> Parts:
         """H y for each vector."""
-        here, density = self.ascent.here, self.ascent.fold.density
         vectors = len(next(iter(y.values())))
-        largest = torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
-        away = AWAY / largest
+        away = AWAY / torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
         values = {}
-        for name, x in here.values().items():
+        for name, x in self.ascent.here.values().items():
             site = self.problem.sites[name]
-            both = x.expand(2 * vectors, *x.shape)
+            moved = x.double().expand(vectors, *x.shape)
             if name in y:
-                step = y[name] * away.reshape(-1, *(1,) * x.dim())
-                both = both + torch.cat([step, -step])
+                moved = moved + y[name] * away.reshape(-1, *(1,) * x.dim())
             pad = (1,) * (self.problem.plates - len(site.batch_shape))
-            values[name] = both.reshape(2 * vectors, *pad, *x.shape)
-        fold = Fold(replace(density, chains=2 * vectors), self.blocks, self.ascent.fold.sites)
+            values[name] = moved.reshape(vectors, *pad, *x.shape)
+        fold = replace(
+            self.ascent.fold, density=replace(self.ascent.fold.density, chains=vectors), blocks=self.blocks
+        )
         counts = fold(values, gradient=list(y), extra=lambda _: None).gradient
-        out = {}
-        for name, x in y.items():
-            one, other = counts[name].double().reshape(2, *x.shape).unbind(0)
-            out[name] = (one - other) / (2 * away.reshape(-1, *(1,) * (x.dim() - 1)))
-        return out
+        return {
+            name: (counts[name].double().reshape(x.shape) - self.counts[name].reshape(x.shape[1:]))
+            / away.reshape(-1, *(1,) * (x.dim() - 1))
+            for name, x in y.items()
+        }
 
 
 def _dot(one: Parts, other: Parts) -> Tensor:
