@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 from crowdppl.doors import demands
 from crowdppl.doors.counts import switch
+from crowdppl.doors.telling import tell
 from crowdppl.errors import DoubtWarning, MethodError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _warn_if_blind(method: str | Story, data: Annotations, settings: Mapping[str
     from crowdppl.networks.sight import warn_of_no_features
 
     story = _story(method, settings)
-    warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data, stacklevel=4)
+    warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data)
 
 
 def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
@@ -161,7 +161,7 @@ def _annotations(data: Any) -> Annotations:
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
     for doubt in posterior.doubts():
-        warnings.warn(str(doubt), DoubtWarning, stacklevel=3)
+        tell(str(doubt), DoubtWarning)
     return posterior
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -18,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from crowdppl.doors.counts import switch
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.settings import check_settings
 from crowdppl.stories.story import Story, card_of
@@ -150,7 +150,7 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
         try:
             story = method(name)
         except Exception as error:
-            warnings.warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning, stacklevel=2)
+            tell(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
             continue
         card = card_of(story)
         row = {
@@ -179,11 +179,10 @@ def _find(name: str) -> type[Any]:
     packages = _of_packages()
     if _in_the_zoo(name):
         if name in packages:
-            warnings.warn(
+            tell(
                 f"{packages[name].value} offers another method {name!r}; the zoo's own is used. "
                 "To use the other, register it under a name of its own",
                 CrowdpplWarning,
-                stacklevel=3,
             )
         return _from_the_zoo(name)
     if name in packages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal
@@ -15,6 +14,7 @@ from crowdppl.agreement.pairings import mean_kappa, pairings
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors import demands
 from crowdppl.doors.counts import seed_number, whole_number
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
 from crowdppl.statistics import coefficients
 from crowdppl.statistics.coefficients import Coefficient, Formula, nearness
@@ -227,7 +227,7 @@ def _cohen(ballots: Ballots, near: np.ndarray, resamples: Resamples) -> Coeffici
             f"{np.median(mean.shared):g}) that kappas, and more so the ends of the interval, are biased towards 0; "
             "rather use fleiss_kappa or krippendorff_nominal"
         )
-        warnings.warn(ThinDataWarning(text), stacklevel=3)
+        tell(ThinDataWarning(text))
     return found
 
 
@@ -239,10 +239,10 @@ def _warn_of_gaps(found: list[Coefficient]) -> None:
             f"{', '.join(gaps)} is not defined and NaN: where all labels to be compared are of one class, "
             "agreement by chance is certain, and cohen_kappa also needs annotators who share two items"
         )
-        warnings.warn(CrowdpplWarning(text), stacklevel=3)
+        tell(CrowdpplWarning(text))
     for each in found:
         n, lost = len(each.resampled), int(np.isnan(each.resampled).sum())
         if lost > n / 20 and each.name not in gaps:
             made = f"the interval of {each.name} is made from {n - lost} of {n} samples; in the others it is not "
             why = "defined, because all labels that they compare are of one class, or none can be compared"
-            warnings.warn(ThinDataWarning(made + why), stacklevel=3)
+            tell(ThinDataWarning(made + why))

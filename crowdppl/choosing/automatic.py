@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdppl.choosing.calibration import AVERAGE, calibrated
 from crowdppl.data.annotations import Annotations
+from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.fitting import fit_alone
 from crowdppl.inference.asking.predictive import refit
@@ -71,7 +72,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Posterior:
         found = _noted(calibrated(fitted, data), _notes(data))
     except KeyboardInterrupt:
         found = _marked(first)
-        warnings.warn(found.diagnostics()["warnings"][-1], ConvergenceWarning, stacklevel=4)
+        tell(found.diagnostics()["warnings"][-1], ConvergenceWarning)
     found.result.diagnostics["seconds"] = time.perf_counter() - began
     return found
 
@@ -131,7 +132,7 @@ def _named(name: str, make: Callable[[], Posterior]) -> Posterior:
         found = make()
     if not found.result.diagnostics["interrupted"]:
         for note in found.result.diagnostics["warnings"]:
-            warnings.warn(f"{name}: {note}", ConvergenceWarning, stacklevel=5)
+            tell(f"{name}: {note}", ConvergenceWarning)
     return found
 
 

@@ -12,6 +12,7 @@ from crowdppl.choosing.comparison import LEAST_WEIGHT, stacking_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import keep, label_folds
+from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.asking.leaving_out import left_out
 from crowdppl.inference.asking.predictive import refit
@@ -162,7 +163,7 @@ def _told(name: str, member: Posterior, data: Annotations) -> Posterior:
         warnings.simplefilter("ignore", CrowdpplWarning)
         found = uninterrupted(refit(member, data))
     for note in found.result.diagnostics["warnings"]:
-        warnings.warn(f"{name}, told the known truths: {note}", ConvergenceWarning, stacklevel=4)
+        tell(f"{name}, told the known truths: {note}", ConvergenceWarning)
     return found
 
 

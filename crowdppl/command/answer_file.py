@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from crowdppl import registry
 from crowdppl.command import arguments
 from crowdppl.command.wording import OF_COVARIATES, OF_FEATURES, OF_GOLD, on_command_line
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.stories.story import card_of
 
@@ -122,4 +122,4 @@ def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
     for what in ("features", "item_covariates", "annotator_covariates"):
         if said[what] is not None and len(uses) == len(cards) and not any(what in some for some in uses):
             text = f"{', '.join(models)}: no card says that {what} are read, so that {said[what]} changes nothing"
-            warnings.warn(text, CrowdpplWarning, stacklevel=2)
+            tell(text, CrowdpplWarning)

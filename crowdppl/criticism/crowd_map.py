@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from crowdppl.criticism.population import centre_of, population_doubts, principal
 from crowdppl.data.checking import cell_counts
 from crowdppl.doors import demands
+from crowdppl.doors.telling import tell
 from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.pictures.canvas import DARK, axes_or_new, short
 from crowdppl.pictures.glyphs import legible
@@ -57,7 +57,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
     """
     gates, centres = _gates(demands.require_posterior(posterior))
     for doubt in population_doubts(gates):
-        warnings.warn(str(doubt), DoubtWarning, stacklevel=2)
+        tell(str(doubt), DoubtWarning)
     mean, axes, _ = principal(gates)
     every = np.concatenate([gates, *(x[None] for x in centres.values())])
     place, n = (every - mean) @ axes, len(gates)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from crowdppl.data.decoding import answer_again, count_votes, join, row_codes, s
 from crowdppl.data.extras import gold_codes
 from crowdppl.data.feature_tensors import placed_features
 from crowdppl.data.stored_features import StoredFeatures
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.tables.alphabet import Alphabet
 from crowdppl.tables.codebook import Codebook
@@ -122,7 +122,7 @@ class Annotations:
         """Builds annotations from rows that were read already, and warns of what was found."""
         parts = assemble(rows, options)
         for warning in parts["warnings"]:
-            warnings.warn(warning, stacklevel=3)
+            tell(warning)
         return cls(**parts)
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.tables.codebook import plain
 
@@ -126,7 +126,7 @@ def warn_of_rounding(features: Any) -> None:
                 f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32, in which "
                 f"networks compute, takes steps of {step:g}: subtract its mean before, or what it says is lost"
             )
-            warnings.warn(CrowdpplWarning(text), stacklevel=2)
+            tell(CrowdpplWarning(text))
 
 
 def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:

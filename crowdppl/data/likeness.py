@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from crowdppl.data.checking import require_labels
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.feature_values import in_columns
 from crowdppl.data.stored_features import StoredFeatures
+from crowdppl.doors.telling import tell
 from crowdppl.errors import DataError, RepeatsWarning
 
 
@@ -65,11 +65,10 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
 
     again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
     if again.any():
-        warnings.warn(
+        tell(
             f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
             "and count on top of it; leave out labels that are not new",
             RepeatsWarning,
-            stacklevel=3,  # where update was called
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ import torch
 
 from crowdppl.doors.counts import SEED, SEEDS
 from crowdppl.doors.naming import shown
+from crowdppl.doors.telling import tell
 from crowdppl.errors import MethodError, UnusedOptionWarning
 from crowdppl.process.devices import device_named
 from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
@@ -188,9 +188,8 @@ def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
     for name, value in given.items():
         having = ENGINES_WITH.get(name, ())
         if value is not None and having and not any(engine in having for engine in engines):
-            warnings.warn(
+            tell(
                 f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
                 f"is by {' and '.join(engines)}; leave it out, or take another engine",
                 UnusedOptionWarning,
-                stacklevel=3,
             )

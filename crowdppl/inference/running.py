@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
@@ -86,7 +87,7 @@ def run(
         result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began
     for note in result.diagnostics["warnings"]:
-        warnings.warn(note, ConvergenceWarning, stacklevel=3)
+        tell(note, ConvergenceWarning)
     return story, engine, result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from itertools import chain
@@ -13,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from crowdppl.data.stored_features import Features
 from crowdppl.doors.naming import kind_of
+from crowdppl.doors.telling import tell
 from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.standardise import Standardise
 
@@ -156,11 +156,10 @@ def warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
     shares = found.shape[1] > 1 and bool((found >= 0).all()) and bool(((found.sum(1) - 1).abs() < SHARES).all())
     if ends or shares:
         what = f"ends in {ends}" if ends else "returns rows that sum to one on the first items"
-        warnings.warn(
+        tell(
             f"the network {what}, as if to give probabilities, but what it returns is taken for logits, so that it "
             f"is hardly sure of any class; give logits: drop the last {ends or 'Softmax'}",
             LogitsWarning,
-            stacklevel=3,
         )
 
 

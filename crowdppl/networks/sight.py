@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from crowdppl.data.extras import is_dataset
 from crowdppl.data.feature_values import in_columns, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.stored_features import Features, StoredFeatures, read
 from crowdppl.doors.naming import kind_of
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ResultError
 from crowdppl.networks.network import learns, log_shares, outputs
 from crowdppl.plates import Data, block_of
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from crowdppl.stories.story import Story
 
 
-def warn_of_no_features(stories: Mapping[str, Any], data: Annotations, stacklevel: int = 3) -> None:
+def warn_of_no_features(stories: Mapping[str, Any], data: Annotations) -> None:
     """Warns of methods with networks, by their cards, where annotations hold nothing for networks to look at.
 
     Args:
         stories: methods by the names that the warning gives them.
         data: the annotations.
-        stacklevel: of the warning; 3 is the caller of the caller.
 
     Warns:
         CrowdpplWarning: with the names.
@@ -46,7 +45,7 @@ def warn_of_no_features(stories: Mapping[str, Any], data: Annotations, stackleve
     blind = [name for name, card in cards.items() if card is not None and "features" in card.uses]
     if blind and data.features is None:
         text = f"{', '.join(blind)}: there are no features, so that no network learns; give features="
-        warnings.warn(text, CrowdpplWarning, stacklevel=stacklevel)
+        tell(text, CrowdpplWarning)
 
 
 def networks_of(story: Any) -> dict[str, nn.Module]:

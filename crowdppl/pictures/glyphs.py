@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from crowdppl.doors.telling import tell
 from crowdppl.errors import GlyphWarning
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ LISTED = 3
 """Names in a warning."""
 
 
-def legible(*panels: Axes, stacklevel: int = 3) -> None:
+def legible(*panels: Axes) -> None:
     """Gives the texts of axes fonts for the letters that their own lacks, and boxes for those that no font has.
 
     Args:
         panels: axes on which everything is written.
-        stacklevel: of the warning; 3 is the caller of the picture.
 
     Warns:
         GlyphWarning: once, with the names for whose letters no installed font has a glyph.
@@ -46,12 +45,11 @@ def legible(*panels: Axes, stacklevel: int = 3) -> None:
     if boxed:
         names = ", ".join(map(repr, list(boxed)[:LISTED]))
         more = f" and {len(boxed) - LISTED} more" if len(boxed) > LISTED else ""
-        warnings.warn(
+        tell(
             f"no installed font has all letters of {names}{more}, so that boxes stand for some; install one that "
             "has, such as Noto Sans of that script, hand its file to matplotlib.font_manager.fontManager.addfont "
             'or set matplotlib.rcParams["font.family"], and draw again',
             GlyphWarning,
-            stacklevel=stacklevel,
         )
 
 

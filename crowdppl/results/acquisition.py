@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from hashlib import blake2b
 from importlib import import_module
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.doors.counts import seed_number, switch, whole_number
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.results.assignment import Assignment
 from crowdppl.statistics import choices
@@ -104,7 +104,7 @@ def worth_asking(
     wanted.settle(-1.0)
     best = np.reshape(wanted.chosen, (-1, 4))
     if len(best) < n:
-        warnings.warn(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning, stacklevel=2)
+        tell(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
     columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
     return pd.DataFrame(columns | {"information": best[:, 2], "entropy": entropy[item]})

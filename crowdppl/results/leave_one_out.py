@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.doors import demands
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
 from crowdppl.networks.sight import networks_of
 
@@ -127,10 +128,10 @@ def leave_one_out(
         return LeaveOneOut(unit, values, (), "closed")
     values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
     for text in _distrusted(values["pareto_k"], unit):
-        warnings.warn(text, ParetoWarning, stacklevel=2)
+        tell(text, ParetoWarning)
     for text in said:
         if "Pareto" not in text:  # what that says is said above, with numbers
-            warnings.warn(text, CrowdpplWarning, stacklevel=2)
+            tell(text, CrowdpplWarning)
     return LeaveOneOut(unit, values, said, "psis")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -13,6 +12,7 @@ import pandas as pd
 
 from crowdppl.data import truths
 from crowdppl.doors.counts import seed_number, whole_number
+from crowdppl.doors.telling import tell
 from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
 from crowdppl.results import intervals
 from crowdppl.scoring import scores
@@ -197,14 +197,13 @@ def matched(
     code = truths.codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
     if unscored:
-        warnings.warn(
+        tell(
             f"{unscored} of {len(truth)} items with a known truth are not in the posterior and are not scored",
             CrowdpplWarning,
-            stacklevel=3,
         )
     row = row[row >= 0]
     if warning := truths.told(posterior, row):
-        warnings.warn(warning, ToldWarning, stacklevel=3)
+        tell(warning, ToldWarning)
     p = truths.values_of(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= SLACK)))
     if len(wrong):

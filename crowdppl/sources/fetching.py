@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from crowdppl.doors.telling import tell
 from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
 
 if TYPE_CHECKING:
@@ -95,11 +95,10 @@ def _status(source: Source, folder: Path, new: dict[str, str]) -> str:
         return "verified"
     if not new:
         return "unchanged"
-    warnings.warn(
+    tell(
         f"{source.name} is unverified: {', '.join(new)} never seen before. The SHA-256 is recorded in "
         f"{folder / RECORD} and checked from now on",
         UnverifiedWarning,
-        stacklevel=4,
     )
     return "unverified"
 

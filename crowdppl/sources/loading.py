@@ -14,7 +14,6 @@ not those known; what does not look as expected is refused. Licences and citatio
 from __future__ import annotations
 
 import difflib
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.doors.telling import tell
 from crowdppl.errors import DataError, UnverifiedWarning
 from crowdppl.sources.catalogue import SOURCES, Source
 from crowdppl.sources.fetching import fetch
@@ -170,4 +170,4 @@ def _compare(source: Source, found: Contents, truth: pd.Series[Any] | None) -> N
     known = tuple(getattr(source, what) for what in SIZES)
     if sizes != known:
         text = "; ".join(f"{n} {what}, not {m}" for what, n, m in zip(SIZES, sizes, known, strict=True) if n != m)
-        warnings.warn(f"{source.name} has {text}: the source has changed", UnverifiedWarning, stacklevel=3)
+        tell(f"{source.name} has {text}: the source has changed", UnverifiedWarning)
