@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdppl
-from crowdppl.choosing.comparison import compare, stacking_weights
+from crowdppl.choosing.comparison import compare
 from crowdppl.choosing.heldout import heldout_score
+from crowdppl.choosing.stacking import stacking_weights
 from crowdppl.errors import MethodError
 from crowdppl.inference import engine_choice
 from crowdppl.results.leave_one_out import standard_error

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.choosing.comparison import LEAST_WEIGHT, stacking_weights
+from crowdppl.choosing.stacking import LEAST_WEIGHT, stacking_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import keep, label_folds

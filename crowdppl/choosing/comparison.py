@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.choosing.heldout import HeldoutScore, score_one_of, unprepared
+from crowdppl.choosing.stacking import LEAST_WEIGHT, stacking_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors.demands import require_annotations, require_posterior
 from crowdppl.doors.naming import kind_of
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
     from crowdppl.stories.story import Story
 
-LEAST_LOG = -600.0
-"""Log-probabilities this far below the best of their row count as this far."""
-LEAST_WEIGHT = 0.01
-"""Methods that weigh less in an average are left out of it: they would have to be fitted all the same."""
 Models = Sequence[str] | Mapping[str, "str | Story"]
 
 
@@ -202,7 +199,8 @@ def _table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFram
     owner = np.arange(len(logs)) if whole_items else pd.factorize(first.labels["item"])[0]
     mean = [score.per_item if whole_items else score.per_label for score in scores.values()]
     error = [score.per_item_se if whole_items else score.per_label_se for score in scores.values()]
-    best, weights = int(np.argmax(mean)), stacking_weights(logs)
+    best = int(np.argmax(mean))
+    weights = stacking_weights(logs)
     rows = {
         name: {
             "inference": score.inference,
@@ -218,32 +216,3 @@ def _table(scores: Mapping[str, HeldoutScore], whole_items: bool) -> pd.DataFram
     }
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
     return table.sort_values("log_p", ascending=False, kind="stable")
-
-
-def stacking_weights(logs: np.ndarray) -> np.ndarray:
-    """Weights of the mixture under which observations are most probable: (n, M) log-probabilities to (M,).
-
-    The mean log of the mixture is concave in the weights. EM would climb it, too, but hardly moves where members
-    are nearly as good as each other, which is where weights are asked for.
-    """
-    from scipy.optimize import minimize  # slow to import
-
-    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), LEAST_LOG))
-    even = np.full(p.shape[1], 1 / p.shape[1])
-
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        mixture = p @ weights
-        return -float(np.log(mixture).mean()), -(p / mixture[:, None]).mean(0)
-
-    adds_up = {"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like}
-    found = minimize(
-        loss,
-        even,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0, 1)] * len(even),
-        constraints=adds_up,
-        options={"ftol": 1e-15, "maxiter": 1000},
-    )
-    weights = np.clip(found.x, 0, 1)
-    return np.asarray(weights / weights.sum())
