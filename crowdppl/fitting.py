@@ -91,9 +91,12 @@ def fit(
     if automatic:
         posterior = _automatic(data, inference, settings is None and start is None, options)
     else:
-        _warn_if_blind(method, data, settings)
-        fitted = _corrected if calibrate else fit_alone
-        posterior = fitted(method, data, inference, settings, options, start)
+        story = _story(method, settings)
+        _warn_if_blind(story, data)
+        if calibrate:
+            posterior = _corrected(method, data, inference, settings, options, start)
+        else:
+            posterior = fit_alone(story, data, inference, None, options, start)
     if engine == "auto":
         warn_of_unused(options, [posterior.inference])
     return _doubted(posterior)
@@ -129,12 +132,11 @@ def fit_alone(
     return Posterior(fitted, name, engine, data, result, chosen.kept())
 
 
-def _warn_if_blind(method: str | Story, data: Annotations, settings: Mapping[str, Any] | None) -> None:
+def _warn_if_blind(story: Story, data: Annotations) -> None:
     """Warns of a method with a network that has nothing to look at."""
     from crowdppl import registry
     from crowdppl.networks.sight import warn_of_no_features
 
-    story = _story(method, settings)
     warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data)
 
 

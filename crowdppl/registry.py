@@ -51,7 +51,7 @@ def method(name: str, /, **settings: Any) -> Story:
         for wrong in sorted(settings.keys() - parameters.keys()):
             hint = _hint(wrong, parameters)
             raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
-    for missing in sorted(_required(cls) - settings.keys()):
+    for missing in sorted(_required(parameters) - settings.keys()):
         raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
     story: Story = cls(**settings)
     check_settings(story)
@@ -232,10 +232,9 @@ def _check(name: str, cls: Any) -> type[Any]:
     return cls
 
 
-def _required(cls: type[Any]) -> set[str]:
-    parameters = inspect.signature(cls).parameters.values()
+def _required(parameters: Mapping[str, inspect.Parameter]) -> set[str]:
     some = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {p.name for p in parameters if p.default is p.empty and p.kind not in some}
+    return {p.name for p in parameters.values() if p.default is p.empty and p.kind not in some}
 
 
 def _settings(cls: type[Any]) -> str:

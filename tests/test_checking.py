@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 import crowdppl.data.coding
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.checking import cell_counts, check_tables, connected_sets, neighbours
+from crowdppl.data.checking import cell_counts, check_tables
+from crowdppl.data.neighbours import connected_sets, neighbours
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -125,6 +127,16 @@ def test_connected_sets_against_the_definition() -> None:
             together = together | (together @ votes.T @ votes)
         sets = connected_sets(data.blocks, np.ones(data.n_annotators, bool))
         assert ((sets[:, None] == sets) == together).all()
+
+
+def test_a_long_chain_of_annotators_is_one_set_whatever_their_order() -> None:
+    names = np.random.default_rng(2).permutation(3_000)
+    rows = [(place, int(name), 0) for place, pair in enumerate(pairwise(names)) for name in pair]
+    data = quietly(rows, classes=[0, 1])
+    assert np.ptp(connected_sets(data.blocks, np.ones(data.n_annotators, bool))) == 0
+    cut = quietly([row for row in rows if row[0] not in (1_000, 2_000)], classes=[0, 1])
+    sets = connected_sets(cut.blocks, np.ones(cut.n_annotators, bool))
+    assert sorted(np.unique(sets, return_counts=True)[1].tolist()) == [999, 1_000, 1_001]
 
 
 def test_warnings_can_be_filtered_by_kind() -> None:

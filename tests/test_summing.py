@@ -49,6 +49,15 @@ def test_impossible_alternatives_have_no_share_and_no_gradient() -> None:
         assert torch.isfinite(g).all() and g[0, 1] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sums_of_the_impossible_and_of_what_lies_far_apart(dtype: torch.dtype) -> None:
+    rows = [[-torch.inf, -torch.inf], [0.0, -torch.inf], [0.0, -1e3], [1e30, -1e30], [-1e30, -1e30], [-745.0, 0.5]]
+    x = torch.tensor(rows, dtype=dtype)
+    torch.testing.assert_close(
+        logsumexp(x), x.logsumexp(-1), rtol=1e-15 if dtype == torch.float64 else 1e-7, atol=0
+    )
+
+
 def nested(x: Tensor) -> Tensor:
     """Three items whose state is summed out, above one table cell summed for all of them (as in mace)."""
     table = logsumexp(torch.stack([x[:2], x[2:4]], -1))  # (2, 3): two answers, each known or guessed

@@ -11,8 +11,8 @@ from crowdppl.criticism import collusion
 from crowdppl.criticism.doubt import Doubt, named
 from crowdppl.criticism.excess import Excess, excess_of
 from crowdppl.criticism.expected_agreement import shares_more
-from crowdppl.data.checking import count_repeats
 from crowdppl.data.decoding import row_sizes
+from crowdppl.data.neighbours import count_repeats
 from crowdppl.results.correction import labels_an_item
 
 if TYPE_CHECKING:

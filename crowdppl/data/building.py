@@ -14,7 +14,6 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.checking import (
     cell_counts,
     check_tables,
-    count_repeats,
     find_warnings,
     refuse_repeat,
     repeats_warning,
@@ -23,6 +22,7 @@ from crowdppl.data.checking import (
 from crowdppl.data.coding import Coded, code_rows
 from crowdppl.data.covariate_columns import CovariateColumns
 from crowdppl.data.extras import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.neighbours import count_repeats
 from crowdppl.data.spellings import spelling_warnings
 from crowdppl.data.stored_features import StoredFeatures
 from crowdppl.errors import CrowdpplWarning
@@ -64,16 +64,16 @@ def assemble(rows: Rows, options: Options) -> Parts:
     coded = code_rows(rows, options)
     n_answers = len(coded.alphabet.book)
     check_tables(len(coded.annotators), coded.alphabet.n_classes, n_answers)
-    named = np.bincount(coded.answer, minlength=n_answers) > 0 if coded.answer is not None else np.zeros(0, bool)
+    answer = coded.answer
     coded, columns, order, blocks, warnings = _sort(coded, rows, options.get("repeats", "keep"))
     gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
     history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
     warnings += spelling_warnings(coded, options)
     counts = cell_counts(blocks)
-    if coded.answer is not None and like is None:
+    if answer is not None and like is None:
         warnings += find_warnings(blocks, coded.annotators, counts)
         if options.get("classes") is None:
-            warnings += unused_warning(counts, named, coded.alphabet)
+            warnings += unused_warning(counts, answer, coded.alphabet)
     may = _abstainers(coded, counts, like)
     shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
     tells = coded.alphabet.informative

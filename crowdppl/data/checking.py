@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from crowdppl.data.blocks import Block
+from crowdppl.data.neighbours import connected_sets
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -57,29 +58,6 @@ def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
     for block in blocks:
         counts += np.bincount(block.bags.cells.numpy(), minlength=len(counts))
     return counts.reshape(first.n_annotators, first.n_answers)
-
-
-def neighbours(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
-
-    Labels of an item are sorted by annotator, so that equal neighbours are repeats, and neighbours alone
-    connect all annotators of an item.
-
-    Args:
-        block: items with their labels.
-        most: labels to look at, the first ones; all by default.
-    """
-    assert block.bags.row_starts is not None, "a block's rows are items"
-    annotator = block.bags.cells.numpy()[:most] // np.int32(block.n_answers)
-    within = np.ones(max(0, len(annotator) - 1), bool)
-    starts = block.bags.row_starts.numpy()
-    within[starts[(starts > 0) & (starts < len(annotator))] - 1] = False
-    return annotator[:-1][within], annotator[1:][within]
-
-
-def count_repeats(blocks: Sequence[Block]) -> int:
-    """Labels beyond the first that an annotator gave to the same item."""
-    return sum(int(np.count_nonzero(np.equal(*neighbours(block)))) for block in blocks)
 
 
 def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
@@ -135,18 +113,19 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
     return [warning for warning in found if warning is not None]
 
 
-def unused_warning(counts: np.ndarray, named: np.ndarray, alphabet: Alphabet) -> list[ThinDataWarning]:
+def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: Alphabet) -> list[ThinDataWarning]:
     """What to say of classes that nobody listed and no label is of: categories of pandas, or repeats left out.
 
     Args:
         counts: labels by annotator and answer, (A, L).
-        named: bool (L,), answers that labels named before repeats were left out.
+        answer: of each label before repeats were left out, codes.
         alphabet: classes, which nobody listed, and abstentions.
     """
     k, found = alphabet.n_classes, []
     unused = counts[:, :k].sum(0) == 0
     if not unused.any():
         return []
+    named = np.bincount(answer, minlength=counts.shape[1]) > 0
     for which, why, remedy in (
         (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
         (unused & ~named[:k], "the labels are a categorical that has them", "use .cat.remove_unused_categories()"),
@@ -159,36 +138,6 @@ def unused_warning(counts: np.ndarray, named: np.ndarray, alphabet: Alphabet) ->
         )
         found += [ThinDataWarning(text)] if names else []
     return found
-
-
-def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
-    """The set of each annotator, (A,): annotators of one set are joined by items that they share.
-
-    Args:
-        blocks: the data.
-        active: annotators with labels, bool (A,).
-    """
-    sets: np.ndarray = np.arange(len(active))
-    part = max(1_000, 20 * len(active))  # mostly joins everyone already
-    for block in blocks:
-        for most in (part, None):
-            sets = _merged(sets, *neighbours(block, most))
-            if np.ptp(sets[active]) == 0:
-                return sets
-    return sets
-
-
-def _merged(sets: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    one, other = sets[one], sets[other]
-    apart = one != other
-    if not apart.any():
-        return sets
-    edges = (np.ones(np.count_nonzero(apart), np.int8), (one[apart], other[apart]))
-    graph = coo_array(edges, shape=(len(sets), len(sets)))
-    return np.asarray(connected_components(graph, directed=False)[1][sets])
 
 
 def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> ThinDataWarning | None:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from crowdppl.data.bags import Bags
 from crowdppl.data.blocks import Block
-from crowdppl.data.checking import cell_counts, count_repeats
+from crowdppl.data.checking import cell_counts
 from crowdppl.data.covariate_columns import CovariateColumns
+from crowdppl.data.neighbours import count_repeats
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.tables.alphabet import Alphabet
 from crowdppl.tables.codebook import plain

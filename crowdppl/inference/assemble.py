@@ -125,10 +125,10 @@ def from_point(
 
 
 def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """From positions to codebook order along the first dimension."""
-    out = np.empty_like(x)
-    out[order] = x
-    return out
+    """From positions to codebook order along the first dimension; quickest where memory runs along it."""
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order), dtype=order.dtype)
+    return x.T.take(position, -1).T
 
 
 def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:

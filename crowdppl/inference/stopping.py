@@ -49,7 +49,9 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
         DataError: when one item has all labels.
         KeyboardInterrupt: at Ctrl-C, for there is nothing yet that was learned from all labels.
     """
-    training = training_of(getattr(story, "training", {})) if learning_of(story) else Training()
+    if not learning_of(story):
+        return story
+    training = training_of(getattr(story, "training", {}))
     if training.patience == 0:
         return story
     out = _left_out(data, options.seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 import pyro.distributions as dist
 import torch
 from pyro.distributions import TorchDistribution, constraints
@@ -137,9 +138,9 @@ class ChosenDirichlet(TorchDistribution):
         self, onehot: Tensor, concentration: Tensor, event_dim: int = 2, batch_shape: torch.Size | None = None
     ) -> None:
         self.onehot, self.concentration = onehot, concentration
-        lead = torch.broadcast_shapes(onehot.shape[:-1], concentration.shape[: -event_dim - 1])
+        lead = np.broadcast_shapes(onehot.shape[:-1], concentration.shape[: -event_dim - 1])
         event = concentration.shape[concentration.dim() - event_dim :]
-        super().__init__(lead if batch_shape is None else batch_shape, event, validate_args=False)
+        super().__init__(torch.Size(lead) if batch_shape is None else batch_shape, event, validate_args=False)
 
     @property
     def support(self) -> Any:
@@ -204,6 +205,6 @@ def pick(log_p: Tensor, state: Tensor, rank: int, dim: int = -1) -> Tensor:
         shape = state.shape[:lead] + (1,) * (rank - (log_p.dim() - 1)) + front.shape[1:]
         return front if front.shape == shape else front.reshape(shape)
     log_p = log_p.movedim(dim, -1)
-    shape = torch.broadcast_shapes(log_p.shape[:-1], state.shape)
-    table = log_p.expand(shape + log_p.shape[-1:])
-    return table.gather(-1, state.expand(shape).unsqueeze(-1)).squeeze(-1)
+    wide = np.broadcast_shapes(log_p.shape[:-1], state.shape)
+    table = log_p.expand(*wide, log_p.shape[-1])
+    return table.gather(-1, state.expand(wide).unsqueeze(-1)).squeeze(-1)

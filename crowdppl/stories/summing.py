@@ -130,16 +130,16 @@ def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Over the leading dimension it vectorises: 20 times faster than over a trailing one of size 5.
     """
+    top = x.amax(0)
+    if x.dtype == torch.float64:
+        share = x.softmax(0)
+        out = top - share.amax(0).log_()  # the largest share is that of the top
+        return out.masked_fill_(top == -torch.inf, -torch.inf), share
     lowest = torch.finfo(x.dtype).min
-    top = x.amax(0).clamp_(min=lowest)
-    share = x - top
-    if x.dtype == torch.float32:
-        share.clamp_(min=LOWEST)
-    share = share.exp_()
+    top.clamp_(min=lowest)
+    share = (x - top).clamp_(min=LOWEST).exp_()
     total = share.sum(0)
-    out = total.log().add_(top)
-    if x.dtype == torch.float32:  # elsewhere the logarithm of no share at all says so by itself
-        out.masked_fill_(top == lowest, -torch.inf)
+    out = total.log().add_(top).masked_fill_(top == lowest, -torch.inf)
     share /= total
     return out, share
 

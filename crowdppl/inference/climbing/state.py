@@ -38,12 +38,12 @@ class State:
 
     def at(self, arrays: Mapping[str, Tensor]) -> State:
         """Another state of the same fit, whose arrays are these; they get no gradients by it."""
-        found = {name: x.detach() for name, x in arrays.items()}
-        loc, log_scale = cut(found, "loc"), cut(found, "log_scale")
-        for x in (*loc.values(), *log_scale.values()):
-            x.requires_grad_()
-        gaussians = replace(self.gaussians, loc=dict(loc), log_scale=dict(log_scale))
-        return State(dict(cut(found, "parameter")), dict(cut(found, "logit")), gaussians)
+        loc, log_scale = (
+            {name: x.detach().requires_grad_() for name, x in cut(arrays, kind).items()}
+            for kind in ("loc", "log_scale")
+        )
+        gaussians = replace(self.gaussians, loc=loc, log_scale=log_scale)
+        return State(dict(cut(arrays, "parameter")), dict(cut(arrays, "logit")), gaussians)
 
     def copy(self) -> dict[str, Tensor]:
         """The same, which stays as it is when the fit goes on."""

@@ -67,7 +67,8 @@ class Vantage:
         """One pass: the objective less a network's penalty, the pass itself, and priors of conjugate sites."""
         total = self.fold(self.values(), gradient=list(self.state.parameters), marginals=marginals)
         penalties, trace = self.penalties, self._trace(total)
-        return total.objective.mean() + penalties.total(trace), total, penalties.priors(trace)
+        objective = total.objective.mean() if total.objective.dim() else total.objective
+        return objective + penalties.total(trace), total, penalties.priors(trace)
 
     def priors(self, total: Total) -> Tensors:
         """Natural parameters of the conjugate sites' priors, after a pass here."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from pyro.poutine import Trace
 from torch import Tensor
@@ -158,7 +159,7 @@ class Density:
         sizes: dict[str, int] = {}
         for name, factor in factors.items():
             if name in how.probes or name in tilt:
-                full = torch.broadcast_shapes(factor.shape, nodes(trace)[name]["fn"].batch_shape)
+                full = np.broadcast_shapes(factor.shape, nodes(trace)[name]["fn"].batch_shape)
                 factor = factor + self._probe(name, factor.expand(full), how, tilt)
             stack = nodes(trace)[name]["cond_indep_stack"]
             factor = named(factor, dtype)

@@ -71,7 +71,8 @@ class DirichletFamily:
         counts = (parameter - 1).clamp(min=0)
         total = counts.sum(-1, keepdim=True)
         theta = counts / total.clamp(min=1e-300)
-        return torch.where(total > 1e-12, theta.log().clamp(min=FLOOR), before)
+        log_theta, known = theta.log_().clamp_(min=FLOOR), total > 1e-12
+        return log_theta if bool(known.all()) else torch.where(known, log_theta, before)
 
     def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
         """Log theta; small concentrations are drawn through Gamma(c + 1), so that they do not underflow.

@@ -89,6 +89,8 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
         factors: log-factors of all discrete and observed sites.
         dims: dimension of each discrete site's values, counted from the right.
     """
+    if not names:
+        return {}
     narrow = {name: narrowed(x) for name, x in factors.items()}
     found = {}
     for name in names:

@@ -9,7 +9,8 @@ from pyro.poutine import Trace
 
 def nodes(trace: Trace) -> dict[str, Any]:
     """The nodes of a trace by name; each holds a distribution ("fn"), a value, plates and enumeration."""
-    return dict(trace.nodes)
+    found: dict[str, Any] = trace.nodes
+    return found
 
 
 def is_latent(node: Any) -> bool:

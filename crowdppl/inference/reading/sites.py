@@ -179,7 +179,7 @@ def _linear(
         return set(), None
     logged = Density(density.model, density.plates, None, frozenset(names))
     leaf = {n: values[n].log() for n in names}
-    moved = {n: x + 0.5 * torch.randn(x.shape, dtype=x.dtype) - 0.3 for n, x in leaf.items()}
+    moved = {n: x + 2 * torch.rand(x.shape, dtype=x.dtype) - 1.3 for n, x in leaf.items()}
     tape: dict[int, Tensor] = {}
     extra = one_hot_terms(onehot)
     record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ class Typical(Messenger):
             mixed = weights * (0.5 + noise)
             return mixed / mixed.sum(-1, keepdim=True)
         mean = _mean(fn)
-        if mean is not None and bool(torch.isfinite(mean).all()):
+        if mean is not None and math.isfinite(float(mean.sum())):
             out: Tensor = mean.expand(shape).detach().double()
             return out
         transform = biject_to(fn.support)
