@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import polygamma
 from scipy.stats import beta
@@ -88,6 +89,40 @@ def test_random_signs_find_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     width = np.sqrt(exact / few)
     assert np.sqrt(np.mean((width - 1) ** 2)) < 0.1 and abs(width.mean() - 1) < 0.03
     assert np.sqrt(1 / exact).mean() > 1.1
+
+
+def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four label all items, and eighty a dozen each, whose shares vary ten times as much."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=800)
+    labels = []
+    for item, code in enumerate(truth):
+        for a in (*range(4), 4 + rng.choice(80)):
+            labels.append((item, a, code if rng.random() < 0.6 else rng.integers(3)))
+    data = Annotations.from_frame(pd.DataFrame(labels, columns=["item", "annotator", "label"]))
+    exact, few = (np.empty(0),) * 2
+    for most in (1000, 40):
+        monkeypatch.setattr(response, "PROBES", most)
+        exact, few = few, fitted(data).result.sites["confusion"].arrays["weight"]
+    width = np.sqrt(exact / few) if most == 1000 else np.sqrt(few / exact)
+    assert np.abs(width[:4] - 1).max() < 0.1
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5])
+def test_short_of_the_fixed_point_widths_are_those_at_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
+    design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
+    story = crowdppl.method("bayesian_dawid_skene", mass=10.0, diagonal=0.5)
+    data = crowdppl.simulate(story, design, seed=seed).data
+
+    def weight(tolerance: float) -> np.ndarray:
+        found = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", tolerance=tolerance, max_iterations=3000)
+        return np.asarray(found.result.sites["confusion"].arrays["weight"])
+
+    there, short = weight(1e-13), weight(1e-3)
+    np.testing.assert_allclose(short, there, rtol=0.02)
+    monkeypatch.setattr(response, "_settle", lambda *_: None)
+    assert np.abs(np.sqrt(there / weight(1e-3)) - 1).max() > 0.5
 
 
 def test_with_known_truths_nothing_is_left_out() -> None:

@@ -159,7 +159,7 @@ def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: s
 
 def _widened(problem: Problem, best: Climbed, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
     """Dirichlets of vb, with what linear response says of their width."""
-    found = weights(problem, best.ascent, problem.options.generator(13))
+    found = weights(problem, best.ascent, problem.options.generator(13), settled=best.progress.converged)
     return {n: replace(sites[n], arrays={**sites[n].arrays, "weight": x.cpu().numpy()}) for n, x in found.items()}
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import Tensor
 
 from crowdppl.doors.telling import tell
@@ -19,7 +18,8 @@ from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import Problem, quiet
+from crowdppl.inference.reading.problem import quiet
+from crowdppl.inference.runners import RUNNERS
 from crowdppl.inference.stopping import stopped
 from crowdppl.networks.sight import learning_of, networks_of
 from crowdppl.networks.training import VOLUMES, training_of
@@ -82,7 +82,7 @@ def run(
             problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         notes = [why] if why else []
         with warnings.catch_warnings():
-            result = _RUNNERS[engine](problem, data.order, notes)
+            result = RUNNERS[engine](problem, data.order, notes)
     if volumes:
         result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began
@@ -133,118 +133,3 @@ def _with_volume(
 def _stop(*_: object) -> None:
     """A callback that ends a fit as Ctrl-C does."""
     raise KeyboardInterrupt
-
-
-def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, notes: list[str]) -> dict[str, Any]:
-    return {
-        "converged": converged,
-        "interrupted": interrupted,
-        "iterations": len(objectives),
-        "objective": objectives[-1] if objectives else float("nan"),
-        "objectives": objectives,
-        "warnings": notes,
-    }
-
-
-def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]:
-    def run_climb(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-        from crowdppl.inference.assemble import from_climb
-        from crowdppl.inference.climbing.variational import climb
-
-        runs = climb(problem, problem.options, engine)
-        best = runs[0]
-        progress = best.progress
-        learner, n = best.ascent.learner, len(progress.objectives)
-        if progress.interrupted:
-            notes.append(f"{engine} was stopped after {n} iterations")
-        elif not progress.converged:
-            more = "max_iterations" if learner is None else "training={'epochs': ...}"
-            notes.append(f"{engine} did not converge after {n} iterations; raise {more} or tolerance")
-        if learner is not None and learner.blind:
-            notes.append(
-                f"the network still learned the votes when {engine} ended, after {n} epochs (training: "
-                f"warm_up={learner.training.warm_up}), so that annotators are as the votes made them; let it learn "
-                "for more epochs, or lower warm_up"
-            )
-        out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
-        out["start"] = best.start
-        out["restarts"] = [
-            {"start": r.start, "objective": r.objective, "iterations": len(r.progress.objectives)} for r in runs
-        ]
-        return from_climb(problem, order, best, engine, out)
-
-    return run_climb
-
-
-def _gibbs(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference.sampling import gibbs
-
-    draws, progress = gibbs.sample(problem, problem.options)
-    out = _diagnostics(progress.objectives, False, progress.interrupted, notes)
-    out["relabelled"] = list(progress.relabelled)
-    return _sampled(problem, order, draws, out, "gibbs")
-
-
-def _nuts(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference.sampling import nuts
-
-    draws, progress, more = nuts.sample(problem, problem.options)
-    out = {**_diagnostics(progress.objectives, False, progress.interrupted, notes), **more}
-    n = sum(more["divergences"].values())
-    if n:
-        notes.append(
-            f"nuts met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"
-        )
-    return _sampled(problem, order, draws, out, "nuts")
-
-
-def _sampled(
-    problem: Problem, order: np.ndarray, draws: dict[str, Tensor], out: dict[str, Any], engine: str
-) -> FitResult:
-    from crowdppl.inference.assemble import from_draws, mixing
-    from crowdppl.inference.sampling.relabelling import permutations
-
-    out["permutations"] = permutations(problem, draws)
-    out |= mixing(draws, frozenset(s.name for s in problem.of_kind("conjugate")))
-    out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
-    worst = max(out["rhat"].values(), default=float("nan"))
-    out["converged"] = bool(worst < 1.05) and not out["interrupted"]
-    if out["interrupted"]:
-        out["warnings"].append(f"{engine} was stopped after {out['draws']} draws a chain")
-    elif not out["converged"]:
-        out["warnings"].append(f"{engine}{_unsettled(out, worst)}")
-    return from_draws(problem, order, draws, out)
-
-
-def _unsettled(out: Mapping[str, Any], worst: float) -> str:
-    """What to say of an engine whose chains are not known to agree."""
-    if out["chains"] == 1:
-        return " ran one chain, and whether it has settled shows only beside others: fit with chains=4"
-    if out["draws"] < 4:
-        return f"'s chains of {out['draws']} draws are too short to be compared; raise draws"
-    site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
-    advice = "run longer (draws, warmup), or look for classes that are swapped between chains"
-    return f"'s chains disagree (R-hat {worst:.3f} at {site}): {advice}"
-
-
-def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-    from crowdppl.inference.assemble import from_draws, from_point
-    from crowdppl.inference.gradients import svi
-
-    draws, progress = svi.fit(problem, problem.options)
-    if progress.interrupted:
-        notes.append(f"svi was stopped after {len(progress.objectives)} iterations")
-    elif not progress.converged:
-        notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
-    out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
-    point = next(iter(draws.values())).shape[1] == 1 if draws else True
-    return (from_point if point else from_draws)(problem, order, draws, out)
-
-
-_RUNNERS: dict[str, Callable[[Problem, np.ndarray, list[str]], FitResult]] = {
-    "em": _climb("em"),
-    "vb": _climb("vb"),
-    "gibbs": _gibbs,
-    "nuts": _nuts,
-    "svi": _svi,
-}

@@ -46,6 +46,12 @@ class Rows:
             out[n] = self.common[n] / torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
         return out
 
+    def deviation(self, name: str) -> Tensor:
+        """Standard deviations of the shares of a site."""
+        n = self.total[name].sum(-1, keepdim=True)
+        share = self.total[name] / n
+        return (share * (1 - share) / (n + 1)).sqrt()
+
     def covariance(self, y: Parts) -> Parts:
         """V y, V being the covariance of log theta."""
         return {n: x * y[n] - self.common[n] * y[n].sum(-1, keepdim=True) for n, x in self.own.items()}

@@ -10,7 +10,7 @@ site or for random signs of all, with differences of passes in place of H.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -19,7 +19,9 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.dirichlet_rows import Parts, Rows
+from crowdppl.inference.climbing.extrapolation import Extrapolation
 from crowdppl.inference.inherited import Inherited
+from crowdppl.inference.loop import iterate
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
 
@@ -27,37 +29,70 @@ PROBES, FEWEST, LABELS, FACTORS, NUMBERS = 200, 8, 1_000_000, 40_000_000, 100_00
 """Vectors that are solved for, of each site: down to eight, where all have more labels, log-factors, or numbers."""
 STEPS, TOLERANCE = 20, 2e-2
 """Of conjugate gradients."""
+CUT = 1e-2
+"""Directions of less than this part of the largest variance are left to the signs: solved for roughly, as all are,
+they would bring in more error than they hold."""
+SETTLED, MORE = 1e-10, 200
+"""Relative gain, and iterations at most, of a climb that goes on because vb stopped short of its fixed point."""
 AWAY = 1e-5
 """Distance in log theta over which differences are taken: in float64, rounding is below what is cut off."""
 
 
-def weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> dict[str, Tensor]:
+def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
     """For each row of each Dirichlet, the part of its concentration that is knowledge: above 0, at most 1.
 
     A Dirichlet with this part of the concentration has the same mean, and as much variance as linear response finds
     for the row; it never knows less than the prior. After an update, what the earlier fit only counted is not known
-    either.
+    either. Where vb has stopped on a long flat way to its fixed point, what is found rests on chance (on web, under
+    bayesian_dawid_skene, the widths of annotators with many labels were off by up to five times): it is then looked
+    for at the end of the way.
 
     Args:
         problem: story and data.
-        ascent: vb at its fixed point.
+        ascent: vb at its fixed point, to which it comes back.
         generator: random stream of the signs.
+        settled: whether the fit ended because it had settled.
 
     Returns:
         By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a story's
         counts are those of another likelihood.
     """
-    here = ascent.here
-    total = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}  # one share is known
-    if here.touching or not total or getattr(problem.story, "counting", None) is not None:
+    if ascent.here.touching or getattr(problem.story, "counting", None) is not None:
         return {}
+    found, bent = _weights(problem, ascent, generator)
+    if bent and settled and ascent.learner is None:
+        kept = ascent.state.copy()
+        try:
+            _settle(problem, ascent)
+            found, _ = _weights(problem, ascent, generator)
+        finally:
+            ascent.state.put(kept)
+    return found
+
+
+def _settle(problem: Problem, ascent: Ascent) -> None:
+    """Goes on to the fixed point."""
+    fit = ascent if ascent.state.logits else Extrapolation(ascent, SETTLED)
+    quietly = replace(problem.options, progress=False, callback=None)
+    if iterate(lambda t: fit.step(), quietly, steps=MORE, tolerance=SETTLED).interrupted:
+        raise KeyboardInterrupt
+
+
+def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
+    """The weights where the ascent is, and whether some direction bends as none does at a fixed point."""
+    total = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}  # one share is known
+    if not total:
+        return {}, False
+    here = ascent.here
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
     rows, curvature = Rows(total), _Curvature(problem, ascent)
     most = _affordable(problem.n_labels, problem.states, sum(x.numel() for x in total.values()))
     k = problem.blocks[0].n_classes
     beyond = {n: _beyond(curvature, rows, n, _enough(most, k, x.shape[-1]), generator) for n, x in total.items()}
     unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
-    return {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, torch.zeros(()))) for n, x in beyond.items()}
+    zero = torch.zeros(())
+    found = {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, zero)) for n, x in beyond.items()}
+    return found, bool(curvature.bent)
 
 
 def _affordable(labels: int, states: int, numbers: int) -> int:
@@ -76,6 +111,8 @@ def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: 
     That all annotators are a little better than they seem, or all worse, is one direction in which vb leaves much
     out, and which would drown the others in the noise of signs: so half of them find such directions (Nystrom's
     low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace estimation, SOSA).
+    Shares are measured by their own standard deviations, or else those of annotators with few labels, which are
+    large, would drown those of annotators with many.
     """
     shape = rows.total[name].shape
     if shape.numel() <= most:
@@ -83,15 +120,16 @@ def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: 
         each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
         return each
     signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
-    moved = _moved(curvature, rows, name, signs)
+    scale = rows.deviation(name)
+    moved = _moved(curvature, rows, name, signs / scale) / scale
     half = most // 2
     sketch, seen = signs[:half].flatten(1), moved[:half].flatten(1)
     values, vectors = torch.linalg.eigh((sketch @ seen.mT + seen @ sketch.mT) / 2)
-    kept = values > 1e-6 * values.amax().clamp(min=1e-300)
+    kept = values > CUT * values.amax().clamp(min=1e-300)
     low = (vectors[:, kept] / values[kept].sqrt()).mT @ seen  # its square is the low-rank matrix
     rest = moved[half:].flatten(1) - (signs[half:].flatten(1) @ low.mT) @ low
     total: Tensor = low.square().sum(0) + (signs[half:].flatten(1) * rest).mean(0)
-    return total.reshape(shape).sum(-1)
+    return (total.reshape(shape) * scale.square()).sum(-1)
 
 
 def _moved(curvature: _Curvature, rows: Rows, name: str, vectors: Tensor) -> Tensor:
@@ -121,6 +159,8 @@ def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
         bent = curvature(way)
         turned = {n: y - bent[n] for n, y in rows.inverse(way).items()}
         bend = _dot(way, turned)
+        if bool((going & (bend <= 0)).any()):
+            curvature.bent.append(True)
         going = going & (bend > 0)
         length = torch.where(going, size / bend, 0.0)
         beyond, rest = _add(beyond, length, way), _add(rest, -length, turned)
@@ -133,10 +173,15 @@ def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
 
 @dataclass(frozen=True)
 class _Curvature:
-    """H: how counts move with log theta, by passes a little away from where vb stands."""
+    """H: how counts move with log theta, by passes a little away from where vb stands.
+
+    Attributes:
+        bent: filled where a direction is met that bends as none does at a fixed point.
+    """
 
     problem: Problem
     ascent: Ascent
+    bent: list[bool] = field(default_factory=list)
 
     @cached_property
     def blocks(self) -> list[Block]:
