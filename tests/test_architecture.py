@@ -69,6 +69,7 @@ ENGINE_FLOORS = (
     "assemble",
     "engine_choice",
     "sampling",
+    "runners",
     "running",
     "asking",
     "cells",

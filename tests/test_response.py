@@ -108,7 +108,7 @@ def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypat
     assert np.abs(width[:4] - 1).max() < 0.1
 
 
-@pytest.mark.parametrize("seed", [2, 3, 5])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_short_of_the_fixed_point_widths_are_those_at_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
     design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
