@@ -69,6 +69,9 @@ def em_steps(
         confusion[a, k, l] = sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
         r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l], normalised
 
+    The first step leaves out items without votes of which nothing is known: spread over all classes, they would
+    draw the means together.
+
     Several tasks of one size go side by side in leading dimensions T; items and annotators of task t are then
     counted on from those of the tasks before.
 
@@ -111,7 +114,9 @@ def em_steps(
     cell = annotator * k + label
     potential = embeddings.new_zeros(()) if known is None else known
     votes = embeddings.new_zeros(tasks * n, k).index_put((item, label), embeddings.new_ones(()), accumulate=True)
-    shares = ((votes.reshape(*lead, n, k) + SMOOTHING).log() + potential).softmax(-1)
+    votes = votes.reshape(*lead, n, k)
+    speaks = (votes + potential.abs()).sum(-1, keepdim=True) > 0
+    shares = ((votes + SMOOTHING).log() + potential).softmax(-1) * speaks
     objectives = []
     for _ in range(steps):
         weight = shares.sum(-2)

@@ -28,8 +28,8 @@ DIGIT_STEPS, LABELME_STEPS, RATE = 100, 20, 3e-4
 """Steps of meta-training, and their first rate; by classes held out among those to learn from, more do harm."""
 LONGER = 1.5
 """A step without EM is cheaper: so many times as many take about as long."""
-REFINEMENTS = 3
-"""As many as meta_em takes steps; on classes held out as above, better than one, and training through them too."""
+LOOKS = 6
+"""Steps of EM, and refinements, with query items among the items; by classes held out as above, better than 3."""
 SPLITS = 3
 SHOTS = (1, 3, 5)
 TURNS = 4
@@ -78,11 +78,11 @@ def entrants(train: Episodes, steps: int, seed: int) -> dict[str, Entrant]:
     found["one coin, query items in the fit"] = _by_em(*trained["one coin an annotator"], queries=True)
     clean = _prototypes(train, "clean", longer, seed)
     for labels, iterations in (("majority vote", longer), ("Dawid-Skene", steps), ("one coin", steps)):
-        for name, times in (("prototypes", 0), ("refined", REFINEMENTS)):
+        for name, times in (("prototypes", 0), ("refined", LOOKS)):
             network, seconds = _prototypes(train, labels, iterations, seed, times)
             found[f"{name}, {labels}"] = Entrant(_by_prototypes(network, labels, times), seconds)
         found[f"clean training, {labels}"] = Entrant(_by_prototypes(clean[0], labels), clean[1])
-    for name, times in (("prototypes", 0), ("refined", REFINEMENTS)):
+    for name, times in (("prototypes", 0), ("refined", LOOKS)):
         found[f"{name}, known classes"] = Entrant(_by_prototypes(clean[0], "clean", times), clean[1])
     first = embedding_for(None, train.table, WIDTHS, seed)
     found["not trained: meta_em"] = _by_em(replace(method("meta_em"), embedding=first), 0.0)  # type: ignore[type-var]
@@ -107,7 +107,8 @@ def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
         prior, n = rows.expand(tasks.n_annotators, -1, -1), support.shape[1]
         placed = torch.cat([support, query], 1) if queries else support
         item = tasks.item // n * placed.shape[1] + tasks.item % n
-        found = fitted.em(placed, item, tasks.annotator, tasks.label, prior)
+        steps = LOOKS if queries else fitted.steps
+        found = fitted.em(placed, item, tasks.annotator, tasks.label, prior, steps=steps)
         log_p: Tensor = found.shares[:, n:].log() if queries else found.log_shares(query)
         return log_p
 

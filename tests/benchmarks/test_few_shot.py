@@ -21,7 +21,7 @@ from tests.benchmarks.few_shot import (
     LABELME_STEPS,
     LABELS,
     LIKE,
-    REFINEMENTS,
+    LOOKS,
     SHOTS,
     SPLITS,
     Entrant,
@@ -88,17 +88,17 @@ EXPLAINED = (
     f"label everything; {LABELME_STEPS} steps on LabelMe, 8 annotators, half of them experts and a tenth "
     "spammers, each of whom labels 3 of 8 items. All networks have the same layers, first weights, tasks and "
     "rate; prototypes on majority votes and on known classes take half as many steps again, which is no "
-    "quicker. Query items in the fit: meta_em with them among the items, without labels, as `fit` takes them, in "
-    f"tasks alone, not in meta-training. Refined: prototypes that see them too, by {REFINEMENTS} refinements by "
-    "soft k-means (Ren et al. 2018), meta-trained through these, but for known classes. All others are told of a "
-    "query item at a time. Prototypes are means of the embeddings of the items with a label, the one that majority "
-    "vote (ties at random) or Dawid-Skene (the prior of meta_em) gives, in meta-training too; or, where it says "
-    "clean training, there the known classes. Known classes: labels without errors in the tasks too. One coin an "
-    "annotator: meta_em with coins=True, meta-trained so; prototypes and refined, one coin: on labels by coins, "
-    "which the rivals may have as well. Not trained: in the space of the first weights. Settings and steps were "
-    "chosen on classes held out among those to learn from; coins were found better there before this table. ahead: "
-    "how far meta_em is above each, with the standard error over splits. Log score: mean negative log-probability "
-    "of the query items' classes, the lower the better."
+    "quicker. Query items in the fit: meta_em with them among the items, without labels, as `fit` takes them, "
+    f"and {LOOKS} steps of EM, in tasks alone, not in meta-training. Refined: prototypes that see them too, by "
+    f"{LOOKS} refinements by soft k-means (Ren et al. 2018), meta-trained through these, but for known classes. "
+    "All others are told of a query item at a time. Prototypes are means of the embeddings of the items with a "
+    "label, the one that majority vote (ties at random) or Dawid-Skene (the prior of meta_em) gives, in "
+    "meta-training too; or, where it says clean training, there the known classes. Known classes: labels without "
+    "errors in the tasks too. One coin an annotator: meta_em with coins=True, meta-trained so; prototypes and "
+    "refined, one coin: on labels by coins, which the rivals may have as well. Not trained: in the space of the "
+    "first weights. Settings and steps were chosen on classes held out among those to learn from; coins were found "
+    "better there before this table. ahead: how far meta_em is above each, with the standard error over splits. "
+    "Log score: mean negative log-probability of the query items' classes, the lower the better."
 )
 LEADS = (
     "How far meta_em is ahead, in points, of prototypes that know as much: on the labelled items alone of those "
