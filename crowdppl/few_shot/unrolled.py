@@ -114,9 +114,7 @@ def em_steps(
     cell = annotator * k + label
     potential = embeddings.new_zeros(()) if known is None else known
     votes = embeddings.new_zeros(tasks * n, k).index_put((item, label), embeddings.new_ones(()), accumulate=True)
-    votes = votes.reshape(*lead, n, k)
-    speaks = (votes + potential.abs()).sum(-1, keepdim=True) > 0
-    shares = ((votes + SMOOTHING).log() + potential).softmax(-1) * speaks
+    shares = _from_votes(votes.reshape(*lead, n, k), potential)
     objectives = []
     for _ in range(steps):
         weight = shares.sum(-2)
@@ -148,6 +146,12 @@ def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrol
     given = block.answer < block.n_classes
     labels = (codes[given] for codes in (block.item, block.annotator, block.answer))
     return em(embeddings, *labels, prior.expand(block.n_annotators, -1, -1), known=block.potential)
+
+
+def _from_votes(votes: Tensor, potential: Tensor) -> Tensor:
+    """The truth's probabilities (*T, N, K) before the first step; zeros for an item of which nothing is known."""
+    known = (votes + potential.abs()).sum(-1, keepdim=True) > 0
+    return ((votes + SMOOTHING).log() + potential).softmax(-1) * known
 
 
 def _evened(rows: Tensor) -> Tensor:
