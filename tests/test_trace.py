@@ -82,16 +82,17 @@ def test_error_and_dominance_by_hand() -> None:
 
 
 def test_rows_are_compared_seed_by_seed() -> None:
-    seeds = [90.0, 80.0, 70.0]
-    rows = {
-        "base": seeds,
+    accuracies = {
+        "base": [90.0, 80.0, 70.0],
         "lower": [89.0, 79.4, 68.6],
         "doubtful": [89.0, 81.0, 69.5],
         "higher": [90.2, 80.2, 70.4],
     }
-    runs = {row: [(accuracy, 0.1) for accuracy in some] for row, some in rows.items()}
+    runs = {row: [(accuracy, 0.1) for accuracy in some] for row, some in accuracies.items()}
     assert paired(runs, "lower", "base") == pytest.approx((-1.0, 0.4 / 3**0.5))
-    said = losses([Cell("coin", 0.6, "dense", 3, {}, runs)], ["lower", "doubtful", "higher"], "base")
+    runs["lower again"] = runs["lower"]
+    rows = ["lower", "doubtful", "higher", "lower again"]
+    said = losses([Cell("coin", 0.6, "dense", 3, {}, runs)], rows, "base")
     assert said.startswith(
         "2 of 3 comparisons, by more than two standard errors in 1: coin, dense, p = 0.6, lower (-1.0"
     )
