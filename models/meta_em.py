@@ -47,7 +47,7 @@ class MetaEm:
     embedding: nn.Module | None = None
     widths: Sequence[int] = (128, 64)
     steps: Count = 3
-    tau: NotNegative = 0.1
+    tau: NotNegative = 0.3
     prevalence: Literal["learned", "uniform"] = "learned"
     prevalence_mass: NotNegative = 100.0
     coins: bool = False

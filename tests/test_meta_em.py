@@ -83,6 +83,21 @@ def test_steps_equal_plain_loops(seed: int, tied: bool) -> None:
         np.testing.assert_allclose(x, want[name], rtol=1e-10, err_msg=name)
 
 
+def test_items_without_votes_are_left_out_of_the_first_step_alone() -> None:
+    """Two items with votes, at 0 and 2, and one without, at 9; known not to be of class 0, it is not left out."""
+    u, prior = torch.tensor([[0.0], [2.0], [9.0]]).double(), torch.eye(2).double().expand(1, 2, 2)
+    votes, none = (torch.tensor([0, 1]), torch.zeros(2, dtype=torch.int64), torch.tensor([0, 1])), torch.zeros(3, 2)
+    first = em_steps(u, *votes, prior, steps=1, tau=0.0)
+    alone = em_steps(u[:2], *votes, prior, steps=1, tau=0.0)
+    torch.testing.assert_close(first.mean, alone.mean)
+    torch.testing.assert_close(first.shares.sum(-1), torch.ones(3).double())
+    second = em_steps(u, *votes, prior, steps=2, tau=0.0)
+    torch.testing.assert_close(second.mean, first.shares.mT @ u / first.shares.sum(0).unsqueeze(-1))
+    known = none.index_put((torch.tensor(2), torch.tensor(0)), torch.tensor(-torch.inf))
+    told = em_steps(u, *votes, prior, steps=1, tau=0.0, known=known)
+    assert float(told.mean[1]) > 5 > 2.1 > float(first.mean[1])
+
+
 def test_tasks_side_by_side_equal_each_alone() -> None:
     placed, (item, annotator, label), c = problem(1, tasks=3)
     known = torch.zeros(3, N, K).masked_fill(torch.arange(K) == 1, -torch.inf)[..., :]
@@ -248,7 +263,7 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, histo
         block, story = posing.blocks[0], posing.story
         c = crowdppl.leaning_rows(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
-        how = {"steps": 500, "tau": 0.1, "prevalence": 100.0, "tied": coins}
+        how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
         torch.testing.assert_close(story.start(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(

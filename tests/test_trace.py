@@ -13,7 +13,7 @@ from crowdppl.crowds.simulated_crowd import SimulatedCrowd
 from crowdppl.errors import DoubtWarning
 from crowdppl.posterior import Posterior
 from crowdppl.scoring.metrics import evaluate
-from tests.benchmarks.test_trace import confusion_error, is_dominant
+from tests.benchmarks.test_trace import Cell, confusion_error, is_dominant, losses, paired
 
 TRAINING = {"epochs": 20, "learning_rate": 0.01, "batch_size": 50}
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
@@ -79,3 +79,21 @@ def test_error_and_dominance_by_hand() -> None:
     assert confusion_error(true, true) == 0
     assert not is_dominant(true)  # the mean row of class 0 is even
     assert is_dominant(true[:1]) and not is_dominant(true[:1, :, ::-1])
+
+
+def test_rows_are_compared_seed_by_seed() -> None:
+    accuracies = {
+        "base": [90.0, 80.0, 70.0],
+        "lower": [89.0, 79.4, 68.6],
+        "doubtful": [89.0, 81.0, 69.5],
+        "higher": [90.2, 80.2, 70.4],
+    }
+    runs = {row: [(accuracy, 0.1) for accuracy in some] for row, some in accuracies.items()}
+    assert paired(runs, "lower", "base") == pytest.approx((-1.0, 0.4 / 3**0.5))
+    runs["lower again"] = runs["lower"]
+    rows = ["lower", "doubtful", "higher", "lower again"]
+    said = losses([Cell("coin", 0.6, "dense", 3, {}, runs)], rows, "base")
+    assert said.startswith(
+        "2 of 3 comparisons, by more than two standard errors in 1: coin, dense, p = 0.6, lower (-1.0"
+    )
+    assert said.endswith("It is above by more than two standard errors in 1.")

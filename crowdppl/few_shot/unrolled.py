@@ -69,6 +69,9 @@ def em_steps(
         confusion[a, k, l] = sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
         r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l], normalised
 
+    The first step leaves out items without votes of which nothing is known: spread over all classes, they would
+    draw the means together.
+
     Several tasks of one size go side by side in leading dimensions T; items and annotators of task t are then
     counted on from those of the tasks before.
 
@@ -111,7 +114,7 @@ def em_steps(
     cell = annotator * k + label
     potential = embeddings.new_zeros(()) if known is None else known
     votes = embeddings.new_zeros(tasks * n, k).index_put((item, label), embeddings.new_ones(()), accumulate=True)
-    shares = ((votes.reshape(*lead, n, k) + SMOOTHING).log() + potential).softmax(-1)
+    shares = _from_votes(votes.reshape(*lead, n, k), potential)
     objectives = []
     for _ in range(steps):
         weight = shares.sum(-2)
@@ -143,6 +146,12 @@ def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrol
     given = block.answer < block.n_classes
     labels = (codes[given] for codes in (block.item, block.annotator, block.answer))
     return em(embeddings, *labels, prior.expand(block.n_annotators, -1, -1), known=block.potential)
+
+
+def _from_votes(votes: Tensor, potential: Tensor) -> Tensor:
+    """The truth's probabilities (*T, N, K) before the first step; zeros for an item of which nothing is known."""
+    known = (votes + potential.abs()).sum(-1, keepdim=True) > 0
+    return ((votes + SMOOTHING).log() + potential).softmax(-1) * known
 
 
 def _evened(rows: Tensor) -> Tensor:
