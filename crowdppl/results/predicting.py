@@ -53,7 +53,7 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
 
 
 def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
-    """What the network of a fit makes of new items that nobody labelled.
+    """What the network of a fit makes of new items that nobody labelled, by itself: no correction reaches it.
 
     Args:
         features: one row an item, as those of the fit: a DataFrame by item id, an array (N, ...), or a
