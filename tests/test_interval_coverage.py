@@ -73,7 +73,7 @@ def by_vb(data: Annotations, seed: int) -> Found:
     with quiet("cpu"):
         problem = pose(story(), data, Options(seed=seed, tolerance=1e-6))
         ascent = climb(problem, problem.options, "vb")[0].ascent
-        wide = weights(problem, ascent, problem.options.generator(13))
+        wide = weights(problem, ascent, problem.options.generator(13), settled=True)
         sites = {
             name: SiteResult(
                 name, DIMS[name], "dirichlet", {"concentration": c.numpy(), "weight": wide[name].numpy()}
