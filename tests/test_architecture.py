@@ -270,7 +270,7 @@ def test_results_import_no_engine(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in INSIDE if wing(p) in HELD], ids=module_name)
 def test_results_know_no_method(path: Path) -> None:
-    assert "crowdppl.registry" not in needs(path) or path.stem in ("archive", "story_plot")
+    assert "crowdppl.registry" not in needs(path) or path.stem in ("parts", "story_plot")
     assert not set(methods_named(path.read_text(), METHODS)) - {"ordinal"}, "which is a kind of labels, too"
 
 
