@@ -112,6 +112,16 @@ def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tm
         np.testing.assert_allclose(found.probabilities(), mixed(own, given), atol=1e-12)
 
 
+def test_labels_of_an_item_that_keeps_coming_are_all_counted(posterior: Posterior) -> None:
+    found, given = posterior, int(posterior.data.votes().sum(1)[posterior.data.items == 7][0])
+    for label in (0, 1, 2):
+        found = found.update(pd.DataFrame({"item": [7, 7], "annotator": [0, 1], "label": [label, 0]}))
+        assert found.memory is not None and found.memory.votes.tolist() == [given]
+        given += 2
+        own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
+        np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([given])), atol=1e-12)
+
+
 def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, posterior: Posterior) -> None:
     new = pd.DataFrame({"item": ["x", "x", "y", "y"], "annotator": [0, 1, 0, 2], "label": [0, 1, 2, 2]})
     first = np.arange(data.n_labels) % 2 == 0
