@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdppl.criticism import agreement_network, doubts
 from crowdppl.criticism.doubt import Doubt
@@ -32,9 +32,6 @@ from crowdppl.results.arviz_export import to_arviz
 from crowdppl.results.correction import Correction
 from crowdppl.results.summary import summarise
 from crowdppl.stories.story import Story
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False, repr=False)

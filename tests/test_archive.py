@@ -486,16 +486,19 @@ def test_damage_is_refused_with_its_reason(damage: str, tmp_path: Path) -> None:
         load(folder)
 
 
-def test_a_correction_that_kept_less_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em")
+def test_what_kept_less_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb")
     made = Correction(one.result.probabilities, {one.method: 1.0}, {one.method: 0.5}, {})
     monkeypatch.setattr(archive, "FORMAT", 1)
     one.save(tmp_path / "own")
     replace(one, correction=made).save(tmp_path / "corrected")
+    one.update(pd.DataFrame({"item": [99], "annotator": ["1"], "label": [1]})).save(tmp_path / "updated")
     monkeypatch.undo()
     assert load(tmp_path / "own").method == one.method
     with pytest.raises(ResultError, match="format 1, which kept less of a correction"):
         load(tmp_path / "corrected")
+    with pytest.raises(ResultError, match="format 1, which kept less of the labels before an update"):
+        load(tmp_path / "updated")
 
 
 def test_a_setting_that_cannot_be_saved_is_named(tmp_path: Path) -> None:

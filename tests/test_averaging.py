@@ -14,7 +14,7 @@ import crowdppl
 from crowdppl.crowds.simulation import Simulation
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.splitting import keep
-from crowdppl.errors import MethodError
+from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.posterior import Posterior
 from crowdppl.results.averaging import averaged, members
 from crowdppl.results.correction import Correction, discount
@@ -112,6 +112,16 @@ def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tm
         np.testing.assert_allclose(found.probabilities(), mixed(own, given), atol=1e-12)
 
 
+def test_labels_of_an_item_that_keeps_coming_are_all_counted(posterior: Posterior) -> None:
+    found, given = posterior, int(posterior.data.votes().sum(1)[posterior.data.items == 7][0])
+    for label in (0, 1, 2):
+        found = found.update(pd.DataFrame({"item": [7, 7], "annotator": [0, 1], "label": [label, 0]}))
+        assert found.memory is not None and found.memory.votes.tolist() == [given]
+        given += 2
+        own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
+        np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([given])), atol=1e-12)
+
+
 def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, posterior: Posterior) -> None:
     new = pd.DataFrame({"item": ["x", "x", "y", "y"], "annotator": [0, 1, 0, 2], "label": [0, 1, 2, 2]})
     first = np.arange(data.n_labels) % 2 == 0
@@ -121,6 +131,30 @@ def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, pos
     np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([1, 1])), atol=1e-12)
     with pytest.raises(MethodError, match="gave .* labels before an update"):
         posterior.update(new).without([1])
+
+
+@pytest.mark.parametrize("call", [1, 3])
+def test_ctrl_c_in_an_update_is_meant_for_all_methods(posterior: Posterior, call: int) -> None:
+    """One of the fits would be unfinished, and diagnostics are those of the other, which is not."""
+    new = pd.DataFrame({"item": ["x", "x"], "annotator": [0, 1], "label": [0, 1]})
+    calls: list[int] = []
+
+    def interrupt(iteration: int, objective: float) -> None:
+        calls.append(iteration)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        posterior.update(new, callback=interrupt)
+    assert len(calls) == call
+
+
+def test_what_is_warned_of_in_an_update_bears_the_names_of_methods(posterior: Posterior) -> None:
+    new = pd.DataFrame({"item": ["x", "x"], "annotator": [0, 1], "label": [0, 1]})
+    with pytest.warns(ConvergenceWarning) as told:
+        posterior.update(new, max_iterations=1)
+    assert [str(w.message).partition(":")[0] for w in told] == list(NAMES)
+    assert {w.filename for w in told} == {__file__}
 
 
 def test_an_update_of_samples_is_still_refused(data: Annotations) -> None:

@@ -71,6 +71,23 @@ def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
     np.testing.assert_array_equal(found.probabilities(), anew.probabilities())
 
 
+def test_all_that_were_averaged_start_from_their_old_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, started = crowdppl.fit("auto", crowd(20, 5, 3, 4), **QUICK), []
+
+    def spy(member: Posterior, data: Annotations) -> Posterior:
+        started.append(member)
+        return refit(member, data)
+
+    monkeypatch.setattr(automatic, "refit", spy)
+    left = found.without([0])
+    assert found.correction is not None and left.correction is not None and len(found.correction.weights) > 1
+    assert set(left.correction.scores) == {*MEMBERS, "average"}
+    want = found.members()
+    assert {fit.method for fit in started} == set(want)
+    for fit in started:
+        np.testing.assert_array_equal(fit.probabilities(), want[fit.method].probabilities())
+
+
 def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
     labels = [(i, a, 0) for i in range(2) for a in range(400)]
     data = annotations(labels, 2).with_gold({0: 0})

@@ -36,6 +36,18 @@ def test_a_warning_is_at_the_line_that_asked() -> None:
     assert [(w.filename, w.lineno) for w in told] == [(__file__, after - 2), (__file__, after - 1)]
 
 
+@pytest.mark.parametrize("name", [{}, {"__name__": "crowdppl_of_mine"}])
+def test_a_namespace_of_any_name_may_ask(name: dict[str, str]) -> None:
+    """One of ``exec`` may have no name; one that begins like the library's is not the library's."""
+    with pytest.warns(CrowdpplWarning) as told:
+        exec(compile("\n\ntell(text)", "typed in", "exec"), {**name, "tell": tell, "text": CrowdpplWarning("so")})
+    assert [(w.filename, w.lineno) for w in told] == [("typed in", 3)]
+
+
+def test_where_a_namespace_is_called_none_python_drops_a_warning() -> None:
+    exec("tell('so', UserWarning)", {"__name__": None, "tell": tell})
+
+
 def fit(**how: Any) -> Callable[[], object]:
     return lambda: crowdppl.fit(data=crowd(40, 5, 3, 3), **({"inference": "vb"} | how))
 

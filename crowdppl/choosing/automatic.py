@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from crowdppl.choosing.calibration import AVERAGE, calibrated
 from crowdppl.data.annotations import Annotations
 from crowdppl.doors.telling import tell
-from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
+from crowdppl.errors import ConvergenceWarning
 from crowdppl.fitting import fit_alone
 from crowdppl.inference.asking.predictive import refit
 from crowdppl.inference.asking.refit import options_of
 from crowdppl.inference.loop import uninterrupted
 from crowdppl.posterior import Posterior
+from crowdppl.results.averaging import named
 from crowdppl.results.correction import too_sparse
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def corrected_again(posterior: Posterior, data: Annotations) -> Posterior:
     kept = posterior.members() if plain is data else {}
     for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
         if name in kept:
-            fitted = _named(name, partial(refit, kept[name], plain))
+            fitted = named(name, partial(refit, kept[name], plain))
         else:
             story = posterior.story if name == posterior.method else name
             given: Any = options_of(posterior).kept()
-            fitted = _named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
+            fitted = named(name, partial(fit_alone, story, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
     return _noted(calibrated(again, data), [note for note in before.notes if note.startswith(OWN)])
 
@@ -123,17 +123,6 @@ def _notes(data: Annotations) -> Iterator[str]:
 def _without_rows(data: Annotations) -> bool:
     """Whether rows of confusions are too many for the labels to say anything of them."""
     return data.n_classes > CLASSES and data.n_labels < LABELS * data.n_annotators * data.n_classes
-
-
-def _named(name: str, make: Callable[[], Posterior]) -> Posterior:
-    """A fit of one of several methods; what is warned of bears its name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdpplWarning)
-        found = make()
-    if not found.result.diagnostics["interrupted"]:
-        for note in found.result.diagnostics["warnings"]:
-            tell(f"{name}: {note}", ConvergenceWarning)
-    return found
 
 
 def _marked(first: Posterior) -> Posterior:
@@ -158,4 +147,4 @@ def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Posteri
     names = able[:1] if too_sparse(data) else able + (ORDINAL if data.kind == "ordinal" else ())
     plain = data if data.gold_codes is None else data.with_gold(None)
     for name in names:
-        yield name, _named(name, partial(fit_alone, name, plain, "vb", None, given))
+        yield name, named(name, partial(fit_alone, name, plain, "vb", None, given))

@@ -16,6 +16,6 @@ def tell(message: str | Warning, category: type[Warning] | None = None) -> None:
         category: of a message that is text.
     """
     frame, level = sys._getframe(1), 2
-    while frame.f_globals.get("__name__", "").partition(".")[0] == LIBRARY and frame.f_back is not None:
+    while str(frame.f_globals.get("__name__")).partition(".")[0] == LIBRARY and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 """Raised when older versions could no longer read what is written."""
+GROWN = {"correction": "a correction", "memory": "the labels before an update"}
+"""Parts of which earlier formats kept less, as a user knows them."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 MARKED = 100
 """Bytes at the beginning of the text in which it says who wrote it."""
@@ -132,11 +134,11 @@ def _contents(folder: Path) -> dict[str, Any]:
     found = about.pop("digest", None)
     if found != _digest(about):
         raise ResultError(f"{folder / TEXT} is damaged: its contents are not those that were written")
-    changed = {"correction", "memory"} & {name for name, x in about["contents"].items() if x is not None}
-    if newest < FORMAT and changed:
+    more = [what for part, what in GROWN.items() if about["contents"].get(part) is not None]
+    if newest < FORMAT and more:
         raise ResultError(
-            f"{folder} was written in format {newest}, which kept less of a {changed.pop()} than format {FORMAT} "
-            "needs; fit again"
+            f"{folder} was written in format {newest}, which kept less of {more[0]} than format {FORMAT} needs; "
+            "fit again"
         )
     if _digest_of_file(folder / ARRAYS) != about["arrays"]:
         raise ResultError(f"{folder / ARRAYS} is damaged, or belongs to another {TEXT}: its digest differs")

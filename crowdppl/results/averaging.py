@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from crowdppl.doors.telling import tell
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.results.correction import Correction
 
 if TYPE_CHECKING:
@@ -29,6 +33,35 @@ def members(posterior: Posterior) -> dict[str, Posterior]:
     if correction is None:
         return {posterior.method: own}
     return {name: correction.others.get(name, own) for name in correction.weights}
+
+
+def members_after(posterior: Posterior, change: Callable[[Posterior], Posterior]) -> dict[str, Posterior]:
+    """The members, each after a change that fits it anew.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of several fits: it is meant for all of them, and their average
+            would not show that one is unfinished.
+    """
+    before = members(posterior)
+    if len(before) == 1:
+        return {name: change(fit) for name, fit in before.items()}
+    after = {}
+    for name, fit in before.items():
+        after[name] = named(name, partial(change, fit))
+        if after[name].result.diagnostics["interrupted"]:
+            raise KeyboardInterrupt
+    return after
+
+
+def named(name: str, make: Callable[[], Posterior]) -> Posterior:
+    """A fit of one of several methods; what is warned of bears its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = make()
+    if not found.result.diagnostics["interrupted"]:
+        for note in found.result.diagnostics["warnings"]:
+            tell(f"{name}: {note}", ConvergenceWarning)
+    return found
 
 
 def averaged(fits: Mapping[str, Posterior], correction: Correction | None) -> Posterior:

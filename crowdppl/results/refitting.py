@@ -14,7 +14,7 @@ from crowdppl.data.decoding import row_codes
 from crowdppl.data.likeness import alike, warn_of_repeats
 from crowdppl.data.splitting import keep
 from crowdppl.errors import DataError, MethodError
-from crowdppl.results.averaging import averaged, members
+from crowdppl.results.averaging import averaged, members_after
 from crowdppl.results.engines import CORRECTIONS, REFITS, engines_of
 from crowdppl.tables.codebook import one_or_several, plain
 
@@ -40,6 +40,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
             history comes with the new labels, or items come again whose truths taught a site that is no Dirichlet.
         DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
             network looks at, or have others.
+        KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
 
     Examples:
         >>> import pandas as pd
@@ -61,7 +62,7 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
         )
     new = _still_told(posterior.data, alike(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
-    updated = {name: engines_of(fit).update(fit, new, **options) for name, fit in members(posterior).items()}
+    updated = members_after(posterior, lambda fit: engines_of(fit).update(fit, new, **options))
     return averaged(updated, posterior.correction)
 
 
@@ -78,6 +79,7 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
         MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits of a corrected posterior.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -99,13 +101,12 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
+    left = keep(data, kept)
     if posterior.correction is not None and posterior.memory is None:
-        corrected: Posterior = import_module(CORRECTIONS).corrected_again(posterior, keep(data, kept))
+        corrected: Posterior = import_module(CORRECTIONS).corrected_again(posterior, left)
         return corrected
     refit = import_module(REFITS).refit
-    return averaged(
-        {n: refit(fit, keep(data, kept)) for n, fit in members(posterior).items()}, posterior.correction
-    )
+    return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
 
 
 def _still_told(old: Annotations, new: Annotations) -> Annotations:
