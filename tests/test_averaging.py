@@ -19,6 +19,7 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.averaging import averaged, members
 from crowdppl.results.correction import Correction, discount
 from crowdppl.results.maps import TruthMap
+from crowdppl.results.refitting import OLDER
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -93,6 +94,8 @@ def test_items_that_come_again_are_discounted_by_all_their_labels(data: Annotati
     np.testing.assert_allclose(found.probabilities(), mixed(own, labels), atol=1e-12)
     assert found.correction is not None and found.correction.weights == posterior.correction.weights  # type: ignore[union-attr]
     np.testing.assert_allclose(found.uncorrected().probabilities(), own["one_coin"])
+    for again in (found, found.update(rest.assign(item=rest["item"] + 1000))):
+        assert again.correction is not None and again.correction.notes == (OLDER,)
 
 
 def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def from_climb(
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sd = entropies = tables = prevalence = None
     sites = _climbed_sites(problem, order, best, engine)
-    widened = _widened(problem, best, sites) if engine == "vb" and problem.spread else {}
+    widened = _widened(problem, best, sites, diagnostics) if engine == "vb" and problem.spread else {}
     wide = sites | widened
     mean = None if engine == "em" else _mean_enough(problem, sites)
     if engine == "vb" and (problem.spread or mean is None):
@@ -157,9 +157,18 @@ def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: s
     return out | _gaussian_sites(problem, order, state.gaussians)
 
 
-def _widened(problem: Problem, best: Climbed, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
-    """Dirichlets of vb, with what linear response says of their width."""
-    found = weights(problem, best.ascent, problem.options.generator(13), settled=best.progress.converged)
+def _widened(
+    problem: Problem, best: Climbed, sites: Mapping[str, SiteResult], diagnostics: dict[str, Any]
+) -> dict[str, SiteResult]:
+    """Dirichlets of vb, with what linear response says of their width; Ctrl-C leaves them as they are."""
+    try:
+        found = weights(problem, best.ascent, problem.options.generator(13), settled=best.progress.converged)
+    except KeyboardInterrupt:
+        diagnostics |= {"interrupted": True, "converged": False}
+        diagnostics["warnings"].append(
+            "vb was stopped while its intervals were widened: they are those of mean field, which are too narrow"
+        )
+        return {}
     return {n: replace(sites[n], arrays={**sites[n].arrays, "weight": x.cpu().numpy()}) for n, x in found.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from crowdppl.tables.codebook import one_or_several, plain
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
+
+OLDER = "weights, discounts and map, and what is noted of labels and truths, are of the fit before the update"
 
 
 def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
@@ -63,7 +66,10 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
     new = _still_told(posterior.data, alike(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
     updated = members_after(posterior, lambda fit: engines_of(fit).update(fit, new, **options))
-    return averaged(updated, posterior.correction)
+    correction = posterior.correction
+    if correction is not None and posterior.memory is None:
+        correction = replace(correction, notes=(*correction.notes, OLDER))
+    return averaged(updated, correction)
 
 
 def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
