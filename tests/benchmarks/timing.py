@@ -31,7 +31,9 @@ def on_threads(n: int, task: Callable[[], object]) -> Callable[[], object]:
     return run
 
 
-def least_seconds(tasks: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def least_seconds(
+    tasks: Mapping[str, Callable[[], object]], rounds: int, *, again: bool = False
+) -> dict[str, float]:
     """Least wall-clock seconds of each task.
 
     Every round runs all tasks in turn, so that a machine that is busy for a while slows all of them, and the
@@ -41,11 +43,15 @@ def least_seconds(tasks: Mapping[str, Callable[[], object]], rounds: int) -> dic
     Args:
         tasks: what to run, by name.
         rounds: how often each is measured.
+        again: whether each runs twice in its turn, of which the second time counts: what other tasks, and a
+            collection of garbage before each turn, have put out of the processor's caches is then back.
     """
     seconds = dict.fromkeys(tasks, float("inf"))
     for turn in range(rounds + 1):
         for name, task in tasks.items():
             gc.collect()
+            if again:
+                task()
             began = time.perf_counter()
             task()
             took = time.perf_counter() - began
