@@ -22,7 +22,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.inference.guides import mean_field
 from crowdppl.inference.reading.families import is_dirichlet
-from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.nodes import is_latent, nodes
 from crowdppl.inference.reading.problem import quiet
 from crowdppl.process.seeding import seeded
 from crowdppl.stories.story import Story, card_of, plates_of, settings_of
@@ -160,11 +160,7 @@ def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
     with quiet("cpu"), seeded(seed):
         found = nodes(poutine.trace(story.model).get_trace(block))
-    return {
-        n: x
-        for n, x in found.items()
-        if x["type"] == "sample" and not x["is_observed"] and type(x["fn"]).__name__ != "_Subsample"
-    }
+    return {name: node for name, node in found.items() if is_latent(node)}
 
 
 def continuous_sites(story: Story, block: Block, seed: int) -> dict[str, Any]:

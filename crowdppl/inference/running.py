@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
     from crowdppl.inference.climbing.resuming import Earlier
 
-ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
+ENGINES = tuple(RUNNERS)
 
 
 def run(

@@ -138,6 +138,7 @@ class ChosenDirichlet(TorchDistribution):
         self, onehot: Tensor, concentration: Tensor, event_dim: int = 2, batch_shape: torch.Size | None = None
     ) -> None:
         self.onehot, self.concentration = onehot, concentration
+        # Numpy's: torch's takes six times as long.
         lead = np.broadcast_shapes(onehot.shape[:-1], concentration.shape[: -event_dim - 1])
         event = concentration.shape[concentration.dim() - event_dim :]
         super().__init__(torch.Size(lead) if batch_shape is None else batch_shape, event, validate_args=False)

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
 from crowdppl.fitting import fit
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.test_accuracy import NINE, read
@@ -30,11 +29,12 @@ ABOUT = (
 )
 
 
-def halves(data: Annotations, seed: int) -> tuple[Annotations, Annotations]:
-    """The labels of a random half of the items, and of the others, under the same codes."""
-    chosen = pd.Index(np.random.default_rng(seed).permutation(data.items)[: data.n_items // 2])
-    first = data.frame()["item"].isin(chosen).to_numpy()
-    return keep(data, first), keep(data, ~first)
+def halves(data: Annotations, seed: int) -> tuple[Annotations, pd.DataFrame]:
+    """A random half of the items with their labels, and the labels of the others; annotators are those of both."""
+    rows = data.frame()[["item", "annotator", "label"]]
+    chosen = np.random.default_rng(seed).permutation(data.items)[: data.n_items // 2]
+    first = rows["item"].isin(pd.Index(chosen)).to_numpy()
+    return Annotations.from_frame(rows[first], like=data), rows[~first]
 
 
 def test_auto_on_new_items(recorder: Recorder, request: pytest.FixtureRequest) -> None:
@@ -45,10 +45,9 @@ def test_auto_on_new_items(recorder: Recorder, request: pytest.FixtureRequest) -
     took = {}
     for name in NINE:
         data, gold = read(folder, name)
-        old, new = halves(data, 0)
-        rows = new.frame()[["item", "annotator", "label"]]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            old, rows = halves(data, 0)
             found, whole = fit("auto", old, seed=0), fit("auto", data, seed=0)
             began = time.perf_counter()
             said = found.predict(rows)

@@ -10,7 +10,7 @@ site or for random signs of all, with differences of passes in place of H.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -92,7 +92,7 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
     unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
     zero = torch.zeros(())
     found = {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, zero)) for n, x in beyond.items()}
-    return found, bool(curvature.bent)
+    return found, curvature.bent
 
 
 def _affordable(labels: int, states: int, numbers: int) -> int:
@@ -159,8 +159,7 @@ def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
         bent = curvature(way)
         turned = {n: y - bent[n] for n, y in rows.inverse(way).items()}
         bend = _dot(way, turned)
-        if bool((going & (bend <= 0)).any()):
-            curvature.bent.append(True)
+        curvature.bent |= bool((going & (bend <= 0)).any())
         going = going & (bend > 0)
         length = torch.where(going, size / bend, 0.0)
         beyond, rest = _add(beyond, length, way), _add(rest, -length, turned)
@@ -171,17 +170,17 @@ def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
     return beyond
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Curvature:
     """H: how counts move with log theta, by passes a little away from where vb stands.
 
     Attributes:
-        bent: filled where a direction is met that bends as none does at a fixed point.
+        bent: whether a direction was met that bends as none does at a fixed point.
     """
 
     problem: Problem
     ascent: Ascent
-    bent: list[bool] = field(default_factory=list)
+    bent: bool = False
 
     @cached_property
     def blocks(self) -> list[Block]:

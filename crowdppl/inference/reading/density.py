@@ -22,7 +22,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.machinery.recording import aside
 from crowdppl.inference.reading.leaves import Leaf, find_leaves, scored
-from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.nodes import is_plate, nodes
 from crowdppl.inference.reading.ring import SYMBOLS, Terms, contract, named
 from crowdppl.inference.reading.tracing import traced
 from crowdppl.stories.summing import Summing, summing
@@ -229,7 +229,7 @@ class Density:
 def _not_a_number(trace: Trace) -> str | None:
     """The first site whose log-probability is NaN somewhere."""
     for name, node in nodes(trace).items():
-        if node["type"] != "sample" or type(node["fn"]).__name__ == "_Subsample":
+        if node["type"] != "sample" or is_plate(node):
             continue
         if bool(torch.isnan(node["fn"].log_prob(node["value"])).any()):
             return name

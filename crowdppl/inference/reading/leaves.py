@@ -10,7 +10,7 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.nodes import is_plate, nodes
 from crowdppl.inference.reading.ring import SYMBOLS, narrowed
 from crowdppl.stories.distributions import Categorical
 
@@ -34,7 +34,7 @@ def scored(
     """
     factors, dims, scales = {}, {}, set()
     for name, node in nodes(trace).items():
-        if node["type"] != "sample" or name in values or type(node["fn"]).__name__ == "_Subsample":
+        if node["type"] != "sample" or name in values or is_plate(node):
             continue
         dim = node["infer"].get("_enumerate_dim")
         if dim is None and not node["is_observed"]:
@@ -111,7 +111,7 @@ def states_of(trace: Trace, n_items: int) -> int:
         trace: of a story on some items, discrete sites enumerated and log-probabilities computed.
         n_items: how many items those are.
     """
-    found = [x for x in nodes(trace).values() if x["type"] == "sample" and type(x["fn"]).__name__ != "_Subsample"]
+    found = [x for x in nodes(trace).values() if x["type"] == "sample" and not is_plate(x)]
     of_items = [x for x in found if x["is_observed"] or x["infer"].get("_enumerate_dim") is not None]
     return max((-(-narrowed(x["log_prob"]).numel() // n_items) for x in of_items), default=1)
 

@@ -16,7 +16,7 @@ from pyro.poutine.messenger import Messenger
 from crowdppl.data.blocks import Block
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.reading.density import Density
-from crowdppl.inference.reading.nodes import is_latent, nodes
+from crowdppl.inference.reading.nodes import is_latent, is_plate, nodes
 from crowdppl.process.seeding import seeded
 from crowdppl.process.shortage import is_shortage
 from crowdppl.stories.labels import Labels
@@ -56,7 +56,7 @@ def _validated(story: Story, block: Block) -> Trace:
             with _Rooted():  # outside the trace, which is told of a site after it
                 trace = poutine.trace(model).get_trace(block)
             _refuse_misplaced(type(story).__name__, nodes(trace), block)
-            trace.compute_log_prob(lambda _, node: type(node["fn"]).__name__ != "_Subsample")
+            trace.compute_log_prob(lambda _, node: not is_plate(node))
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None

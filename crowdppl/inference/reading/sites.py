@@ -17,7 +17,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.reading.chains import refuse_single
 from crowdppl.inference.reading.density import Density
 from crowdppl.inference.reading.families import is_dirichlet
-from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.nodes import is_plate, nodes
 from crowdppl.inference.reading.simplex import Softmax, plain_support
 from crowdppl.process.seeding import seeded
 from crowdppl.stories.distributions import OneHot
@@ -115,7 +115,7 @@ def read_sites(story: Story, small: Block, trace: Trace, tried: bool = False) ->
 def _latents(trace: Trace) -> dict[str, Any]:
     found = {}
     for name, node in nodes(trace).items():
-        if node["type"] != "sample" or node["is_observed"] or type(node["fn"]).__name__ == "_Subsample":
+        if node["type"] != "sample" or node["is_observed"] or is_plate(node):
             continue
         if node["infer"].get("enumerate"):
             continue

@@ -15,7 +15,7 @@ from torch.distributions import biject_to
 
 from crowdppl.data.bags import bag
 from crowdppl.data.blocks import Block
-from crowdppl.inference.reading.nodes import nodes
+from crowdppl.inference.reading.nodes import is_plate, nodes
 from crowdppl.inference.reading.tracing import traced
 from crowdppl.stories.distributions import OneHot
 from crowdppl.stories.story import Story
@@ -53,7 +53,7 @@ class Typical(Messenger):
         self.generator = generator
 
     def _pyro_sample(self, msg: dict[str, Any]) -> None:
-        if msg["is_observed"] or type(msg["fn"]).__name__ == "_Subsample" or msg["infer"].get("enumerate"):
+        if msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate"):
             return
         if msg["value"] is None:
             msg["value"] = self._typical(msg["fn"])
