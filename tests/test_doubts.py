@@ -315,7 +315,7 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
     result = replace(own.result, probabilities=np.full_like(raw, 0.25))
     correction = Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {})
     for posterior in (own, replace(own, result=result, correction=correction)):
-        assert "votes" not in kinds(posterior)
+        assert "votes" in kinds(posterior)
         votes = doubts(posterior, thorough=True)[-1]
         assert votes.kind == "votes"
     mean, simple = (

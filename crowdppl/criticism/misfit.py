@@ -55,7 +55,8 @@ def misfit(posterior: Posterior) -> Iterator[Doubt]:
 
 
 def worse_than_votes(posterior: Posterior) -> Iterator[Doubt]:
-    """Where labels left out are predicted worse than by a majority vote."""
+    """Where labels left out are predicted worse than by a majority vote; of a correction, by its method's own."""
+    posterior = posterior.uncorrected()
     score: Any = import_module("crowdppl.choosing.heldout").heldout_score  # by name, because it knows posteriors
     given = posterior.options
     if posterior.inference == "gibbs":
