@@ -193,10 +193,12 @@ def test_an_aim_is_met_or_missed_and_harm_is_named() -> None:
         test_automatic.AUTO: {"rte": good, "dogs": bad},
         test_automatic.OWN: {"rte": bad, "dogs": good},
         test_automatic.IBCC: {"rte": good, "dogs": good},
+        test_automatic.HOUSE: {"rte": bad, "dogs": bad},
     }
     assert test_automatic.named(table).splitlines() == [
         "- Log score worse than uncorrected: dogs (by 0.100).",
-        "- Accuracy more than 0.01 below variational IBCC: dogs (by 0.020).",
+        "- Accuracy more than 0.01 below variational IBCC (4, 1): dogs (by 0.020).",
+        "- Accuracy more than 0.01 below variational IBCC, house prior: none.",
     ]
 
 

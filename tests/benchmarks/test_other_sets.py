@@ -10,9 +10,7 @@ from tests.benchmarks.test_accuracy import read
 from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.test_automatic import (
     AUTO,
-    IBCC,
-    OWN,
-    SMOOTHED,
+    BESIDE,
     Table,
     automatic,
     in_words,
@@ -37,7 +35,7 @@ def test_auto_on_other_sets(recorder: Recorder, request: pytest.FixtureRequest) 
     folder = data_folder(request, recorder, TITLE)
     if folder is None:
         return
-    table: Table = {method: {} for method in (AUTO, OWN, IBCC, SMOOTHED)}
+    table: Table = {method: {} for method in BESIDE}
     took, done = {}, {}
     for name in OTHERS:
         data, gold = read(folder, name)
