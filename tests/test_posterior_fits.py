@@ -15,9 +15,10 @@ from scipy.stats import beta
 from crowdppl.crowds.simulation import random_design
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.asking.leaving_out import given_the_rest
+from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.fit_result import SiteResult
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.correction import Correction
@@ -326,6 +327,23 @@ def test_items_that_were_fitted_are_predicted_as_fitted(fits: dict[str, Posterio
         held = fits[engine]
         predicted = held.predict(held.data.frame())
         np.testing.assert_allclose(predicted, held.probabilities(), atol=atol)
+
+
+def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = fit("glad", crowd(), inference="em")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        whole = held.predict(held.data)
+    short = replace(held, options={**held.options, "max_iterations": 1})
+    with pytest.warns(ConvergenceWarning, match=r"glad had not settled on .* after 1 iterations"):
+        assert short.predict(held.data).shape == whole.shape
+
+    def stopped(ascent: Ascent) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ascent, "step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        held.predict(held.data)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
     Raises:
         DataError: when an annotator or a class is not one of this fit, or features have other columns or another
             shape.
+        KeyboardInterrupt: at Ctrl-C while sites of single items (a difficulty) are fitted to the new ones.
+
+    Warns:
+        ConvergenceWarning: when these have not settled within ``max_iterations``.
 
     Examples:
         >>> import pandas as pd

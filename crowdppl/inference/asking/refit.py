@@ -12,7 +12,8 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.errors import MethodError
+from crowdppl.doors.telling import tell
+from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.asking.continuing import posed, remembered
 from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.gaussians import Gaussians
@@ -52,6 +53,9 @@ def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
     """Truth probabilities (N, K) of the items of ``data`` in its codebook order; nothing else is learned.
 
     Sites of single items (a difficulty) are fitted to the new items with everything else held fixed.
+
+    Raises:
+        KeyboardInterrupt: at Ctrl-C while they are.
     """
     options = options_of(posterior)
     with quiet(options.device):
@@ -85,7 +89,16 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     steps = problem.options.max_iterations or 1000
     tolerance = problem.options.tolerance
     tolerance = problem.default_tolerance if tolerance is None else tolerance
-    iterate(lambda t: ascent.step(), replace(problem.options, callback=None), steps=steps, tolerance=tolerance)
+    alone = replace(problem.options, callback=None)
+    progress = iterate(lambda t: ascent.step(), alone, steps=steps, tolerance=tolerance)
+    if progress.interrupted:
+        raise KeyboardInterrupt
+    if not progress.converged:
+        tell(
+            f"{posterior.method} had not settled on {', '.join(local)} of the items after {steps} iterations, so "
+            "that their probabilities may be off; fit with a higher max_iterations or tolerance",
+            ConvergenceWarning,
+        )
     return truth_at(problem, ascent.here.values(), free.chains)
 
 
