@@ -194,6 +194,45 @@ def test_a_function_that_remembers_is_called_each_time() -> None:
         assert torch.equal(repeated(at)["x"], at["x"] * number)
 
 
+def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written down anew, for the data are others; a function of another kind is compared."""
+    monkeypatch.setattr(repeating, "_proven", set())
+    for weight, kind, calls in ((1, "a", 2), (2, "a", 1), (3, "b", 2), (4, None, 2), (5, None, 2)):
+        counting = Counting(lambda at, weight=weight: {"x": at["x"] * weight})
+        repeated = Repeated(counting, 0, kind)
+        for at in points(10):
+            assert torch.equal(repeated(at)["x"], at["x"] * weight)
+        assert counting.calls == calls
+
+
+def test_what_could_not_be_repeated_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeating, "_proven", set())
+    for _ in range(2):
+        seen: list[int] = []
+
+        def counts(at: Mapping[str, Tensor], seen: list[int] = seen) -> dict[str, Tensor]:
+            seen.append(0)
+            return {"x": at["x"] * len(seen)}
+
+        repeated = Repeated(counts, 0, "counts")
+        for number, at in enumerate(points(10), 1):
+            assert torch.equal(repeated(at)["x"], at["x"] * number)
+
+
+def test_fits_of_equal_stories_are_of_one_kind() -> None:
+    """Not of stories from elsewhere, whose name another may take, nor with settings that cannot be compared."""
+    data = crowdppl.anaesthetists()
+
+    def kind(story: Any) -> Any:
+        return posed(story, data).kind
+
+    one = kind(crowdppl.method("dawid_skene"))
+    assert one is not None
+    assert one == kind(crowdppl.method("dawid_skene")) != kind(crowdppl.method("dawid_skene", prevalence="uniform"))
+    assert kind(type("Mine", (type(crowdppl.method("one_coin")),), {"repeatable": True})()) is None
+    assert kind(crowdppl.method("dependent_clusters", groups=[0, 0, 1, 1, 1])) is None
+
+
 def test_no_number_is_the_same_as_no_number() -> None:
     repeated = Repeated(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
     for number in range(FIRST + 20):
@@ -266,6 +305,7 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine in ("nuts", "gibbs") else {}
     monkeypatch.setattr(repeating, "FIRST", 3)  # some of these settle soon
+    monkeypatch.setattr(repeating, "_proven", set())
     trusted = []
     compared = Repeated._compared
 

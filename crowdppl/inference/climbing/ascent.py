@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ class Ascent:
         fixed: values of sites that are not to move.
         repeats: whether the story says the same of the same values each time, so that passes may be repeated
             without it.
+        kind: what fits have in common whose passes are the same but for the data; None where nothing is known.
         learner: the network's part of the fit, where the story has one.
     """
 
@@ -42,6 +43,7 @@ class Ascent:
     state: State
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
     repeats: bool = False
+    kind: Hashable = None
     learner: Learner | None = None
     _climb: Climb | None = None
     _repeated: dict[str, Repeated] = field(default_factory=dict)
@@ -113,7 +115,8 @@ class Ascent:
             return what(replace(here, state=here.state.at(at)), {n: at[n] for n in given})
 
         if name not in self._repeated:
-            self._repeated[name] = Repeated(elsewhere, 0 if self.rule.slow else None)
+            kind = self.kind and (self.kind, name, type(self.rule))
+            self._repeated[name] = Repeated(elsewhere, 0 if self.rule.slow else None, kind)
         return self._repeated[name]({**self.state.arrays(), **given})
 
     def _update(self, priors: Mapping[str, Tensor], counted: Mapping[str, Tensor]) -> None:

@@ -93,7 +93,7 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
     chains = state.gaussians.chains if problem.of_kind("free") else None
     density = Density(problem.model, problem.plates, chains, frozenset(conjugate))
     fold = Fold(density, problem.blocks, problem.sites)
-    ascent = Ascent(fold, rule, state, repeats=problem.steady)
+    ascent = Ascent(fold, rule, state, repeats=problem.steady, kind=problem.kind)
     if conjugate and not resumed:
         _first_update(ascent, problem, conjugate, values, shares, engine)
     elif engine == "em":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from crowdppl.inference.machinery.recording import Function, recorded
 FIRST = 5
 """Calls before a function is written down: as many as that costs, so that a short fit loses at most what a long one
 is sure to gain."""
+_proven: set[Hashable] = set()
 
 
 class Repeated:
@@ -28,14 +29,17 @@ class Repeated:
         function: of tensors by name, whose results depend on nothing else that changes. Its first result, where it
             is not finite, is the function's own to explain: it is called again.
         first: calls before it is written down; 0 where it is mostly called a dozen times or more.
+        kind: what it has in common with functions that do the same with other data. Where one of them was compared
+            and could be repeated, the others are no more compared, but written down anew.
     """
 
-    def __init__(self, function: Function, first: int | None = None) -> None:
+    def __init__(self, function: Function, first: int | None = None, kind: Hashable = None) -> None:
         self.function = function
         self.first = FIRST if first is None else first
+        self.kind = kind
         self.calls = 0
         self.program: Program | None = None
-        self.trusted = False
+        self.trusted = kind is not None and kind in _proven
         self._hopeless = False
         self._like: list[Any] = []
         self._at: Tensors = {}
@@ -72,6 +76,8 @@ class Repeated:
         if any(not torch.equal(x, inputs[n]) for n, x in self._at.items()):
             self.trusted = results.keys() == found.keys() and all(_same(x, found[n]) for n, x in results.items())
             self._hopeless, self._at = not self.trusted, {}
+            if self.kind is not None and self.trusted:
+                _proven.add(self.kind)
         return results
 
     def _given_up(self, inputs: Mapping[str, Tensor]) -> Tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -103,6 +103,17 @@ class Problem:
         """
         short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
         return short and getattr(self.story, "repeatable", self._own) and not networks_of(self.story)
+
+    @property
+    def kind(self) -> Hashable:
+        """The story, if it comes with crowdppl and its settings can be compared with another's; else None."""
+        if not self._own:  # another of that name may come, as where a cell of a notebook is run again
+            return None
+        try:
+            hash(self.story)
+        except TypeError:
+            return None
+        return self.story
 
     @property
     def _own(self) -> bool:
