@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyro
 import torch
@@ -113,7 +113,7 @@ class Problem:
             hash(self.story)
         except TypeError:
             return None
-        return self.story
+        return cast(Hashable, self.story)
 
     @property
     def _own(self) -> bool:
