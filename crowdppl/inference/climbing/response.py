@@ -86,7 +86,8 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
     here = ascent.here
     priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
     rows, curvature = Rows(total), _Curvature(problem, ascent)
-    most = _affordable(problem.n_labels, problem.states, sum(x.numel() for x in total.values()))
+    bags = max(problem.n_labels, _cells(problem))
+    most = _affordable(bags, problem.states, sum(x.numel() for x in total.values()))
     k = problem.blocks[0].n_classes
     beyond = {n: _beyond(curvature, rows, n, _enough(most, k, x.shape[-1]), generator) for n, x in total.items()}
     unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
@@ -95,9 +96,14 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
     return found, curvature.bent
 
 
-def _affordable(labels: int, states: int, numbers: int) -> int:
-    """How many vectors, given the labels, the alternatives of an item and the numbers in all sites."""
-    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
+def _cells(problem: Problem) -> int:
+    """What annotators may answer: a pass makes the tables of all, however few their labels."""
+    return problem.blocks[0].n_annotators * problem.blocks[0].n_answers
+
+
+def _affordable(bags: int, states: int, numbers: int) -> int:
+    """How many vectors, given the labels (or answers, if these are more), an item's alternatives, and all numbers."""
+    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(bags, 1), NUMBERS // numbers))
 
 
 def _enough(most: int, classes: int, entries: int) -> int:
@@ -198,7 +204,7 @@ class _Curvature:
     @property
     def at_once(self) -> int:
         """Vectors that a pass takes."""
-        return max(1, WIDTH // (self.problem.n_items * self.problem.states))
+        return max(1, WIDTH // (max(self.problem.n_items, _cells(self.problem)) * self.problem.states))
 
     def __call__(self, y: Parts) -> Parts:
         """H y for each vector."""
