@@ -76,8 +76,9 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
       of the class: what makes items hard for all is then taken for their class.
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. A group that the story has, and the fit has found, is expected to
-      agree and is no doubt. Not where a twentieth of the labels are repeats, and without ``thorough``, up to 20,000
-      pairs of labels only. Copiers who share fewer than some 20 items are seldom found: that function says so.
+      agree and is no doubt. Not where a twentieth of the labels are repeats, and without ``thorough``, up to
+      200,000 pairs of labels only, by em 20,000 (four labels an item are six pairs). Copiers who share fewer than
+      some 20 items are seldom found: that function says so.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check`` (100 draws, up to 1,000,000 labels). Mostly because labels of an item have more
       in common than its truth: probabilities are then too sure. Of a corrected posterior nothing is said.
