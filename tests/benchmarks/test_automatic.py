@@ -36,6 +36,10 @@ AIMS = {
 """Means over the nine sets: accuracy at least so high, the others at most."""
 LOST = 0.01
 """Accuracy below variational IBCC from which on a set is named."""
+HARMED = {"log_score": "Log score", "brier": "Brier", "ece": "ECE"}
+"""Scores of probabilities on which a set is named."""
+SEEN = 0.0005
+"""A loss that the tables can show."""
 SPLITS = 20
 GOLD = 50
 """Known truths that are given; a third of them where there are fewer than 150."""
@@ -172,22 +176,21 @@ def verdict(title: str, key: str, mean: float) -> str:
 
 
 def named(table: Table) -> str:
-    """The sets on which "auto" does harm: to the log score of the method it shows, and to accuracy."""
-    worse = {
-        name: scores["log_score"] - table[OWN][name]["log_score"]
-        for name, scores in table[AUTO].items()
-        if scores["log_score"] > table[OWN][name]["log_score"]
-    }
+    """The sets on which "auto" does harm: to three scores of the probabilities it shows, and to accuracy."""
+    lines = []
+    for key, shown in HARMED.items():
+        worse = {
+            name: scores[key] - table[OWN][name][key]
+            for name, scores in table[AUTO].items()
+            if scores[key] >= table[OWN][name][key] + SEEN
+        }
+        lines.append(f"- {shown} worse than uncorrected: {listed(worse)}.")
     lost = {
         name: table[IBCC][name]["accuracy"] - scores["accuracy"]
         for name, scores in table[AUTO].items()
         if table[IBCC][name]["accuracy"] - scores["accuracy"] > LOST
     }
-    lines = [
-        f"- Log score worse than uncorrected: {listed(worse)}.",
-        f"- Accuracy more than {LOST:g} below variational IBCC: {listed(lost)}.",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"- Accuracy more than {LOST:g} below variational IBCC: {listed(lost)}."])
 
 
 def listed(sets: Mapping[str, float]) -> str:
