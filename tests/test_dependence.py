@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,14 +47,27 @@ def test_copiers_and_groups_are_told_apart() -> None:
     assert set(members) <= {0, 1, 2, 3}
 
 
-def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
+@pytest.mark.parametrize(
+    ("method", "inference", "limit"),
+    [("dawid_skene", "em", "QUICK"), ("bayesian_dawid_skene", "vb", "PATIENT"), ("one_coin", "gibbs", "PATIENT")],
+)
+def test_large_data_are_searched_for_copiers_on_demand(
+    method: str, inference: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: Any = {"chains": 2, "draws": 20, "warmup": 20} if inference == "gibbs" else {}
+    posterior = fit(method, simulated(0, 250, 12, 8, 3, copy=2), inference=inference, **options)
     for slow in ("misfit", "worse_than_votes"):
         monkeypatch.setattr(module, slow, lambda posterior: ())
-    for quick, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(dependence, "QUICK", quick)
+    for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
+        monkeypatch.setattr(dependence, limit, most)
         assert kinds(replace(posterior)) == expected  # a posterior is looked at once
         assert kinds(posterior, thorough=True) == ["copying"]
+
+
+def test_a_fit_by_vb_warns_of_copiers_where_each_of_500_items_has_20_labels() -> None:
+    data = simulated(0, 500, 20, 20, 2, copy=2)
+    with pytest.warns(crowdppl.DoubtWarning, match="annotators 0, 1 agree in"):
+        fit("bayesian_dawid_skene", data, inference="vb")
 
 
 def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.MonkeyPatch) -> None:

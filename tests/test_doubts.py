@@ -391,3 +391,9 @@ def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
     told = fitted[4].data.with_gold({0: 3})
     again = crowdppl.fit("dawid_skene", told)
     assert not any(doubt.kind == "unnamed" for doubt in again.doubts())
+
+
+def test_part_of_an_item_is_not_said_to_be_of_a_class_that_nobody_named() -> None:
+    posterior = fit("one_coin", annotations([(0, 0, 0), (0, 1, 0)], 3), inference="vb")
+    assert 0.01 < posterior.probabilities()[[1, 2]].to_numpy().sum() < 0.5
+    assert "unnamed" not in kinds(posterior)  # it said that 0 of 1 items are

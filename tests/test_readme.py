@@ -188,7 +188,8 @@ def test_an_aim_is_met_or_missed_and_harm_is_named() -> None:
     assert verdict(test_automatic.BLIND, "accuracy", 0.855) == "≥ 0.855, met"
     assert verdict(test_automatic.BLIND, "accuracy", 0.8549) == "≥ 0.855, missed"
     assert verdict(test_automatic.TOLD, "log_score", 0.401) == "≤ 0.4, missed"
-    good, bad = {"accuracy": 0.9, "log_score": 0.3}, {"accuracy": 0.88, "log_score": 0.4}
+    good = {"accuracy": 0.9, "log_score": 0.3, "brier": 0.2, "ece": 0.03}
+    bad = {"accuracy": 0.88, "log_score": 0.4, "brier": 0.2004, "ece": 0.05}
     table = {
         test_automatic.AUTO: {"rte": good, "dogs": bad},
         test_automatic.OWN: {"rte": bad, "dogs": good},
@@ -197,6 +198,8 @@ def test_an_aim_is_met_or_missed_and_harm_is_named() -> None:
     }
     assert test_automatic.named(table).splitlines() == [
         "- Log score worse than uncorrected: dogs (by 0.100).",
+        "- Brier worse than uncorrected: none.",
+        "- ECE worse than uncorrected: dogs (by 0.020).",
         "- Accuracy more than 0.01 below variational IBCC (4, 1): dogs (by 0.020).",
         "- Accuracy more than 0.01 below variational IBCC, house prior: none.",
     ]

@@ -22,8 +22,9 @@ LEVEL = 0.01
 """Chance that some pair of honest annotators is taken for copiers, under the fitted model."""
 REPEATED = 0.05
 """Of the labels: repeats of an annotator's label of an item beyond which agreement cannot be tested."""
-QUICK = 20_000
-"""Pairs of labels of one item up to which copying is looked for beside a fit: 16 ms; more if a story is asked."""
+QUICK, PATIENT = 20_000, 200_000
+"""Pairs of labels of one item up to which copying is looked for beside a fit. By em, which takes little longer than
+the 16 ms of the look; and by other engines, which take more: .1 to .5 s, or 3 beside 18 where a story is asked."""
 HOW = "crowdppl.suspicious_annotators(posterior) has the figures, posterior.without([...]) fits without them"
 
 
@@ -31,7 +32,8 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
     """Pairs that stand out ("copying") and groups that they form ("colluding").
 
     Args:
-        thorough: whether to look at data with more than ``QUICK`` pairs of labels.
+        thorough: whether to look at data with more pairs of labels than ``QUICK``, by other engines than em
+            ``PATIENT``.
     """
     if not _testable(posterior, thorough):
         return
@@ -75,7 +77,7 @@ def _testable(posterior: Posterior, thorough: bool) -> bool:
     else:  # the same, without a table of all items and classes
         sizes = np.concatenate([row_sizes(block) for block in data.blocks])
     pairs = int((sizes * (sizes - 1)).sum()) // 2
-    if not pairs or (pairs > QUICK and not thorough):
+    if not pairs or (pairs > (QUICK if posterior.inference == "em" else PATIENT) and not thorough):
         return False
     # An annotator's labels of an item go together, whoever else labels it.
     return count_repeats(data.blocks) <= REPEATED * data.n_labels

@@ -41,7 +41,7 @@ DRAWN = 0.05
 WEIGHT = 0.05
 """Of the items: the weight of that prior from which on it is looked at."""
 UNNAMED = 0.01
-"""Of the items: how many may be of classes that nobody named."""
+"""Of the items: how many may be of classes that nobody named; where items are few, half an item."""
 BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
@@ -69,16 +69,16 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. A
       heavy prior helps where annotators are hard to know, and draws unbalanced classes of few items together.
       Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
-    - unnamed: more than a hundredth of the items are of classes that no label and no known truth names. They take
-      what fits the others badly: of 500 items of three classes, listed with a fourth, dawid_skene gave it 28.
+    - unnamed: over a hundredth of the items (half an item at least) are of classes that no label or truth names.
+      They take what fits others badly: of 500 items of three classes, listed with a fourth, dawid_skene gave it 28.
     - order: a method for grades has nominal classes, which are no rising numbers: it takes them as they are sorted.
     - permuted: chains of a sampler that call the classes otherwise than the votes do, while other chains do not.
     - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may tell
       of the class: what makes items hard for all is then taken for their class.
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
       stand out, as where items are hard for all. A group that the story has, and the fit has found, is expected to
-      agree and is no doubt. Not where a twentieth of the labels are repeats, and without ``thorough``, up to 20,000
-      pairs of labels only. Copiers who share fewer than some 20 items are seldom found: that function says so.
+      agree and is no doubt. Not where a twentieth of the labels are repeats, and without ``thorough`` up to 200,000
+      pairs of labels, by em 20,000. Copiers who share fewer than some 20 items are seldom found: see there.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
       ``crowdppl.predictive_check`` (100 draws, up to 1,000,000 labels). Mostly because labels of an item have more
       in common than its truth: probabilities are then too sure. Of a corrected posterior nothing is said.
@@ -157,7 +157,7 @@ def _unnamed(posterior: Posterior, counts: np.ndarray) -> Iterator[Doubt]:
     if data.gold_codes is not None:
         named[data.gold_codes[data.gold_codes >= 0]] = True
     taken = posterior.result.probabilities[:, ~named].sum(0)
-    if taken.sum() > UNNAMED * data.n_items:
+    if taken.sum() > max(UNNAMED * data.n_items, 0.5):
         classes = listed([repr(plain(name)) for name in data.classes[~named]])
         yield Doubt(
             "unnamed",

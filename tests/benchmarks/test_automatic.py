@@ -37,6 +37,10 @@ AIMS = {
 """Means over the nine sets: accuracy at least so high, the others at most."""
 LOST = 0.01
 """Accuracy below variational IBCC from which on a set is named."""
+HARMED = {"log_score": "Log score", "brier": "Brier", "ece": "ECE"}
+"""Scores of probabilities on which a set is named."""
+SEEN = 0.0005
+"""A loss that the tables can show."""
 SPLITS = 20
 GOLD = 50
 """Known truths that are given; a third of them where there are fewer than 150."""
@@ -185,13 +189,15 @@ def verdict(title: str, key: str, mean: float) -> str:
 
 
 def named(table: Table) -> str:
-    """The sets on which "auto" does harm: to the log score of the method it shows, and to accuracy."""
-    worse = {
-        name: scores["log_score"] - table[OWN][name]["log_score"]
-        for name, scores in table[AUTO].items()
-        if scores["log_score"] > table[OWN][name]["log_score"]
-    }
-    lines = [f"- Log score worse than uncorrected: {listed(worse)}."]
+    """The sets on which "auto" does harm: to three scores of the probabilities it shows, and to accuracy."""
+    lines = []
+    for key, shown in HARMED.items():
+        worse = {
+            name: scores[key] - table[OWN][name][key]
+            for name, scores in table[AUTO].items()
+            if scores[key] >= table[OWN][name][key] + SEEN
+        }
+        lines.append(f"- {shown} worse than uncorrected: {listed(worse)}.")
     for rival in (IBCC, HOUSE):
         lost = {
             name: table[rival][name]["accuracy"] - scores["accuracy"]

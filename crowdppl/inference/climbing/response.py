@@ -102,7 +102,7 @@ def _cells(problem: Problem) -> int:
 
 
 def _affordable(bags: int, states: int, numbers: int) -> int:
-    """How many vectors, given the labels (or answers, if these are more), an item's alternatives, and all numbers."""
+    """How many vectors, given labels (or answers, if more), an item's alternatives and the numbers in all sites."""
     return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(bags, 1), NUMBERS // numbers))
 
 
