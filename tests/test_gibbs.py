@@ -199,6 +199,11 @@ def test_global_random_numbers_are_neither_used_nor_moved() -> None:
     assert all(np.array_equal(one[s], two[s]) for s in one)
 
 
+@pytest.mark.filterwarnings("error::UserWarning", "ignore::crowdppl.errors.CrowdpplWarning")
+def test_more_chains_than_draws_are_no_mistake() -> None:
+    crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="gibbs", chains=12, draws=10, warmup=2)
+
+
 def test_blocks_visited_in_another_order_draw_the_same() -> None:
     data = split(crowd(30, 4, 3, 3), 3)
     states = []

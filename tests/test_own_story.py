@@ -282,6 +282,19 @@ def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
         _ = posed(Counting(), crowd(20, 4, 3, 3)).sites
 
 
+@pytest.mark.parametrize("engine", ["em", "svi"])
+def test_a_story_without_a_truth_is_refused(engine: str) -> None:
+    class Truthless:
+        def model(self, data: Block) -> None:
+            with plates.annotators(data):
+                taste = pyro.sample("taste", dist.Dirichlet(torch.ones(data.n_classes)))
+            with plates.items(data):
+                annotate(data, taste.log().unsqueeze(-2), torch.zeros((), dtype=torch.long))
+
+    with pytest.raises(MethodError, match=r"Truthless draws no truth.*call crowdppl\.truth"):
+        run(Truthless(), crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
+
+
 def test_a_discrete_site_that_is_not_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match=r"site 'source' is discrete and not enumerated"):
         _ = posed(Unsummed(), crowd(20, 4, 3, 3)).sites

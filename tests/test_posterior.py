@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,31 @@ def test_intervals_of_dirichlets_are_exact() -> None:
     np.testing.assert_allclose(estimate.high, beta.ppf(0.975, c, total - c))
     share = posterior(found, "vb").prevalence()
     assert share.loc["yes"].tolist() == pytest.approx([0.6, beta.std(6, 4), *beta.ppf([0.025, 0.975], 6, 4)])
+
+
+def test_means_of_vb_do_not_move_with_its_draws() -> None:
+    found, c = dirichlet_result()
+    table, share = c / c.sum(-1, keepdims=True), np.array([0.4, 0.6])
+    found = replace(found, table=table, prevalence=share)
+    wanted = table.diagonal(axis1=-2, axis2=-1) @ share
+    np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, wanted, rtol=1e-12)
+    assert np.abs(intervals.accuracy(found, 0.95).mean - draws_of_accuracy(found).mean(0)).min() > 1e-6
+    between, _ = dirichlet_result(between=True)  # the table is none of the sites, and its mean is known
+    between = replace(between, table=table[:, ::-1])
+    np.testing.assert_allclose(intervals.confusion(between, 0.95).mean, table[:, ::-1], rtol=1e-12)
+
+
+def test_a_mean_that_draws_contradict_is_theirs() -> None:
+    """Where accuracy is not linear in the sites, as where prevalence and tables depend on each other."""
+    found, _ = dirichlet_result()
+    found = replace(found, table=found.table[:, ::-1])
+    np.testing.assert_allclose(intervals.accuracy(found, 0.95).mean, draws_of_accuracy(found).mean(0), rtol=1e-6)
+
+
+def draws_of_accuracy(found: FitResult) -> np.ndarray:
+    assert found.table_draws is not None and found.prevalence_draws is not None
+    right = found.table_draws.diagonal(axis1=-2, axis2=-1)
+    return np.asarray(np.einsum("dak,dk->da", right, found.prevalence_draws))
 
 
 def test_a_site_that_is_not_the_table_does_not_lend_its_intervals() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from crowdppl.inference.reports.report import (
     Dims,
     Draws,
     affordable,
+    draws_for_truth,
     thinned,
     truth_at,
     truth_over,
@@ -94,9 +96,9 @@ def from_draws(
     problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
 ) -> FitResult:
     """The result of a sampler: draws by site, (C, D, ..., event) as the story's chains see them."""
-    flat = thinned({n: x.flatten(0, 1) for n, x in draws.items()}, MOST_DRAWS)
-    over = truth_over(problem, flat)
-    tables, prevalence = table_draws(problem, flat)
+    flat = {n: x.flatten(0, 1) for n, x in draws.items()}
+    over = truth_over(problem, thinned(flat, draws_for_truth(problem)))
+    tables, prevalence = table_draws(problem, thinned(flat, MOST_DRAWS))
     return FitResult(
         {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
         _by_code(over.mean, order),
@@ -216,13 +218,22 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
             with np.errstate(
                 divide="ignore", invalid="ignore"
             ):  # chains that stand still, each elsewhere: infinite
-                rhat = az.rhat(az.convert_to_dataset({"x": thinned}))["x"].values
-        worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
+                rhat = az.rhat(_dataset(thinned))["x"].values
+        worst = _dataset(array[..., np.argsort(-np.nan_to_num(rhat))[:40]])
         told = rhat[~np.isnan(rhat)]
         out["rhat"][name] = float(told.max()) if len(told) else float("nan")
         out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
         out["ess_tail"][name] = float(np.nanmin(az.ess(worst, method="tail")["x"].values))
     return out
+
+
+def _dataset(draws: np.ndarray) -> Any:
+    """Draws (chains, draws, entries) for ArviZ, which takes many chains of few draws for dimensions mixed up."""
+    import arviz as az
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "More chains", UserWarning)
+        return az.convert_to_dataset({"x": draws})
 
 
 __all__ = ["Draws", "from_climb", "from_draws", "from_point", "mixing"]

@@ -18,7 +18,7 @@ from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import quiet
+from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.runners import RUNNERS
 from crowdppl.inference.stopping import stopped
 from crowdppl.networks.sight import learning_of, networks_of
@@ -80,6 +80,7 @@ def run(
         if found is not story:
             story = found
             problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
+        _require_truth(problem)
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = RUNNERS[engine](problem, data.order, notes)
@@ -89,6 +90,14 @@ def run(
     for note in result.diagnostics["warnings"]:
         tell(note, ConvergenceWarning)
     return story, engine, result
+
+
+def _require_truth(problem: Problem) -> None:
+    if problem.truth is None:
+        raise MethodError(
+            f"{type(problem.story).__name__} draws no truth, so that nothing of it can be learned; call "
+            "crowdppl.truth(data, log_p) in plates.items(data), and hand what it returns to annotate"
+        )
 
 
 @contextmanager

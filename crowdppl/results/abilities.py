@@ -47,9 +47,9 @@ def annotators(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
         annotator
         1             135      0.88          0.82           0.94
         2              45      0.70          0.56           0.82
-        3              45      0.80          0.68           0.90
+        3              45      0.79          0.68           0.90
         4              45      0.85          0.74           0.93
-        5              45      0.81          0.67           0.90
+        5              45      0.80          0.67           0.90
     """
     data, result, memory = posterior.data, posterior.result, posterior.memory
     columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}

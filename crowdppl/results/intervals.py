@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,9 @@ def confusion(result: FitResult, level: float) -> Estimate:
         return from_point(result.table)
     names = ("annotator", "truth", "label")
     exact = _same_dirichlet(result, names, result.table, result.table_draws)
-    return from_dirichlet(exact, level) if exact is not None else from_draws(result.table_draws, level)
+    if exact is not None:
+        return from_dirichlet(exact, level)
+    return _steady(result, from_draws(result.table_draws, level), result.table)
 
 
 def prevalence(result: FitResult, level: float) -> Estimate:
@@ -37,7 +40,9 @@ def among_classes(result: FitResult, level: float) -> Estimate:
     draws = among_named(result.table_draws)
     mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
     exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
-    return from_dirichlet(exact, level) if exact is not None else from_draws(draws, level)
+    if exact is not None:
+        return from_dirichlet(exact, level)
+    return _steady(result, from_draws(draws, level), among_named(result.table))
 
 
 def accuracy(result: FitResult, level: float) -> Estimate:
@@ -57,9 +62,31 @@ def abstention(result: FitResult, level: float) -> Estimate:
 def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
     """What a table (..., A, K, L) says of annotators and truths, (..., A, K), in the mean over new items, (A,)."""
     check_level(level)
+    at_mean = of(result.table) @ result.prevalence
     if result.table_draws is None or result.prevalence_draws is None:
-        return from_point(of(result.table) @ result.prevalence)
-    return from_draws(np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws), level)
+        return from_point(at_mean)
+    draws = np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws)
+    return _steady(result, from_draws(draws, level), at_mean)
+
+
+def _steady(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> Estimate:
+    """An estimate from draws whose mean does not move with seed and order of annotators, where vb has made it.
+
+    Under vb sites are independent of each other, so that what is linear in each has its mean at their means. What
+    is not shows by six standard errors of the draws, and keeps their mean; so do samplers, whose sites depend on
+    each other.
+
+    Args:
+        result: the fit.
+        estimate: from the draws that the fit keeps.
+        at_mean: the quantity at the mean table and prevalence.
+    """
+    families = {site.family for site in result.sites.values()}
+    if result.table_draws is None or "dirichlet" not in families or "draws" in families:
+        return estimate
+    error = 6 * estimate.sd / np.sqrt(len(result.table_draws)) + 1e-6
+    near = np.abs(estimate.mean - at_mean) <= error
+    return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
 
 
 def among_named(table: np.ndarray) -> np.ndarray:

@@ -241,5 +241,5 @@ def _missing(name: str, where: str, value: Any, others: int = 0, without: str = 
     if name == "label":
         advice += '; for "don\'t know", write a value and name it in abstentions='
     if value is pd.NA or (isinstance(value, float) and math.isnan(value)):
-        advice += '. pandas takes a text such as "NA" for missing, unless told keep_default_na=False'
+        advice += '. If pandas read it: a text such as "NA" is missing to it, unless told keep_default_na=False'
     return f"the {name} at {where} is missing or infinite ({plain(value)!r}){more}; {advice}"

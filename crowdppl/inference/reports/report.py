@@ -16,11 +16,16 @@ from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.sites import Site
 
 MOST_DRAWS = 200
-"""Draws over which the truth is averaged; its Monte Carlo error is then a fourteenth of its own spread."""
+"""Draws that a result keeps of tables, and over which the truth is averaged at least."""
+TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
+"""Draws of a sampler over which the truth of small data is averaged, and the labels that this may read: of 200 the
+Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
 FEWEST_DRAWS, HELD = 50, 200_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
 WIDTH = 2_000_000
 """Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
+TOGETHER = 64
+"""Draws in a pass over small data: fewer pay more for passes, more gain nothing."""
 Draws = Mapping[str, Tensor]
 
 
@@ -37,6 +42,12 @@ def affordable(problem: Problem) -> int:
     sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
     size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
     return max(FEWEST_DRAWS, min(MOST_DRAWS, HELD // size))
+
+
+def draws_for_truth(problem: Problem) -> int:
+    """Over how many draws of a sampler the truth is averaged: many where that is a small part of what they cost."""
+    labels = sum(block.n_labels for block in problem.blocks)
+    return max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(labels, 1)))
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,8 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     """Truth probabilities averaged over draws."""
     assert problem.truth is not None
     n_draws = next(iter(draws.values())).shape[0]
-    step = max(1, min(16, WIDTH // (problem.n_items * problem.states)))
+    rows = max(problem.n_items, problem.blocks[0].n_annotators * problem.blocks[0].n_answers)
+    step = max(1, min(TOGETHER, WIDTH // (rows * problem.states)))
     sums: list[Tensor] = []
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}

@@ -122,7 +122,8 @@ def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]
         table, share = tables_at(problem, some, len(next(iter(some.values()))))
         tables.append(table.float().cpu().numpy())
         prevalence.append(share.cpu().numpy())
-    return np.concatenate(tables), np.concatenate(prevalence)
+    # In C order, as a file has them: sums over them are then the same, to the last bit, after load.
+    return np.ascontiguousarray(np.concatenate(tables)), np.ascontiguousarray(np.concatenate(prevalence))
 
 
 def are_linear(problem: Problem, crossed: Draws) -> bool:
