@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
 QUICK = 20_000
-"""Labels up to which they are looked at beside a fit: 12 ms."""
+"""Labels up to which they are looked at beside a fit: 10 ms for 15,567 of five classes."""
 LEAST = math.exp(-80)
 """Smallest probability of a label, as stories have it."""
 ALIKE = 0.02
 """Largest difference between a table and the shares of its labels, which are counted after the last iteration."""
+KNOWN = 1e6
+"""Logit of a known truth: more than any number of votes makes."""
 ROUNDS, SETTLED = 100, 1e-6
 """Of the search for the accuracy that a majority vote has, and the change at which it ends."""
 
@@ -103,28 +105,24 @@ def _by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label
         gold: known classes of items or -1, (N,).
         item, label: of each label, (S,).
     """
+    from scipy.special import softmax  # slow to import, needed here alone
+
     k, told = votes.shape[1], np.zeros(votes.shape)
     if gold is not None:
         known = np.flatnonzero(gold >= 0)
-        told[known, gold[known]] = np.inf
+        told[known, gold[known]] = KNOWN
     right, before = 0.5 * (1 + 1 / k), 0.0
     for _ in range(ROUNDS):
         if abs(right - before) < SETTLED:
             break
-        truth = _shares(votes * _weight(right, k) + told)
+        truth = softmax(votes * _weight(right, k) + told, axis=1)
         before, right = right, float(np.clip((truth * votes).sum() / votes.sum(), 1e-9, 1 - 1e-9))
     one = np.zeros((len(item), k))
     one[np.arange(len(item)), label] = 1
-    same = _shares((votes[item] - one) * _weight(right, k) + told[item])[np.arange(len(item)), label]
+    rest = softmax((votes[item] - one) * _weight(right, k) + told[item], axis=1)
+    same = rest[np.arange(len(item)), label]
     return np.asarray(np.log(same * right + (1 - same) * (1 - right) / (k - 1)))
 
 
 def _weight(right: float, k: int) -> float:
     return math.log(right * (k - 1) / (1 - right))
-
-
-def _shares(x: np.ndarray) -> np.ndarray:
-    """Softmax of rows (n, K), of which one entry may be infinite."""
-    top = x.max(1, keepdims=True)
-    out = np.where(np.isinf(top), np.isinf(x), np.exp(x - np.where(np.isinf(top), 0, top)))
-    return np.asarray(out / out.sum(1, keepdims=True))
