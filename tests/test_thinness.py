@@ -76,7 +76,7 @@ def test_narrow_posteriors_are_spared() -> None:
 
 def test_thin_tells_methods_apart() -> None:
     data = simulated(0, 120, 20, 3, 4)  # 18 labels an annotator
-    assert kinds(fit("dawid_skene", data, inference="em")) == ["thin"]
+    assert kinds(fit("dawid_skene", data, inference="em")) == ["thin", "votes"]
     assert kinds(fit("bayesian_dawid_skene", data, inference="vb")) == ["thin"]
     assert kinds(fit("one_coin", data, inference="em")) == []
     assert kinds(fit("majority_vote", data, inference="em")) == []
