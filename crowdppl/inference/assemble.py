@@ -54,7 +54,7 @@ def from_climb(
     wide = sites | widened
     mean = None if engine == "em" else _mean_enough(problem, sites)
     if engine == "vb" and (problem.spread or mean is None):
-        draws = draws_of(problem, wide, order, affordable(problem), problem.options.generator(8))
+        draws = _nameless(problem, wide, order)
         tables, prevalence = table_draws(problem, draws)
         if problem.spread:
             over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
@@ -66,8 +66,7 @@ def from_climb(
         assert tables is not None and prevalence is not None
         drawn = tables, prevalence
         if widened:  # draws of vb's own are narrower: the same mean with less noise
-            least = draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
-            drawn = table_draws(problem, least)
+            drawn = table_draws(problem, _nameless(problem, sites, order))
         mean_table, mean_share = (x.mean(0, dtype=np.float64) for x in drawn)
     return FitResult(
         wide,
@@ -80,6 +79,11 @@ def from_climb(
         diagnostics,
         entropies,
     )
+
+
+def _nameless(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Draws:
+    """As many draws of vb's sites as are affordable."""
+    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8), nameless=True)
 
 
 def _mean_enough(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:

@@ -21,11 +21,18 @@ class Progress:
         objectives: the objective at the start of each iteration.
         converged: whether the gain fell below the tolerance.
         interrupted: whether the user stopped it.
+        before: iterations of an earlier part of the fit, whose objective was another.
     """
 
     objectives: list[float] = field(default_factory=list)
     converged: bool = False
     interrupted: bool = False
+    before: int = 0
+
+    @property
+    def iterations(self) -> int:
+        """Of all parts."""
+        return self.before + len(self.objectives)
 
 
 def iterate(

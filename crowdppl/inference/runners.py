@@ -31,7 +31,7 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
         runs = climb(problem, problem.options, engine)
         best = runs[0]
         progress = best.progress
-        learner, n = best.ascent.learner, len(progress.objectives)
+        learner, n = best.ascent.learner, progress.iterations
         if progress.interrupted:
             notes.append(f"{engine} was stopped after {n} iterations")
         elif not progress.converged:
@@ -44,9 +44,9 @@ def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]
                 "for more epochs, or lower warm_up"
             )
         out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
-        out["start"] = best.start
+        out |= {"start": best.start, "iterations": n}
         out["restarts"] = [
-            {"start": r.start, "objective": r.objective, "iterations": len(r.progress.objectives)} for r in runs
+            {"start": r.start, "objective": r.objective, "iterations": r.progress.iterations} for r in runs
         ]
         return from_climb(problem, order, best, engine, out)
 

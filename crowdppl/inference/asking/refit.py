@@ -17,6 +17,7 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.asking.continuing import posed, remembered
 from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.gaussians import Gaussians
+from crowdppl.inference.climbing.particles import enough
 from crowdppl.inference.climbing.rules import Average
 from crowdppl.inference.climbing.state import State
 from crowdppl.inference.inherited import Inherited
@@ -83,6 +84,8 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     keyed = problem.signatures if normal else None
     free = Gaussians.around(local, values, problem.plates, keyed, problem.options.seed)
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    if keyed is not None:
+        free = free.with_particles(enough(problem), keyed, problem.options.seed)
     density = Density(problem.model, problem.plates, free.chains, conjugate)
     state = State({}, {}, free)
     ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed, problem.steady)

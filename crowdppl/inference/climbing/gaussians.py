@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,19 +58,21 @@ class Gaussians:
             seed: of the base draws.
             scale: first standard deviation, in unconstrained space.
         """
-        loc, log_scale, noise = {}, {}, {}
+        loc: dict[str, Tensor] = {}
+        log_scale: dict[str, Tensor] = {}
+        noise: dict[str, Tensor] = {}
         for name, site in sites.items():
             loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
         touching = any(site.kind == "free" for site in sites.values())
         particles = PARTICLES if touching else _enough(sum(x.numel() for x in loc.values()))
-        for name, site in sites.items():
-            at = loc[name].detach()
-            if signatures is not None:
-                log_scale[name] = torch.full_like(at, scale).log().requires_grad_()
-                plates_of = (*site.plates, *[""] * len(site.event_shape))
-                keys = signatures.uniform(at.shape, plates_of, name, seed, particles)
-                noise[name] = _stratified(torch.from_numpy(keys)).to(at.device)
-        return Gaussians(dict(sites), loc, log_scale, _decorrelated(noise), plates)
+        if signatures is not None:
+            log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
+            noise = _noise(sites, loc, signatures, seed, particles)
+        return Gaussians(dict(sites), loc, log_scale, noise, plates)
+
+    def with_particles(self, particles: int, signatures: Signatures, seed: int) -> Gaussians:
+        """The same Gaussians, the very leaves, seen through another number of base draws."""
+        return replace(self, noise=_noise(self.sites, self.loc, signatures, seed, particles))
 
     @property
     def chains(self) -> int | None:
@@ -119,6 +121,18 @@ class Gaussians:
 
     def _pad(self, name: str) -> int:
         return self.plates - len(self.sites[name].batch_shape)
+
+
+def _noise(
+    sites: Mapping[str, Site], loc: Mapping[str, Tensor], signatures: Signatures, seed: int, particles: int
+) -> dict[str, Tensor]:
+    """(P, ...) base draws of each site."""
+    noise = {}
+    for name, site in sites.items():
+        plates_of = (*site.plates, *[""] * len(site.event_shape))
+        keys = signatures.uniform(loc[name].shape, plates_of, name, seed, particles)
+        noise[name] = _stratified(torch.from_numpy(keys)).to(loc[name].device)
+    return _decorrelated(noise)
 
 
 def _stratified(keys: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from crowdppl.inference.climbing.dirichlet_rows import Parts, Rows
 from crowdppl.inference.climbing.extrapolation import Extrapolation
 from crowdppl.inference.inherited import Inherited
 from crowdppl.inference.loop import iterate
+from crowdppl.inference.reading.nameless import Nameless
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reports.report import WIDTH
 
@@ -126,6 +127,7 @@ def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: 
         each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
         return each
     signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
+    signs = Nameless.of(curvature.problem, curvature.problem.sites[name]).back(signs)
     scale = rows.deviation(name)
     moved = _moved(curvature, rows, name, signs / scale) / scale
     half = most // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from crowdppl.inference.checkpoints import checkpoint_of
 from crowdppl.inference.climbing.ascent import Ascent
 from crowdppl.inference.climbing.extrapolation import Extrapolation
 from crowdppl.inference.climbing.gaussians import Gaussians
+from crowdppl.inference.climbing.particles import refined
 from crowdppl.inference.climbing.rules import Average, Maximise, Rule, refuse_below_one
 from crowdppl.inference.climbing.state import State
 from crowdppl.inference.loop import Progress, iterate
@@ -65,7 +66,7 @@ def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
         name, shares = problem.start(number)
         ascent = prepare(problem, options, engine, shares, number)
         ascent.learner = learner
-        runs.append(_run(problem, options, ascent, name, engine))
+        runs.append(_run(problem, options, ascent, name, engine, number))
         if runs[-1].progress.interrupted:
             break
     return sorted(runs, key=lambda r: -r.objective)
@@ -143,7 +144,7 @@ def _gaussians(
     return Gaussians.around(sites, values, problem.plates, keyed, options.seed + number)
 
 
-def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str) -> Climbed:
+def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str, number: int) -> Climbed:
     if ascent.learner is not None:
         return _learned(ascent, options, name, engine)
     if options.batch_size is not None and options.batch_size < problem.n_items:
@@ -153,15 +154,26 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
     tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
     closed = engine == "vb" and not (ascent.state.logits or ascent.here.touching)
     fit = Extrapolation(ascent, tolerance) if closed else ascent
-    progress = iterate(
-        lambda t: fit.step(),
-        options,
-        steps=options.max_iterations or 1000,
-        tolerance=tolerance,
-        name=f"{engine} from {name}",
-    )
+    progress = _iterated(fit, options, tolerance, f"{engine} from {name}", Progress())
+    more = progress.converged and progress.iterations < (options.max_iterations or 1000)
+    finer = refined(problem, ascent, options.seed + number) if more else None
+    if finer is not None:
+        ascent, progress = finer, _iterated(finer, options, tolerance, f"{engine} from {name}", progress)
     objective = progress.objectives[-1] if progress.objectives else -np.inf
     return Climbed(name, ascent, progress, objective)
+
+
+def _iterated(
+    fit: Ascent | Extrapolation, options: Options, tolerance: float, name: str, before: Progress
+) -> Progress:
+    """Steps until the fit settles, after those of an earlier part of it, whose objective was another."""
+    start, told = before.iterations, options.callback
+    if told is not None and start:
+        options = replace(options, callback=lambda t, value: told(start + t, value))
+    steps = (options.max_iterations or 1000) - start
+    progress = iterate(lambda t: fit.step(), options, steps=steps, tolerance=tolerance, name=name)
+    progress.before = start
+    return progress
 
 
 def learner_of(problem: Problem, options: Options) -> Learner | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,19 +43,27 @@ class Signatures:
         for letter in name.encode():
             key = mix(key + np.uint64(letter))
         keys = np.full(tuple(shape), key)
-        for dim, (size, plate) in enumerate(zip(shape, plates, strict=True)):
-            if plate in ("items", "annotators"):
-                part = self.items if plate == "items" else self.annotators
-            elif size in (len(self.answers), self.n_classes):
-                part = self.answers[:size]
-            else:
-                part = mix(np.arange(size, dtype=np.uint64))
+        for dim, part in enumerate(self._parts(shape, plates)):
             view = [1] * len(shape)
-            view[dim] = size
+            view[dim] = len(part)
             keys = mix(keys * np.uint64(3) + part.reshape(view))
         draws = np.arange(n, dtype=np.uint64).reshape((n,) + (1,) * len(shape))
         bits = mix(mix(keys[None] + mix(draws)))
         return np.asarray((bits >> np.uint64(11)).astype(np.float64) / 2.0**53)
+
+    def orders(self, shape: Sequence[int], plates: Sequence[str]) -> list[np.ndarray]:
+        """For each dimension of a site, as in ``uniform``, an order of its entries that no names decide."""
+        return [part.argsort(kind="stable") for part in self._parts(shape, plates)]
+
+    def _parts(self, shape: Sequence[int], plates: Sequence[str]) -> Iterator[np.ndarray]:
+        """Of each dimension, what tells its entries apart."""
+        for size, plate in zip(shape, plates, strict=True):
+            if plate in ("items", "annotators"):
+                yield self.items if plate == "items" else self.annotators
+            elif size in (len(self.answers), self.n_classes):
+                yield self.answers[:size]
+            else:
+                yield mix(np.arange(size, dtype=np.uint64))
 
 
 def signatures(blocks: Sequence[Block]) -> Signatures:
