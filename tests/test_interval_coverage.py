@@ -29,7 +29,7 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.reading.draws import draws_of
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import quiet
-from crowdppl.inference.reports.report import MOST_DRAWS, Draws, thinned
+from crowdppl.inference.reports.report import MOST_DRAWS, Draws, affordable, thinned
 from crowdppl.inference.sampling import gibbs
 from crowdppl.results import intervals
 from crowdppl.statistics.estimates import Estimate, from_draws
@@ -66,7 +66,8 @@ def by_gibbs(data: Annotations, seed: int) -> Found:
     with quiet("cpu"):
         problem = pose(story(), data, Options(seed=seed, **CHAINS))
         found = gibbs.sample(problem, problem.options)[0]
-        return estimates(thinned({n: x.flatten(0, 1) for n, x in found.items()}, MOST_DRAWS), {})
+        kept = max(MOST_DRAWS, affordable(problem))
+        return estimates(thinned({n: x.flatten(0, 1) for n, x in found.items()}, kept), {})
 
 
 def by_vb(data: Annotations, seed: int) -> Found:
@@ -80,7 +81,8 @@ def by_vb(data: Annotations, seed: int) -> Found:
             )
             for name, c in ascent.state.parameters.items()
         }
-        return estimates(draws_of(problem, sites, data.order, MOST_DRAWS, problem.options.generator(8)), sites)
+        stream = problem.options.generator(8)
+        return estimates(draws_of(problem, sites, data.order, affordable(problem), stream, nameless=True), sites)
 
 
 def covered(found: Estimate, true: np.ndarray, factor: float = 1.0) -> float:

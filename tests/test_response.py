@@ -137,7 +137,7 @@ def test_stopped_while_intervals_are_widened_a_fit_is_what_there_is(monkeypatch:
     said = found.diagnostics()
     assert said["interrupted"] and not said["converged"] and "too narrow" in said["warnings"][-1]
     np.testing.assert_array_equal(found.probabilities(), whole.probabilities())
-    assert (found.annotators()["accuracy_sd"] < whole.annotators()["accuracy_sd"]).all()
+    assert (found.annotators()["accuracy_sd"] < 0.97 * whole.annotators()["accuracy_sd"]).all()
 
 
 def test_with_known_truths_nothing_is_left_out() -> None:
@@ -301,7 +301,7 @@ def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("crowdppl.inference.reports.report.HELD", 70 * (6 * K * K + K))
     fewer = fitted(data)
     found = [x.result.table_draws for x in (whole, fewer)]
-    assert [None if x is None else len(x) for x in found] == [200, 70]
+    assert [None if x is None else len(x) for x in found] == [1_000, 70]
     assert fewer.result.prevalence_draws is not None and len(fewer.result.prevalence_draws) == 70
     np.testing.assert_array_equal(fewer.probabilities(), whole.probabilities())
     np.testing.assert_array_equal(fewer.confusion(), whole.confusion())
@@ -310,3 +310,7 @@ def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("crowdppl.inference.reports.report.HELD", 1)
     least = fitted(data).result.table_draws
     assert least is not None and len(least) == 50
+    monkeypatch.undo()
+    monkeypatch.setattr("crowdppl.inference.reports.report.NUMBERS", 300 * (6 * K * K + K))
+    some = fitted(data).result.table_draws
+    assert some is not None and 300 <= len(some) <= 301

@@ -22,15 +22,13 @@ from crowdppl.inference.reports.report import (
     Dims,
     Draws,
     affordable,
+    draws_for_spread,
     draws_for_truth,
     thinned,
     truth_at,
     truth_over,
 )
 from crowdppl.inference.reports.tables import are_linear, table_draws, tables_at
-
-SPREAD_DRAWS = 50
-"""Draws over which the spread of vb's probabilities is found."""
 
 
 def from_climb(
@@ -57,7 +55,7 @@ def from_climb(
         draws = _nameless(problem, wide, order)
         tables, prevalence = table_draws(problem, draws)
         if problem.spread:
-            over = truth_over(problem, thinned(draws, SPREAD_DRAWS))
+            over = truth_over(problem, thinned(draws, draws_for_spread(problem)))
             sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     if engine == "em" or mean is not None:
         at = (values, chains) if mean is None else (mean, None)
@@ -102,7 +100,7 @@ def from_draws(
     """The result of a sampler: draws by site, (C, D, ..., event) as the story's chains see them."""
     flat = {n: x.flatten(0, 1) for n, x in draws.items()}
     over = truth_over(problem, thinned(flat, draws_for_truth(problem)))
-    tables, prevalence = table_draws(problem, thinned(flat, MOST_DRAWS))
+    tables, prevalence = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     return FitResult(
         {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
         _by_code(over.mean, order),

@@ -45,10 +45,10 @@ def annotators(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.annotators()[["labels", "accuracy", "accuracy_low", "accuracy_high"]].round(2)
                    labels  accuracy  accuracy_low  accuracy_high
         annotator
-        1             135      0.88          0.82           0.94
+        1             135      0.88          0.82           0.93
         2              45      0.70          0.56           0.82
-        3              45      0.79          0.68           0.90
-        4              45      0.85          0.74           0.93
+        3              45      0.79          0.66           0.90
+        4              45      0.85          0.73           0.94
         5              45      0.80          0.67           0.90
     """
     data, result, memory = posterior.data, posterior.result, posterior.memory

@@ -61,8 +61,8 @@ def entropy(posterior: Posterior) -> pd.DataFrame:
         >>> posterior.entropy().loc[[36, 38]].round(2)
               total  aleatoric  epistemic
         item
-        36     0.25       0.22       0.02
-        38     0.67       0.62       0.05
+        36     0.27       0.25       0.02
+        38     0.66       0.61       0.05
     """
     found = posterior.result.entropies
     if _corrected(posterior):

@@ -33,11 +33,11 @@ def summarise(posterior: Posterior) -> str:
         annotators, the most accurate first
                    labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
         annotator
-        1             135     0.883        0.032         0.815          0.937
-        4              45     0.845        0.049         0.744          0.934
-        5              45     0.803        0.057         0.674          0.900
-        3              45     0.795        0.058         0.682          0.901
-        2              45     0.698        0.067         0.557          0.820
+        1             135     0.883        0.028         0.819          0.930
+        4              45     0.845        0.054         0.729          0.942
+        5              45     0.803        0.061         0.670          0.904
+        3              45     0.795        0.059         0.665          0.897
+        2              45     0.698        0.066         0.560          0.820
     """
     return "\n".join([*_fit(posterior), "", *_truth(posterior), "", *_annotators(posterior)])
 

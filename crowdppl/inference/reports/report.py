@@ -17,6 +17,11 @@ from crowdppl.inference.reading.sites import Site
 
 MOST_DRAWS = 200
 """Draws that a result keeps of tables, and over which the truth is averaged at least."""
+SMALL_DRAWS, NUMBERS = 1_000, 500_000
+"""The same where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
+deviation, of 200 draws to a seventh."""
+SPREAD_DRAWS, SPREAD_READ = 50, 250_000
+"""Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
 TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
 """Draws of a sampler over which the truth of small data is averaged, and the labels that this may read: of 200 the
 Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
@@ -37,17 +42,22 @@ def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
 
 
 def affordable(problem: Problem) -> int:
-    """How many draws vb makes: fewer where sites or annotators' tables are so large that draws fill the memory."""
+    """How many draws are made, or kept: by the size of sites and annotators' tables, which are to fit in memory."""
     block = problem.blocks[0]
     sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
     size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
-    return max(FEWEST_DRAWS, min(MOST_DRAWS, HELD // size))
+    wanted = max(MOST_DRAWS, min(SMALL_DRAWS, NUMBERS // size))
+    return max(FEWEST_DRAWS, min(wanted, HELD // size))
+
+
+def draws_for_spread(problem: Problem) -> int:
+    """Over how many draws of vb the spread of the truth is found."""
+    return max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
 
 
 def draws_for_truth(problem: Problem) -> int:
     """Over how many draws of a sampler the truth is averaged: many where that is a small part of what they cost."""
-    labels = sum(block.n_labels for block in problem.blocks)
-    return max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(labels, 1)))
+    return max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
 
 
 @dataclass(frozen=True)
