@@ -35,6 +35,5 @@ def refined(problem: Problem, ascent: Ascent, seed: int) -> Ascent | None:
         return None
     finer = gaussians.with_particles(particles, problem.signatures, seed)
     fold = replace(ascent.fold, density=replace(ascent.fold.density, chains=particles))
-    return Ascent(
-        fold, ascent.rule, replace(ascent.state, gaussians=finer), ascent.fixed, ascent.repeats, ascent.kind
-    )
+    state = replace(ascent.state, gaussians=finer)
+    return Ascent(fold, ascent.rule, state, ascent.fixed, repeats=ascent.repeats, kind=ascent.kind)
