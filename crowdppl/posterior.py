@@ -90,6 +90,9 @@ class Posterior:
     def diagnostics(self) -> dict[str, Any]:
         """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings.
 
+        Where vb has gone on with more base draws, ``objectives`` are those of the last part, which alone can be
+        compared; ``iterations`` counts all.
+
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
             >>> posterior.diagnostics()["converged"]

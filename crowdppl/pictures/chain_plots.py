@@ -50,10 +50,12 @@ def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None
         drawn = _traces(axes_or_new(ax), chosen, posterior)
         legible(drawn)
         return drawn
-    objectives = posterior.result.diagnostics.get("objectives")
+    found = posterior.result.diagnostics
+    objectives = found.get("objectives")
     if objectives is None or len(objectives) == 0:
         raise MethodError(f"the fit by {posterior.inference} kept neither draws nor objectives to show")
-    axes, place = axes_or_new(ax), np.arange(1, len(objectives) + 1)
+    last = found.get("iterations", len(objectives))  # objectives are those of the last part of a fit
+    axes, place = axes_or_new(ax), np.arange(last - len(objectives), last) + 1
     marker = "o" if len(place) <= MOST_ROWS else ""
     axes.plot(place, objectives, color=DARK, linewidth=1.2, marker=marker, markersize=3)
     axes.locator_params(axis="x", integer=True)
