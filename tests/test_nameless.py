@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import crowdppl
 from crowdppl.inference.climbing import particles
@@ -125,7 +126,7 @@ def test_iterations_of_both_parts_are_counted_and_told() -> None:
     said = posterior.diagnostics()
     assert seen == list(range(said["iterations"])) and said["converged"]
     assert 1 < len(said["objectives"]) < said["iterations"]
-    drawn = posterior.plot_trace().lines[0].get_xdata()
+    drawn = posterior.plot_trace(ax=Figure().subplots()).lines[0].get_xdata()
     assert list(drawn) == list(range(said["iterations"] - len(said["objectives"]) + 1, said["iterations"] + 1))
     few = crowdppl.fit("glad", crowdppl.anaesthetists(), inference="vb", seed=0, max_iterations=9).diagnostics()
     assert few["iterations"] == 9 and not few["converged"]
