@@ -85,7 +85,7 @@ def test_no_set_is_more_than_a_point_below_variational_ibcc() -> None:
     sets = auto.keys() - {"row", "mean", "aim"}
     assert len(sets) == 9
     below = {name: float(ibcc[name]) - float(auto[name]) for name in sets}
-    assert max(below.values()) <= 0.01, below
+    assert max(below.values()) <= 0.01 + 1e-9, below  # the difference of rounded numbers
 
 
 def means(title: str, row: str) -> list[float]:

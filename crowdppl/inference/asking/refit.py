@@ -82,10 +82,9 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     values = problem.typical(problem.options.generator(2, 0))
     normal = posterior.inference != "em" and problem.options.guide == "normal"
     keyed = problem.signatures if normal else None
-    free = Gaussians.around(local, values, problem.plates, keyed, problem.options.seed)
+    seed, particles = problem.options.seed, enough(problem)
+    free = Gaussians.around(local, values, problem.plates, keyed, seed, particles=particles)
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    if keyed is not None:
-        free = free.with_particles(enough(problem), keyed, problem.options.seed)
     density = Density(problem.model, problem.plates, free.chains, conjugate)
     state = State({}, {}, free)
     ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed, problem.steady)

@@ -47,6 +47,7 @@ class Gaussians:
         signatures: Signatures | None = None,
         seed: int = 0,
         scale: float = 0.1,
+        particles: int = PARTICLES,
     ) -> Gaussians:
         """Gaussians around given values, or points where no signatures are given.
 
@@ -57,6 +58,7 @@ class Gaussians:
             signatures: what each coordinate's base draws are keyed by, so that renaming changes nothing.
             seed: of the base draws.
             scale: first standard deviation, in unconstrained space.
+            particles: base draws, where labels depend on a site.
         """
         loc: dict[str, Tensor] = {}
         log_scale: dict[str, Tensor] = {}
@@ -64,7 +66,7 @@ class Gaussians:
         for name, site in sites.items():
             loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
         touching = any(site.kind == "free" for site in sites.values())
-        particles = PARTICLES if touching else _enough(sum(x.numel() for x in loc.values()))
+        particles = particles if touching else _enough(sum(x.numel() for x in loc.values()))
         if signatures is not None:
             log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
             noise = _noise(sites, loc, signatures, seed, particles)
@@ -129,8 +131,7 @@ def _noise(
     """(P, ...) base draws of each site."""
     noise = {}
     for name, site in sites.items():
-        plates_of = (*site.plates, *[""] * len(site.event_shape))
-        keys = signatures.uniform(loc[name].shape, plates_of, name, seed, particles)
+        keys = signatures.uniform(loc[name].shape, site.counted, name, seed, particles)
         noise[name] = _stratified(torch.from_numpy(keys)).to(loc[name].device)
     return _decorrelated(noise)
 

@@ -35,8 +35,7 @@ class Nameless:
             site: one of its sites.
             order: item code at each position, where items are by code.
         """
-        plates = (*site.plates, *[""] * len(site.event_shape))
-        found = problem.signatures.orders(site.shape(problem.n_items), plates)
+        found = problem.signatures.orders(site.shape(problem.n_items), site.counted)
         if order is not None:
             sizes = (*site.batch_shape, *site.event_shape)
             found = [order[at] if n == -1 else at for at, n in zip(found, sizes, strict=True)]
