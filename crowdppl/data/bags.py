@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from crowdppl.data.sparse_products import ones_at, product
 from crowdppl.errors import DataError
 
 PIECE = 4096
@@ -105,13 +105,13 @@ class Bags:
     def row_matrix(self) -> Tensor:
         """The forward sum as a sparse float64 matrix (n_rows, n_cells)."""
         assert self.row_starts is not None
-        return _matrix(self.cells, self.row_starts, self.n_cells)
+        return ones_at(self.cells, self.row_starts, self.n_cells)
 
     @cached_property
     def piece_matrix(self) -> Tensor:
         """The transposed sum as a sparse float64 matrix (pieces, n_rows)."""
         assert self.piece_starts is not None
-        return _matrix(self.rows, self.piece_starts, self.n_rows)
+        return ones_at(self.rows, self.piece_starts, self.n_rows)
 
     def row_of_entry(self) -> Tensor:
         """The row of each entry, in row order, int64 (S,)."""
@@ -179,7 +179,7 @@ class _RowSums(torch.autograd.Function):
         if bags.row_starts is None:
             return table.index_select(0, bags.cells)
         if table.dtype == torch.float64 and not table.is_cuda:
-            return _product(bags.row_matrix, table)
+            return product(bags.row_matrix, table)
         return embedding_bag(bags.cells, table.contiguous(), bags.row_starts, mode="sum")
 
     @staticmethod
@@ -205,29 +205,13 @@ def _cell_sums(values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
     if bags.piece_starts is None:
         return values.index_select(0, bags.rows).to(dtype)
     if values.dtype == torch.float64 and not values.is_cuda:
-        pieces = _product(bags.piece_matrix, values).to(dtype)
+        pieces = product(bags.piece_matrix, values).to(dtype)
     else:
         pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
     if bags.piece_cells is None:
         return pieces
     out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
     return out.index_add_(0, bags.piece_cells, pieces)
-
-
-def _matrix(columns: Tensor, starts: Tensor, width: int) -> Tensor:
-    """The same sums as a sparse product: in float64, embedding_bag has no fast kernel (33 against 2 ns)."""
-    ends = torch.cat([starts, starts.new_tensor([len(columns)])])
-    ones = torch.ones(len(columns), dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse")
-        return torch.sparse_csr_tensor(ends, columns, ones, (len(starts), width))
-
-
-def _product(matrix: Tensor, dense: Tensor) -> Tensor:
-    """Sparse times dense in strips of 8 columns: wider ones cost 5 times as much a column."""
-    if dense.shape[1] <= 8:
-        return matrix @ dense.contiguous()
-    return torch.cat([matrix @ strip.contiguous() for strip in dense.split(8, 1)], 1)
 
 
 def _int32(x: np.ndarray) -> Tensor:
