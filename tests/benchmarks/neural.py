@@ -36,7 +36,11 @@ ROWS = [
     Row("bayes_dgc, house default", "bayes_dgc", "vb"),
     Row("bayes_dgc, plain", "bayes_dgc", "vb", {"recipe": "plain", **LONGER}),
     Row("bayes_dgc, plain, 30 epochs", "bayes_dgc", "vb", {"recipe": "plain"}),
+    Row(
+        "bayes_dgc, plain, published prior", "bayes_dgc", "vb", {"recipe": "plain", "prior": "published", **LONGER}
+    ),
     Row("raykar", "raykar", "em", LONGER),
+    Row("raykar, bootstrapped", "raykar", "em", {"bootstrapped": True, **LONGER}),
     Row("global_noise", "global_noise", "em", LONGER),
     Row("network on votes", "majority_vote", "em", {"network": "default", **LONGER}),
     Row("ccem", "ccem", "svi", LONGER),
@@ -52,7 +56,10 @@ ROWS = [
     Row("madl", "madl", "svi", LONGER),
     Row("instance_trace", "instance_trace", "svi", LONGER),
     Row("conal", "conal", "svi", LONGER),
-    Row("mmlc", "mmlc", "svi", LONGER),
+    Row("mmlc, mode", "mmlc", "svi", LONGER),
+    Row("mmlc, mean", "mmlc", "svi", {"oracle": "mean", **LONGER}),
+    Row("mmlc, median", "mmlc", "svi", {"oracle": "median", **LONGER}),
+    Row("mmlc, centre", "mmlc", "svi", {"oracle": "centre", **LONGER}),
     Row("network on the truth (reference)", "majority_vote", "em", {"network": "default", **LONGER}, told=True),
 ]
 HEADER = ("method", "test", "truth", "spread", "log score, test", "ECE, test", "held-out labels", "time a fit")
