@@ -86,7 +86,11 @@ def _sampled(
     out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
     worst = max(out["rhat"].values(), default=float("nan"))
     out["converged"] = bool(worst < 1.05) and not out["interrupted"]
-    if out["interrupted"]:
+    if out["interrupted"] and out["iterations"] <= problem.options.warmup:
+        out["warnings"].append(
+            f"{engine} was stopped in its warm-up: this is where its chains stood, not what they draw from"
+        )
+    elif out["interrupted"]:
         out["warnings"].append(f"{engine} was stopped after {out['draws']} draws a chain")
     elif not out["converged"]:
         out["warnings"].append(f"{engine}{_unsettled(out, worst)}")

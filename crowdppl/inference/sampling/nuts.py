@@ -23,6 +23,7 @@ from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.nodes import nodes
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.sites import Extra
+from crowdppl.process.holding import let_through
 from crowdppl.process.seeding import seeded
 
 
@@ -119,68 +120,71 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
         chain that moved after each transition, warm-up included; divergences a chain.
 
     Raises:
-        MethodError: for a minibatch, a story with a discrete site that cannot be summed out, or a run that was
-            stopped before its first draw.
+        MethodError: for a minibatch, or a story with a discrete site that cannot be summed out.
+        KeyboardInterrupt: at Ctrl-C before the first chain has a start.
     """
     refuse_minibatch(options, "nuts")
     marginal = Marginal(problem)
     progress = Progress()
-    kept: list[dict[str, list[Tensor]]] = []
-    divergences: dict[str, int] = {}
-    for chain in range(options.chains):
-        draws: dict[str, list[Tensor]] = {}
-        seen = [0]
+    chains: list[_Chain] = []
+    for number in range(options.chains):
+        chain = _Chain()
         try:
-            _one_chain(marginal, options, chain, draws, seen, progress)
+            with let_through():
+                _one_chain(marginal, options, number, chain, progress)
         except KeyboardInterrupt:
             progress.interrupted = True
-        if draws:
-            kept.append(draws)
-            divergences[f"chain {chain}"] = seen[0]
+        if chain.draws or (chain.at and not chains):  # stopped during the first warm-up: what there is
+            chains.append(chain)
         if progress.interrupted:
             break
-    if not kept:
-        raise MethodError("nuts was stopped before its first draw: nothing to return; run vb for a quick answer")
-    return _stack(problem, kept, marginal.conjugate), progress, {"divergences": divergences}
+    if not chains:
+        raise KeyboardInterrupt
+    divergences = {f"chain {number}": chain.divergences for number, chain in enumerate(chains)}
+    return _stack(problem, chains, marginal.conjugate), progress, {"divergences": divergences}
 
 
-def _one_chain(
-    marginal: Marginal,
-    options: Options,
-    chain: int,
-    draws: dict[str, list[Tensor]],
-    seen: list[int],
-    progress: Progress,
-) -> None:
-    """Fills ``draws``, the count of divergences and the objectives as it goes: an interruption loses nothing."""
+@dataclass
+class _Chain:
+    """Where a chain stands, in unconstrained space, and what it has kept."""
+
+    at: dict[str, Tensor] = field(default_factory=dict)
+    draws: list[dict[str, Tensor]] = field(default_factory=list)
+    divergences: int = 0
+
+
+def _one_chain(marginal: Marginal, options: Options, number: int, chain: _Chain, progress: Progress) -> None:
+    """Fills the chain and the objectives as it goes: an interruption loses nothing."""
 
     def hook(kernel: Any, at: Mapping[str, Tensor], stage: str, t: int) -> None:
+        chain.at = {n: u.detach().clone() for n, u in at.items()}
         if stage.startswith("Sample") or stage == "sample":
-            seen[0] = len(kernel._divergences)
-            for name, u in at.items():
-                draws.setdefault(name, []).append(u.detach().clone())
+            chain.divergences = len(kernel._divergences)
+            chain.draws.append(chain.at)
         progress.objectives.append(-float(kernel._potential_energy_last))
         if options.callback is not None:
             options.callback(len(progress.objectives) - 1, progress.objectives[-1])
 
-    with seeded(options.seed * 1009 + chain):
+    with seeded(options.seed * 1009 + number):
+        chain.at = marginal.start(options, number)
         mcmc = MCMC(
             NUTS(potential_fn=marginal),
             num_samples=options.draws,
             warmup_steps=options.warmup,
-            initial_params=marginal.start(options, chain),
+            initial_params=dict(chain.at),
             disable_progbar=not options.progress,
             hook_fn=hook,
         )
         mcmc.run()
 
 
-def _stack(problem: Problem, chains: list[dict[str, list[Tensor]]], conjugate: frozenset[str]) -> dict[str, Tensor]:
+def _stack(problem: Problem, chains: list[_Chain], conjugate: frozenset[str]) -> dict[str, Tensor]:
     """(C, D, ...) with the shortest chain's length (chains differ only after an interruption)."""
-    length = min(len(next(iter(c.values()))) for c in chains)
+    kept = [chain.draws or [chain.at] for chain in chains]
+    length = min(map(len, kept))
     out = {}
     for name, site in problem.sites.items():
-        u = torch.stack([torch.stack(c[name][:length]) for c in chains])
+        u = torch.stack([torch.stack([draw[name] for draw in draws[:length]]) for draws in kept])
         x = site.transform(u)
         pad = (1,) * (problem.plates - len(site.batch_shape))
         x = x.reshape(x.shape[:2] + pad + x.shape[2:])
