@@ -53,9 +53,10 @@ def fit(
 
     Returns:
         The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged (the first
-        training of ``patience`` raises it on, for nothing has learned from all labels yet). The same seed gives the
-        same result bit for bit on CPU. What speaks against the fit is warned of (``DoubtWarning``);
-        ``posterior.doubts(thorough=True)`` looks harder.
+        training of ``patience`` raises it on, for nothing has learned from all labels yet). One that had ended by
+        then, and was only put together, is marked interrupted; a second Ctrl-C meanwhile raises KeyboardInterrupt.
+        The same seed gives the same result bit for bit on CPU. What speaks against the fit is warned of
+        (``DoubtWarning``); ``posterior.doubts(thorough=True)`` looks harder.
 
     Raises:
         MethodError: for an unknown method, setting, option or engine, an engine that cannot treat the story, or a
@@ -162,8 +163,13 @@ def _annotations(data: Any) -> Annotations:
 
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
-    for doubt in posterior.doubts():
-        tell(str(doubt), DoubtWarning)
+    from crowdppl.inference.loop import told_of_late
+    from crowdppl.process.holding import held_back
+
+    with held_back() as hold:
+        for doubt in posterior.doubts():
+            tell(str(doubt), DoubtWarning)
+    told_of_late(posterior.result.diagnostics, hold.came)
     return posterior
 
 

@@ -20,6 +20,7 @@ from crowdppl.command import answer_file, arguments
 from crowdppl.command.wording import on_command_line, summary_on_command_line
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.fitting import check_automatic, fit
+from crowdppl.process.holding import held_back
 from crowdppl.stories.story import card_of, in_a_line
 
 app = typer.Typer(
@@ -93,7 +94,8 @@ def fit_answers(
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
     said = {name: path and str(path) for name, path in files.items() if path or name == "gold"}
-    write_result(posterior, out, said, seconds)
+    with held_back():  # a second Ctrl-C, or one that comes late, loses no fit
+        write_result(posterior, out, said, seconds)
     print(summary_on_command_line(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 

@@ -12,6 +12,7 @@ from crowdppl.command.outputs import FILES, label_table, require_room, run_recor
 from crowdppl.datasets import anaesthetists
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
+from crowdppl.process.holding import held_back
 
 DRAWS = 2000
 """Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
@@ -47,7 +48,8 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
         warmup=DRAWS // 4,
     )
     timings = {"fit": time.perf_counter() - began}
-    write_result(posterior, folder, {"answers": ANSWERS}, timings)
+    with held_back():  # a second Ctrl-C, or one that comes late, loses no fit
+        write_result(posterior, folder, {"answers": ANSWERS}, timings)
     pictures = write_pictures(posterior, folder / "pictures")
     print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
     under = ", ".join(f"{name}={value:g}" for name, value in SETTINGS.items())

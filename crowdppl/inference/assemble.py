@@ -29,6 +29,8 @@ from crowdppl.inference.reports.report import (
     truth_over,
 )
 from crowdppl.inference.reports.tables import are_linear, table_draws, tables_at
+from crowdppl.process.handlers import handlers_kept
+from crowdppl.process.holding import let_through
 
 
 def from_climb(
@@ -166,7 +168,8 @@ def _widened(
 ) -> dict[str, SiteResult]:
     """Dirichlets of vb, with what linear response says of their width; Ctrl-C leaves them as they are."""
     try:
-        found = weights(problem, best.ascent, problem.options.generator(13), settled=best.progress.converged)
+        with let_through(), handlers_kept():  # it takes long, and the fit is there without it
+            found = weights(problem, best.ascent, problem.options.generator(13), settled=best.progress.converged)
     except KeyboardInterrupt:
         diagnostics |= {"interrupted": True, "converged": False}
         diagnostics["warnings"].append(

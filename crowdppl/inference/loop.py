@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from crowdppl.doors.telling import tell
+from crowdppl.errors import ConvergenceWarning
 from crowdppl.inference.options import Options
+from crowdppl.process.handlers import handlers_kept
+from crowdppl.process.holding import let_through
 
 if TYPE_CHECKING:
     from crowdppl.inference.checkpoints import Checkpoint
     from crowdppl.posterior import Posterior
+
+LATE = "Ctrl-C came after the last iteration: the fit is complete"
 
 
 @dataclass
@@ -46,6 +52,8 @@ def iterate(
 ) -> Progress:
     """Calls ``step`` until the objective settles, the steps are used up, or the user presses Ctrl-C.
 
+    Within ``held_back``, a Ctrl-C from before ends it at once, and one from afterwards is held back.
+
     Args:
         step: performs iteration number t and returns the objective.
         options: progress and callback.
@@ -60,18 +68,19 @@ def iterate(
     progress.converged = _settled(progress.objectives, tolerance)
     bar = tqdm(range(len(progress.objectives), steps), desc=name, disable=not options.progress)
     try:
-        for t in bar:
-            if progress.converged:
-                break
-            value = step(t)
-            progress.objectives.append(value)
-            progress.converged = _settled(progress.objectives, tolerance)
-            if checkpoint is not None:
-                checkpoint.keep(progress.objectives, steps)
-            if options.callback is not None:
-                options.callback(t, value)
-            if options.progress:
-                bar.set_postfix(objective=f"{value:.6g}")
+        with let_through(), handlers_kept():
+            for t in bar:
+                if progress.converged:
+                    break
+                value = step(t)
+                progress.objectives.append(value)
+                progress.converged = _settled(progress.objectives, tolerance)
+                if checkpoint is not None:
+                    checkpoint.keep(progress.objectives, steps)
+                if options.callback is not None:
+                    options.callback(t, value)
+                if options.progress:
+                    bar.set_postfix(objective=f"{value:.6g}")
     except KeyboardInterrupt:
         progress.interrupted = True
     finally:
@@ -88,6 +97,21 @@ def uninterrupted(posterior: Posterior) -> Posterior:
     if posterior.result.diagnostics["interrupted"]:
         raise KeyboardInterrupt
     return posterior
+
+
+def told_of_late(diagnostics: dict[str, Any], came: bool) -> None:
+    """Says of a fit that Ctrl-C came while its result was put together; one that was stopped says so already.
+
+    It is marked interrupted, for whoever makes several fits (``uninterrupted``), and stays as converged as it was.
+
+    Args:
+        diagnostics: of the result.
+        came: whether Ctrl-C was held back.
+    """
+    if came and not diagnostics["interrupted"]:
+        diagnostics["interrupted"] = True
+        diagnostics["warnings"].append(LATE)
+        tell(LATE, ConvergenceWarning)
 
 
 def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:

@@ -16,6 +16,7 @@ from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
+from crowdppl.inference.loop import told_of_late
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
@@ -23,6 +24,8 @@ from crowdppl.inference.runners import RUNNERS
 from crowdppl.inference.stopping import stopped
 from crowdppl.networks.sight import learning_of, networks_of
 from crowdppl.networks.training import VOLUMES, training_of
+from crowdppl.process.handlers import handlers_kept
+from crowdppl.process.holding import held_back
 from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
@@ -66,6 +69,27 @@ def run(
     began = time.perf_counter()
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
+    with held_back(empty=True) as hold, handlers_kept():
+        story, engine, result = _run(story, data, inference, options, start, evidence, earlier, spread, fits)
+        result.diagnostics["seconds"] = time.perf_counter() - began
+        for note in result.diagnostics["warnings"]:
+            tell(note, ConvergenceWarning)
+    told_of_late(result.diagnostics, hold.came)
+    return story, engine, result
+
+
+def _run(
+    story: Story,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    start: Mapping[str, Tensor] | None,
+    evidence: Tensor | None,
+    earlier: Earlier | None,
+    spread: bool,
+    fits: int,
+) -> tuple[Story, str, FitResult]:
+    """The same, with nothing said aloud."""
     check_uses(story, data)
     prepare = getattr(story, "prepare", None)
     asked, story = story, story if prepare is None else prepare(data)
@@ -86,9 +110,6 @@ def run(
             result = RUNNERS[engine](problem, data.order, notes)
     if volumes:
         result.diagnostics["volumes"] = volumes
-    result.diagnostics["seconds"] = time.perf_counter() - began
-    for note in result.diagnostics["warnings"]:
-        tell(note, ConvergenceWarning)
     return story, engine, result
 
 

@@ -69,7 +69,11 @@ def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
         runs.append(_run(problem, options, ascent, name, engine, number))
         if runs[-1].progress.interrupted:
             break
-    return sorted(runs, key=lambda r: -r.objective)
+    stopped = runs[-1].progress.interrupted
+    best, *others = sorted(runs, key=lambda r: -r.objective)
+    if stopped:  # further starts might have been better
+        best.progress.interrupted, best.progress.converged = True, False
+    return [best, *others]
 
 
 def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> Ascent:

@@ -68,7 +68,11 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
         runs.append(_run(problem, options, guide, number))
         if runs[-1][1].interrupted:
             break
-    return max(runs, key=lambda run: _last(run[1].objectives))
+    stopped = runs[-1][1].interrupted
+    draws, progress = max(runs, key=lambda run: _last(run[1].objectives))
+    if stopped:  # further starts might have been better
+        progress.interrupted, progress.converged = True, False
+    return draws, progress
 
 
 def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[dict[str, Tensor], Progress]:

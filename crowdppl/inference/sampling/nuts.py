@@ -23,6 +23,7 @@ from crowdppl.inference.reading.fold import Fold
 from crowdppl.inference.reading.nodes import nodes
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.sites import Extra
+from crowdppl.process.handlers import handlers_kept
 from crowdppl.process.holding import let_through
 from crowdppl.process.seeding import seeded
 
@@ -130,7 +131,7 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
     for number in range(options.chains):
         chain = _Chain()
         try:
-            with let_through():
+            with let_through(), handlers_kept():
                 _one_chain(marginal, options, number, chain, progress)
         except KeyboardInterrupt:
             progress.interrupted = True
