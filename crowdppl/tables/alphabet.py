@@ -165,9 +165,9 @@ def read_alphabet(
         ids = _found(labels, away, kind)
     if len(ids) < 2:
         only = f"only {plain(ids[0])!r}" if len(ids) else "none"
+        whose = "the labels have" if classes is None else "classes= has"
         raise DataError(
-            f"there must be at least two classes, and the labels have {only}; list all that the truth can be, "
-            "in classes="
+            f"there must be at least two classes, and {whose} {only}; list all that the truth can be, in classes="
         )
     texts = is_text(ids)
     answers = as_index([*ids, *(spelling(value) if texts else value for value in away)])
