@@ -178,6 +178,8 @@ def test_a_fit_learns_the_truth_is_the_same_again_and_survives_the_disk(name: st
     data, truth = clouds(240, 180)
     settings = {"training": {"epochs": 8, "learning_rate": 5e-3}}
     one, two = (crowdppl.fit(name, data, inference="svi", seed=3, settings=settings) for _ in range(2))
+    [run] = one.diagnostics()["restarts"]
+    assert (run["start"], run["iterations"]) == ("votes", len(one.diagnostics()["objectives"]))
     pd.testing.assert_frame_equal(one.probabilities(), two.probabilities(), check_exact=True)
     assert evaluate(one.probabilities(), truth).accuracy > 0.75
     assert evaluate(one.classify(data.features), truth).accuracy > 0.75

@@ -182,6 +182,29 @@ def test_of_several_starts_the_best_is_kept() -> None:
     assert svi._last(best.diagnostics["objectives"]) > svi._last(one.diagnostics["objectives"])
 
 
+def test_each_start_is_told_of_best_first() -> None:
+    found = fitted(crowdppl.method("dawid_skene"), crowd(20, 6, 3, 3, seed=4), "svi", restarts=4, max_iterations=30)
+    runs = found.diagnostics["restarts"]
+    objectives = [run["objective"] for run in runs]
+    assert {run["start"] for run in runs} == {"votes", "spectral", "perturbed votes 2", "perturbed votes 3"}
+    assert objectives == sorted(objectives, reverse=True) and len(set(objectives)) == 4
+    assert objectives[0] == svi._last(found.diagnostics["objectives"])
+    assert [run["iterations"] for run in runs] == [30] * 4 and found.diagnostics["start"] == runs[0]["start"]
+
+
+def test_the_start_of_a_guide_that_begins_where_it_likes_is_its_own() -> None:
+    class Own(HalfGuided):
+        def guide(self, data: Block) -> None:
+            super().guide(data)
+            with plates.annotators(data):
+                rows = torch.ones(data.n_annotators, data.n_classes, data.n_classes)
+                pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
+
+    for story, start in ((Own(), "guide"), (Unguided(), "votes")):
+        runs = fitted(story, crowd(20, 4, 3, 3), "svi", max_iterations=3).diagnostics["restarts"]
+        assert [run["start"] for run in runs] == [start]
+
+
 @pytest.mark.parametrize("name", crowdppl.registry.names())
 def test_the_pair_is_plain_pyro(name: str) -> None:
     """SVI and Predictive run on the block as on the annotations, without crowdppl.fit, checks switched on."""

@@ -112,12 +112,17 @@ def _svi(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
     from crowdppl.inference.assemble import from_draws, from_point
     from crowdppl.inference.gradients import svi
 
-    draws, progress = svi.fit(problem, problem.options)
+    runs = svi.fit(problem, problem.options)
+    draws, progress = runs[0].draws, runs[0].progress
     if progress.interrupted:
         notes.append(f"svi was stopped after {len(progress.objectives)} iterations")
     elif not progress.converged:
         notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
     out = _diagnostics(progress.objectives, progress.converged, progress.interrupted, notes)
+    out["start"] = runs[0].start
+    out["restarts"] = [
+        {"start": r.start, "objective": r.objective, "iterations": len(r.progress.objectives)} for r in runs
+    ]
     point = next(iter(draws.values())).shape[1] == 1 if draws else True
     return (from_point if point else from_draws)(problem, order, draws, out)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,28 @@ FEWEST = 100
 """Steps below which nothing can be said of convergence: the rate decays however few they are."""
 
 
-def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress]:
+@dataclass(frozen=True)
+class Descended:
+    """One finished run from one start.
+
+    Attributes:
+        start: name of the start, as of em and vb; "guide" for a guide that begins where it likes.
+        draws: from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a point
+            guide).
+        progress: objectives and how it ended.
+    """
+
+    start: str
+    draws: dict[str, Tensor]
+    progress: Progress
+
+    @property
+    def objective(self) -> float:
+        """The mean ELBO over the last tenth of the steps, each of which is noisy."""
+        return _last(self.progress.objectives)
+
+
+def fit(problem: Problem, options: Options) -> list[Descended]:
     """Stochastic variational inference.
 
     Args:
@@ -48,9 +69,7 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
             Stories run in float64 whatever ``dtype`` says, for plain Pyro mixes no precisions.
 
     Returns:
-        Draws from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a
-        point guide); and progress with the ELBO. Of several starts, those of the best: the highest mean ELBO over
-        the last tenth of its steps.
+        The run from each start; the best, whose mean ELBO over the last tenth of its steps is highest, comes first.
 
     Raises:
         MethodError: for a guide that lacks a latent, or cannot take the start or restarts asked for.
@@ -62,27 +81,29 @@ def fit(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progress
             raise MethodError(
                 "svi begins where the networks do: leave start and restarts out where a network learns"
             )
-        return _with_networks(problem, options, guide)
-    runs = []
+        return [_with_networks(problem, options, guide)]
+    runs: list[Descended] = []
     for number in range(options.restarts):
         runs.append(_run(problem, options, guide, number))
-        if runs[-1][1].interrupted:
+        if runs[-1].progress.interrupted:
             break
-    stopped = runs[-1][1].interrupted
-    draws, progress = max(runs, key=lambda run: _last(run[1].objectives))
+    stopped = runs[-1].progress.interrupted
+    best, *others = sorted(runs, key=lambda run: -run.objective)
     if stopped:  # further starts might have been better
-        progress.interrupted, progress.converged = True, False
-    return draws, progress
+        best.progress.interrupted, best.progress.converged = True, False
+    return [best, *others]
 
 
-def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[dict[str, Tensor], Progress]:
+def _run(problem: Problem, options: Options, guide: Any, number: int) -> Descended:
     """One run from one start; the first is where the guide begins by itself, if no start is given."""
     whole, steps = for_pyro(problem.whole()), options.max_iterations or STEPS
     seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
     rng = np.random.default_rng(seed)
     with pyro.get_param_store().scope(), seeded(seed):
-        with _begun(problem, options, number):
+        with _begun(problem, options, number) as start:
             _check_guide(problem, guide, whole)
+        if number == 0 and not problem.given and not _derived():
+            start = "guide"
         optimiser = ClippedAdam({"lr": options.learning_rate, "lrd": 0.01 ** (1 / steps)})
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
 
@@ -101,23 +122,23 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> tuple[d
             raise NumericalError(f"svi ended where {_culprit()}; {REMEDY}")
         settled = _settled(progress.objectives, SETTLED if options.tolerance is None else options.tolerance)
         progress.converged = settled and not progress.interrupted
-        return _draw(problem, guide, whole), progress
+        return Descended(start, _draw(problem, guide, whole), progress)
 
 
 @contextmanager
-def _begun(problem: Problem, options: Options, number: int) -> Iterator[None]:
-    """Derived guides begin at given values, or at another start than the votes.
+def _begun(problem: Problem, options: Options, number: int) -> Iterator[str]:
+    """Derived guides begin at given values, or at another start than the votes, which is named.
 
     Raises:
         MethodError: for a guide that begins where it likes.
     """
+    name, shares = problem.start(number)
     if not problem.given and number == 0:
-        yield
+        yield name
         return
-    _, shares = problem.start(number)
     begun = Start(prepare(problem, replace(options, guide="point"), "vb", shares, number).state)
     with starting(begun):
-        yield
+        yield name
     lacking = sorted((problem.given.keys() & problem.sites.keys()) - begun.sites)
     if lacking or not begun.sites:
         asked = (
@@ -127,6 +148,11 @@ def _begun(problem: Problem, options: Options, number: int) -> Iterator[None]:
             f"the guide of {type(problem.story).__name__} begins where it likes, and cannot follow {asked}: call "
             "crowdppl.mean_field in guide(data), leave guide out, or leave this option out"
         )
+
+
+def _derived() -> bool:
+    """Whether any parameter in the store is one that ``mean_field`` made."""
+    return any(name.startswith("q.") for name in pyro.get_param_store())
 
 
 def _broken() -> str | None:
@@ -140,7 +166,7 @@ def _culprit() -> str:
     return "every parameter of the guide is finite" if name is None else f"the guide's {name!r} is not finite"
 
 
-def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict[str, Tensor], Progress]:
+def _with_networks(problem: Problem, options: Options, guide: Any) -> Descended:
     local = [s.name for s in problem.sites.values() if s.local]
     if local:
         raise MethodError(
@@ -149,9 +175,10 @@ def _with_networks(problem: Problem, options: Options, guide: Any) -> tuple[dict
         )
     with pyro.get_param_store().scope(), seeded(options.seed):
         _check_guide(problem, guide, for_pyro(problem.whole()))
+        start = "votes" if _derived() else "guide"
         pyro.clear_param_store()
         progress = train(problem, options, guide)
-        return _draw(problem, guide, for_pyro(problem.whole())), progress
+        return Descended(start, _draw(problem, guide, for_pyro(problem.whole())), progress)
 
 
 def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
