@@ -7,8 +7,10 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -120,6 +122,11 @@ DATA = {
     ),
     "whole numbers": (np.array([5, 3, 5], np.int16), np.array([2**40, 1, 1]), [1, 0, 2]),
     "fractions": ([0.5, 1.5, 0.5], ["a", "a", "b"], [1.0, 2.0, 1.0]),
+    "UUIDs, decimals and bytes": (
+        [UUID(int=2), UUID(int=1), UUID(int=2)],
+        [Decimal("1.10"), Decimal("1.10"), Decimal("-2E+3")],
+        [b"\xff", b"", b"\xff"],
+    ),
     "booleans": ([True, False, True], [False, False, True], [True, False, True]),
     "times": (
         pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-01"]).tz_localize("Asia/Tokyo"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -38,6 +40,15 @@ VALUES = [
     {1: "x", (2, 3): "y", None: "z"},
     {"$array": 1},
     dt.date(2024, 2, 29),
+    UUID("12345678-1234-5678-1234-567812345678"),
+    Decimal("1.10"),
+    Decimal("-0E-7"),
+    Decimal("123456789012345678901234567890.123456789"),
+    Decimal("Infinity"),
+    b"",
+    b"a\x00\xff",
+    np.bytes_(b"ab"),
+    {UUID(int=1): b"x", Decimal("2.0"): 1},
     pd.Timestamp("2024-02-29 12:00:00.123456789", tz="Europe/Paris"),
     pd.Timestamp("2024-02-29"),
     pd.Timedelta("3 days 00:00:00.5"),
@@ -78,6 +89,7 @@ ARRAYS = [
     np.array([np.nan, -0.0, np.inf]),
     np.array([1, 2], dtype=">i4").astype("i4"),
     np.array(["ab", "c"]),
+    np.array([b"ab", b"\xff"]),
     np.array([["ab"], [None]], dtype=object),
     np.array(["2024-01-01", "NaT"], dtype="datetime64[D]"),
     np.array([1, 2], dtype="timedelta64[ms]"),
@@ -109,6 +121,9 @@ INDEXES = [
     pd.Index([1, "don't know", 2.5, True], dtype=object),
     pd.Index([2**70, 1], dtype=object),
     pd.Index([dt.date(2024, 1, 1), dt.date(1, 1, 1)], dtype=object),
+    pd.Index([UUID(int=2**100), UUID(int=0)], dtype=object),
+    pd.Index([Decimal("1.10"), Decimal("1E+3")], dtype=object),
+    pd.Index([b"\xff\x00", b"a"], dtype=object),
     pd.Index([1, 2], dtype="Int64"),
     pd.DatetimeIndex(["2024-03-31 01:30", "1999-01-01"], name="when"),
     pd.DatetimeIndex(["2024-10-27 00:30", "2024-10-27 01:30"], tz="UTC").tz_convert("Europe/Paris"),
@@ -132,10 +147,23 @@ def test_a_value_that_cannot_be_saved_is_named_with_its_place() -> None:
         pack({"settings": {"net": [1, object()]}}, "it", {})
     with pytest.raises(ResultError, match="it/z is an array of complex128"):
         pack({"z": np.zeros(2, complex)}, "it", {})
+    with pytest.raises(ResultError, match="it/1 is a pandas.*Period, which cannot be saved"):
+        pack([1, pd.Period("2024-01", "M")], "it", {})
 
 
 @pytest.mark.parametrize(
-    "packed", [{"$new": 1}, {"$array": {"name": "gone"}}, {"$timestamp": [1]}, {"$torch": "save"}]
+    "packed",
+    [
+        {"$new": 1},
+        {"$array": {"name": "gone"}},
+        {"$timestamp": [1]},
+        {"$torch": "save"},
+        {"$torch": "none"},
+        {"$uuid": "1"},
+        {"$uuid": 1},
+        {"$decimal": "ten"},
+        {"$bytes": "0g"},
+    ],
 )
 def test_a_description_that_cannot_be_read_is_refused(packed: Any) -> None:
     with pytest.raises(ResultError, match="the saved value"):

@@ -6,8 +6,10 @@ import datetime as dt
 import math
 import sys
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,13 @@ from crowdppl.errors import ResultError
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name; JSON refers to them as ``{"$array": name}``."""
+SPELLED: dict[type, tuple[str, Callable[[Any], str]]] = {
+    dt.date: ("$date", dt.date.isoformat),
+    UUID: ("$uuid", str),
+    Decimal: ("$decimal", str),
+    bytes: ("$bytes", bytes.hex),
+}
+"""What a text says exactly: by type its tag, and how it is spelled."""
 
 
 def pack(value: Any, where: str, arrays: Arrays) -> Any:
@@ -26,7 +35,7 @@ def pack(value: Any, where: str, arrays: Arrays) -> Any:
 
     Args:
         value: also floats, tuples, numpy scalars and arrays, torch tensors and dtypes, dates, timestamps, time
-            differences and pandas indexes, nested as you like.
+            differences, UUIDs, decimals, bytes and pandas indexes, nested as you like.
         where: path of the value, which names its arrays and the place in an error.
         arrays: filled with the arrays of the value.
 
@@ -40,6 +49,9 @@ def pack(value: Any, where: str, arrays: Arrays) -> Any:
     if type(value) in (list, tuple):
         packed = [pack(part, f"{where}/{n}", arrays) for n, part in enumerate(value)]
         return packed if type(value) is list else {"$tuple": packed}
+    if type(value) in SPELLED:
+        tag, spell = SPELLED[type(value)]
+        return {tag: spell(value)}
     if isinstance(value, Mapping):
         return _pack_mapping(value, where, arrays)
     if isinstance(value, pd.Index):
@@ -74,7 +86,7 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         raise ResultError(f"the saved value {packed!r:.80} is of a kind that this version does not know")
     try:
         return _READERS[tag](packed[tag], arrays)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise ResultError(f"the saved value {packed!r:.80} cannot be read: {error}") from error
 
 
@@ -87,7 +99,7 @@ def _put(array: Any, where: str, arrays: Arrays) -> dict[str, Any]:
         return {"name": where}
     if array.dtype.kind in "mM":
         return _put(array.view(np.int64), where, arrays) | {"dtype": array.dtype.str}
-    if array.dtype.kind in "UO":
+    if array.dtype.kind in "UOS":
         flat = [pack(part, f"{where}/{n}", arrays) for n, part in enumerate(array.ravel().tolist())]
         return {"values": flat, "shape": list(array.shape), "dtype": array.dtype.str}
     raise ResultError(f"{where} is an array of {array.dtype}, which cannot be saved")
@@ -114,7 +126,7 @@ def _pack_mapping(value: Mapping[Any, Any], where: str, arrays: Arrays) -> Any:
 
 
 def _pack_time(value: Any) -> Any:
-    """Dates, timestamps, time differences and what pandas calls missing; None for anything else."""
+    """Timestamps, time differences and what pandas calls missing; None for anything else."""
     if value is pd.NA or value is pd.NaT:
         return {"$missing": "NA" if value is pd.NA else "NaT"}
     if isinstance(value, pd.Timestamp):
@@ -122,8 +134,6 @@ def _pack_time(value: Any) -> Any:
         return {"$timestamp": [int(value.to_numpy().view(np.int64)), value.unit, zone]}
     if isinstance(value, pd.Timedelta):
         return {"$timedelta": [int(value.to_numpy().view(np.int64)), value.unit]}
-    if type(value) is dt.date:
-        return {"$date": value.isoformat()}
     return None
 
 
@@ -220,4 +230,7 @@ _READERS: dict[str, Callable[[Any, Mapping[str, np.ndarray]], Any]] = {
     "$timestamp": _get_timestamp,
     "$timedelta": lambda spec, arrays: pd.Timedelta(np.timedelta64(spec[0], spec[1])),
     "$date": lambda text, arrays: dt.date.fromisoformat(text),
+    "$uuid": lambda text, arrays: UUID(text),
+    "$decimal": lambda text, arrays: Decimal(text),
+    "$bytes": lambda text, arrays: bytes.fromhex(text),
 }
