@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -344,6 +345,10 @@ DAMAGES = {
     "no digest": (lambda f: change(f / archive.TEXT, digest=None), "not those that were written"),
     "other JSON": (lambda f: (f / archive.TEXT).write_text("[1, 2]"), "damaged"),
     "binary": (lambda f: (f / archive.TEXT).write_bytes(bytes(range(256))), "damaged"),
+    "deep": (
+        lambda f: (f / archive.TEXT).write_text('{"format": 2, "contents": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+        "posterior.json is damaged: maximum recursion depth",
+    ),
     "short text": (lambda f: cut(f / archive.TEXT, 0.7), "posterior.json is damaged"),
     "no text": (lambda f: (f / archive.TEXT).unlink(), "holds no posterior.json"),
     "no arrays": (lambda f: (f / archive.ARRAYS).unlink(), "holds no posterior.safetensors"),
@@ -362,6 +367,21 @@ def test_damage_is_refused_with_its_reason(damage: str, tmp_path: Path) -> None:
     harm(folder)
     with pytest.raises(ResultError, match=message):
         load(folder)
+
+
+def test_settings_nested_too_deeply_to_be_unpacked_are_refused(tmp_path: Path) -> None:
+    tiny().save(tmp_path)
+    about = json.loads((tmp_path / archive.TEXT).read_text())
+    about.pop("digest")
+    deep: list[Any] = []
+    for _ in range(
+        sys.getrecursionlimit() * 3 // 4
+    ):  # JSON is read and written, each part of which takes two calls
+        deep = [deep]
+    about["contents"]["options"] = deep
+    change(tmp_path / archive.TEXT, contents=about["contents"], digest=archive._digest(about))
+    with pytest.raises(ResultError, match="posterior.json is (nested too deeply|damaged: maximum recursion depth)"):
+        load(tmp_path)
 
 
 def test_what_kept_less_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,9 @@ def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ResultError, match="damaged"):
         fitted("raykar", "em", data, checkpoint=str(path))
+    save_file({}, path, {"about": "[" * 100_000})
+    with pytest.raises(ResultError, match="damaged one: maximum recursion depth"):
+        fitted("raykar", "em", data, checkpoint=str(path))
     with pytest.raises(MethodError, match="fits in which a network learns"):
         crowdppl.fit("dawid_skene", crowd(20), inference="em", checkpoint=str(path))
     with pytest.raises(MethodError, match="checkpoint_every=0"):

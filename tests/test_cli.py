@@ -219,12 +219,14 @@ def test_a_result_is_replaced_only_when_told(
         assert run("demo", "--out", tmp_path / "demo") == 0
     mine = tmp_path / "mine"
     mine.mkdir()
+    (mine / "run.json").write_text("[" * 100_000)  # says nothing that can be read
     for name in ("labels.csv", "posterior.json"):
         write(mine / name, [["kept"]])
         said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
         assert "is there already, and no run.json says that crowdppl wrote it; give another folder, or" in said
         assert (mine / name).read_text() == "kept\n"
-    (mine / "labels.csv").unlink()
+    for name in ("labels.csv", "run.json"):
+        (mine / name).unlink()
     said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
     assert "posterior.json is there already, and is not of a posterior that crowdppl saved" in said
     load(out).save(tmp_path / "python")  # without run.json and tables

@@ -185,6 +185,8 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.jsonl", "", r"a.jsonl is empty"),
         ("a.json", "[]", r"a.json is empty; write one JSON object a line, or one list"),
         ("a.json", '[{"item": 1, "worker": 2, "label": 0},\n{"item": 1', r"a.json cannot be read: .*line 2"),
+        ("a.json", "[" * 100_000, r"a.json cannot be read: maximum recursion depth"),
+        ("a.jsonl", '\n{"item":' + "[" * 100_000, r"line 2 of a.jsonl cannot be read: maximum recursion depth"),
         ("a.json", '[{"item": 1, "worker": 2, "label": 0}, [1]]', r"entry 2 of a.json is \[1\], and no object"),
         (
             "a.json",

@@ -82,7 +82,7 @@ def run_record(folder: Path) -> dict[str, Any]:
     """What run.json says of a result; empty where there is none that can be read."""
     try:
         found = json.loads((folder / RUN).read_text(encoding="utf-8", errors="surrogatepass"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

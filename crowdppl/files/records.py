@@ -39,7 +39,7 @@ def _list(path: Path, encoding: str) -> Table:
             rows = json.load(file, object_pairs_hook=_named_once)
     except UnicodeError as error:
         raise DataError(undecodable(path, encoding)) from error
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, RecursionError, OSError, EOFError) as error:
         raise DataError(f"{path.name} cannot be read: {error}; {WRITE}") from error
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
@@ -61,8 +61,8 @@ def _lines(path: Path, encoding: str) -> Table:
                     lines.append(number)
     except UnicodeError as error:
         raise DataError(undecodable(path, encoding)) from error
-    except (ValueError, OSError, EOFError) as error:
-        at = number if isinstance(error, ValueError) else number + 1
+    except (ValueError, RecursionError, OSError, EOFError) as error:
+        at = number if isinstance(error, ValueError | RecursionError) else number + 1
         raise DataError(f"line {at} of {path.name} cannot be read: {error}; {WRITE}") from error
     if not rows:
         raise DataError(f"{path.name} is empty; {WRITE}")

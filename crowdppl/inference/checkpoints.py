@@ -54,7 +54,7 @@ class Checkpoint:
             with safe_open(self.path, "pt") as file:
                 about = json.loads((file.metadata() or {})["about"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
+        except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
             raise ResultError(f"{self.path} is no checkpoint, or a damaged one: {error}; remove it") from error
         if about.get("key") != self.key:
             raise ResultError(

@@ -124,15 +124,16 @@ def _contents(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads((folder / TEXT).read_text(encoding="utf-8"))
         newest, writer = int(about["format"]), about["crowdppl"]
-    except (ValueError, KeyError, TypeError) as error:
+        found = about.pop("digest", None)
+        whole = found == _digest(about)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ResultError(f"{folder / TEXT} is damaged: {error}; fit again, or fetch it anew") from error
     if newest > FORMAT:
         raise ResultError(
             f"{folder} was written by crowdppl {writer} in format {newest}; this is crowdppl "
             f"{__version__}, which reads formats up to {FORMAT}: upgrade crowdppl"
         )
-    found = about.pop("digest", None)
-    if found != _digest(about):
+    if not whole:
         raise ResultError(f"{folder / TEXT} is damaged: its contents are not those that were written")
     more = [what for part, what in GROWN.items() if about["contents"].get(part) is not None]
     if newest < FORMAT and more:
@@ -146,6 +147,10 @@ def _contents(folder: Path) -> dict[str, Any]:
         contents: dict[str, Any] = unpack(about["contents"], load_file(folder / ARRAYS))
     except SafetensorError as error:
         raise ResultError(f"{folder / ARRAYS} is damaged: {error}") from error
+    except RecursionError as error:
+        raise ResultError(
+            f"{folder / TEXT} is nested too deeply to be read; fit again, or fetch it anew"
+        ) from error
     return contents
 
 
