@@ -290,6 +290,34 @@ def test_what_is_refused(call: Any, error: type[Exception], message: str) -> Non
         call()
 
 
+@pytest.mark.parametrize("role", ["item", "annotator", "label"])
+def test_a_text_with_half_a_character_is_refused_with_its_row(role: str) -> None:
+    rows = pd.DataFrame({name: pd.Series(list("aab"), dtype=object) for name in ("item", "annotator", "label")})
+    rows.loc[1, role] = "x\ud800y"
+    message = (
+        rf"the {role} 'x\\ud800y' at row 1 \(counted from 0\) holds half a character .*; spell it anew, or leave"
+    )
+    with pytest.raises(DataError, match=message):
+        Annotations.from_arrays(*(rows[name].tolist() for name in rows))
+    with pytest.raises(DataError, match=message):
+        Annotations.from_frame(rows)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"classes": ["a", "b", "\ud800"]},
+        {"abstentions": ["\ud800"]},
+        {"items": ["\ud800"]},
+        {"gold": {"\ud800": "a"}},
+    ],
+    ids=str,
+)
+def test_an_option_with_half_a_character_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"'\\ud800' .*holds half a character .*; spell it anew"):
+        Annotations.from_arrays(["i", "j"], ["x", "x"], ["a", "b"], **options)
+
+
 @pytest.mark.parametrize("column", ["item", "worker", "label"])
 def test_dictionaries_of_pyarrow_are_their_values(frame: pd.DataFrame, column: str) -> None:
     """As pandas reads parquet written from categories, with ``dtype_backend="pyarrow"``."""

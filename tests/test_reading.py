@@ -185,6 +185,11 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
         ("a.jsonl", "", r"a.jsonl is empty"),
         ("a.json", "[]", r"a.json is empty; write one JSON object a line, or one list"),
         ("a.json", '[{"item": 1, "worker": 2, "label": 0},\n{"item": 1', r"a.json cannot be read: .*line 2"),
+        (
+            "a.jsonl",
+            '{"item": "a", "worker": 2, "label": 1}\n{"item": "\\ud800", "worker": 2, "label": 0}',
+            r"the item '\\ud800' at line 2 of a.jsonl holds half",
+        ),
         ("a.json", "[" * 100_000, r"a.json cannot be read: maximum recursion depth"),
         ("a.jsonl", '\n{"item":' + "[" * 100_000, r"line 2 of a.jsonl cannot be read: maximum recursion depth"),
         ("a.json", '[{"item": 1, "worker": 2, "label": 0}, [1]]', r"entry 2 of a.json is \[1\], and no object"),

@@ -18,6 +18,8 @@ from crowdppl.tables.variants import otherwise_spelled
 ONE_WAY = "spell it in one way, here and there, if it is the same"
 """What to do about a value that is known in another spelling."""
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+BROKEN = "holds half a character (a lone surrogate), which no file of text can hold"
+"""What is wrong with a text that has no UTF-8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,18 @@ class Codebook:
 
 
 def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
-    """Ids as an index of one level, whatever they are kept in."""
+    """Ids as an index of one level, whatever they are kept in.
+
+    Raises:
+        DataError: for what is no list, or holds a text that has no UTF-8.
+    """
+    try:
+        return _as_index(values)
+    except UnicodeEncodeError as error:  # of pyarrow, in which pandas keeps text
+        raise DataError(f"{error.object!r} {BROKEN}; spell it anew, everywhere") from error
+
+
+def _as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
     if isinstance(values, Codebook):
         return values.ids
     if isinstance(values, pd.Index | pd.Series):
@@ -181,6 +194,14 @@ def first_unhashable(values: Iterable[Any]) -> int:
         try:
             hash(value)
         except TypeError:
+            return place
+    return 0
+
+
+def first_broken(values: Iterable[Any]) -> int:
+    """Where the first text stands that has no UTF-8."""
+    for place, value in enumerate(values):
+        if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
             return place
     return 0
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook, first_unhashable, plain, sorting
-from crowdppl.tables.handover import of_tensor, spelled_out, unmasked
+from crowdppl.tables.codebook import BROKEN, Codebook, first_broken, first_unhashable, plain, sorting
+from crowdppl.tables.handover import as_column
 
 Place = Callable[[int], str]
 """Says where the row at a position stands: "line 5 of answers.csv"."""
@@ -72,6 +72,17 @@ def encode(column: Any, name: str, place: Place, *, one_type: bool = True, witho
         DataError: when a value is missing, infinite or no possible id, or types are mixed.
     """
     values = as_column(column, name)
+    try:
+        return _encoded(values, name, place, one_type, without)
+    except UnicodeEncodeError as error:  # of pyarrow, in which pandas keeps text
+        row = first_broken(values)
+        remedy = f"spell it anew, or {without}"
+        raise DataError(f"the {name} {str(values[row])!r} at {place(row)} {BROKEN}; {remedy}") from error
+
+
+def _encoded(
+    values: np.ndarray | pd.api.extensions.ExtensionArray, name: str, place: Place, one_type: bool, without: str
+) -> Encoding:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and len(values):
         return _of_integers(values)
     if isinstance(values, pd.Categorical):
@@ -87,33 +98,6 @@ def encode(column: Any, name: str, place: Place, *, one_type: bool = True, witho
     encoding = Encoding(pd.Index(distinct, tupleize_cols=False), codes)
     _refuse_missing(encoding, name, place, lambda row: values[row], without)
     return encoding
-
-
-def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.ExtensionArray:
-    """A column as an array that keeps the type of its values.
-
-    Raises:
-        DataError: when it has other than one dimension, or is sparse.
-    """
-    column = spelled_out(of_tensor(column, f"the {name} column"))
-    if isinstance(column, pd.MultiIndex):
-        return column.to_numpy()
-    if isinstance(column, pd.Series | pd.Index):
-        array = column.array
-        plainly = isinstance(array, pd.arrays.NumpyExtensionArray) or (
-            pd.api.types.is_integer_dtype(array.dtype) and not array.isna().any()
-        )
-        return column.to_numpy() if plainly else array
-    if isinstance(column, pd.api.extensions.ExtensionArray):
-        return column
-    if not isinstance(column, np.ndarray):
-        if not isinstance(column, Iterable):
-            raise DataError(f"the {name} column is {column!r}; give one value a row, as a list or an array")
-        column = list(column)
-        column = np.fromiter(column, dtype=object, count=len(column))
-    if column.ndim != 1:
-        raise DataError(f"the {name} column has shape {column.shape}; give one value a row")
-    return np.asarray(unmasked(column))
 
 
 def place_in_rows(row: int) -> str:

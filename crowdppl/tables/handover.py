@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,33 @@ def spelled_out(values: Any) -> Any:
 
     inner = kind.pyarrow_dtype
     return values.astype(pd.ArrowDtype(inner.value_type)) if pa.types.is_dictionary(inner) else values
+
+
+def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.ExtensionArray:
+    """A column as an array that keeps the type of its values.
+
+    Raises:
+        DataError: when it has other than one dimension, or is sparse.
+    """
+    column = spelled_out(of_tensor(column, f"the {name} column"))
+    if isinstance(column, pd.MultiIndex):
+        return column.to_numpy()
+    if isinstance(column, pd.Series | pd.Index):
+        array = column.array
+        plainly = isinstance(array, pd.arrays.NumpyExtensionArray) or (
+            pd.api.types.is_integer_dtype(array.dtype) and not array.isna().any()
+        )
+        return column.to_numpy() if plainly else array
+    if isinstance(column, pd.api.extensions.ExtensionArray):
+        return column
+    if not isinstance(column, np.ndarray):
+        if not isinstance(column, Iterable):
+            raise DataError(f"the {name} column is {column!r}; give one value a row, as a list or an array")
+        column = list(column)
+        column = np.fromiter(column, dtype=object, count=len(column))
+    if column.ndim != 1:
+        raise DataError(f"the {name} column has shape {column.shape}; give one value a row")
+    return np.asarray(unmasked(column))
 
 
 def as_matrix(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
