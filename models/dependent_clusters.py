@@ -26,7 +26,7 @@ from pyro.ops.indexing import Vindex
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Block, Card, Categorical, MethodError, annotate, mean_field, plates, truth
+from crowdppl import Block, Card, Categorical, annotate, mean_field, plates, truth
 from crowdppl.settings import Positive, Share
 
 
@@ -110,10 +110,7 @@ class DependentClusters:
         return torch.cat([same.log().expand(*link.shape[:-4], 1, 1, k, k), link], -4)
 
     def _codes(self, data: Any) -> tuple[int, ...]:
-        """0 for annotators who are alone, and for later ones; 1 to G for members of groups of two and more."""
+        """0 for annotators who are alone; 1 to G for members of groups of two and more."""
         numbers = crowdppl.group_numbers(self.groups, data)
-        if len(numbers) > data.n_annotators:
-            raise MethodError(f"groups has {len(numbers)} entries, the data only {data.n_annotators} annotators")
         sizes, codes = Counter(numbers), dict[int, int]()
-        found = [codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in numbers]
-        return tuple(found + [0] * (data.n_annotators - len(found)))
+        return tuple(codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in numbers)

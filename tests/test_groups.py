@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
+import crowdppl
 from crowdppl.agreement.groups import Coded, Fitted, find_in_codes, fit_groups, independence
+from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
 from crowdppl.stories.membership import group_numbers
@@ -147,6 +150,12 @@ def test_limits_are_refused_by_value() -> None:
         ("x", "groups='x' says nothing of each annotator"),
         (3, "groups=3 says nothing of each annotator"),
         ([["1", "2"], ["3"]], r"groups=\[\['1', '2'\], \['3'\]\] holds what cannot name a group"),
+        (
+            [0, 0, 1],
+            r"groups=\[0, 0, 1\] has 3 entries, and there are 5 annotators; give each one, .* or a mapping",
+        ),
+        ((), r"groups=\(\) has 0 entries, and there are 5 annotators"),
+        (torch.zeros(6), r"has 6 entries, and there are 5 annotators"),
         ({"1": ["a"]}, r"groups=\{'1': \['a'\]\} holds what cannot name a group"),
     ],
     ids=repr,
@@ -154,6 +163,26 @@ def test_limits_are_refused_by_value() -> None:
 def test_groups_that_name_no_group_of_each_annotator(groups: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         group_numbers(groups, anaesthetists())
+
+
+@pytest.mark.parametrize("groups", [[], [0, 0, 1], [0] * 6])
+@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+def test_groups_of_too_few_or_too_many_annotators_are_not_fitted(groups: list[int], engine: str) -> None:
+    with pytest.raises(MethodError, match=f"has {len(groups)} entries, and there are 5 annotators"):
+        crowdppl.fit("dependent_clusters", anaesthetists(), inference=engine, settings={"groups": groups})
+
+
+def test_a_fit_with_groups_goes_on_with_fewer_annotators_and_takes_later_ones_by_name() -> None:
+    data = anaesthetists()
+    one = crowdppl.fit("dependent_clusters", data, inference="vb", settings={"groups": [0, 1, 1, 2, 2]})
+    few = pd.DataFrame({"item": [99, 99], "annotator": ["1", "4"], "label": [1, 2]})
+    assert list(one.update(few).probabilities().index) == list(one.predict(few).index) == [99]
+    grown = Annotations.from_frame(few.replace("4", "6"), like=data, grow=True)
+    with pytest.raises(MethodError, match="has 5 entries, and there are 6 annotators; .* a mapping"):
+        crowdppl.fit(one.story, grown, inference="vb")
+    named = {"2": 0, "3": 0, "6": 0}
+    found: Any = crowdppl.fit("dependent_clusters", grown, inference="vb", settings={"groups": named}).story
+    assert found.groups == [0, 1, 1, 2, 3, 1]
 
 
 def test_groups_in_a_tensor_are_its_numbers() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from crowdppl.doors.demands import require_annotations
+from crowdppl.doors.demands import require_annotations, require_data
 from crowdppl.errors import MethodError
 from crowdppl.tables.handover import of_tensor
 
@@ -17,22 +17,21 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
     Args:
         groups: a mapping from annotator ids (whoever is missing is alone), a sequence in the order of annotator
             codes, or None to find groups in the labels.
-        data: the annotations; a sequence needs none.
+        data: the annotations; a block of them will do for a sequence.
 
     Returns:
         (A,) numbers from 0, in the order in which groups first appear.
 
     Raises:
         DataError: when the data are no annotations.
-        MethodError: when a mapping names an annotator that is not in the data, or groups are named by no text or
-            number for each annotator.
+        MethodError: when a mapping names an annotator that is not in the data, a sequence is longer or shorter than
+            there are annotators, or groups are named by no text or number for each annotator.
 
     Examples:
         >>> crowdppl.group_numbers({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
         [0, 1, 2, 0, 0]
     """
-    if groups is None or isinstance(groups, Mapping):
-        require_annotations(data)
+    (require_annotations if groups is None or isinstance(groups, Mapping) else require_data)(data)
     named: Any = _found(data) if groups is None else of_tensor(groups, "groups")
     if isinstance(named, str) or not isinstance(named, Iterable):
         raise MethodError(
@@ -46,12 +45,19 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
         named = [named.get(a, (a, "alone")) for a in data.annotators]
     first: dict[Any, int] = {}
     try:
-        return [first.setdefault(g, len(first)) for g in named]
+        numbers = [first.setdefault(g, len(first)) for g in named]
     except TypeError as error:
         raise MethodError(
             f"groups={groups!r} holds what cannot name a group ({error}); give each annotator one group, as in "
             '{"ann": 0, "bob": 0, "cy": 1} or [0, 0, 1]'
         ) from error
+    if len(numbers) != data.n_annotators:
+        raise MethodError(
+            f"groups={groups!r:.80} has {len(numbers)} entries, and there are {data.n_annotators} annotators; give "
+            "each one, in the order of their codes, or a mapping from annotator id to group, in which whoever is "
+            "missing is alone"
+        )
+    return numbers
 
 
 @lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data
