@@ -80,7 +80,7 @@ _PUBLIC = {
     "stories.abstentions": ("with_abstentions",),
     "stories.atoms": ("class_atoms", "through_atoms"),
     "stories.card": ("Card",),
-    "stories.confusions": ("crowd_confusion",),
+    "stories.confusions": ("crowd_confusion", "crowd_rows"),
     "stories.covariates": ("annotator_covariates", "item_covariates"),
     "stories.departures": ("departed",),
     "stories.distributions": ("Categorical", "ChosenDirichlet", "OneHot"),
@@ -200,6 +200,7 @@ if TYPE_CHECKING:
     from crowdppl.stories.atoms import through_atoms as through_atoms
     from crowdppl.stories.card import Card as Card
     from crowdppl.stories.confusions import crowd_confusion as crowd_confusion
+    from crowdppl.stories.confusions import crowd_rows as crowd_rows
     from crowdppl.stories.covariates import annotator_covariates as annotator_covariates
     from crowdppl.stories.covariates import item_covariates as item_covariates
     from crowdppl.stories.departures import departed as departed

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 
 import pyro
 import pyro.distributions as dist
-import torch
 from torch import nn
 
 import crowdppl
@@ -101,8 +100,7 @@ class BayesDgc:
         if self.prior == "published":
             rows = crowdppl.leaning_rows(k, 3.0 + 2.0 * k, 5.0 / (3.0 + 2.0 * k))
         elif self.pooled:
-            crowd = pyro.sample("crowd", dist.Dirichlet(1 + torch.eye(k)).to_event(1))
-            rows = self.pooled * crowd + 1e-3  # a share drawn as 0 would be no concentration
+            rows = crowdppl.crowd_rows(data, self.pooled)
         prior = crowdppl.confusion_prior(data, self.mass, self.diagonal)
         if rows is not None:
             prior = prior - crowdppl.leaning_rows(k, self.mass, self.diagonal).to(prior) + rows

@@ -1,6 +1,6 @@
 """CCEM: a classifier and each annotator's confusion matrix, by coupled cross-entropy minimisation.
 
-    confusion[a, k]   (no prior)                                   (A, K, K)
+    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
@@ -25,13 +25,14 @@ from crowdppl import (
     Block,
     Card,
     classify,
+    crowd_rows,
     mean_field,
     plates,
     ready,
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import Positive
+from crowdppl.settings import NotNegative, Positive
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -45,6 +46,7 @@ class Ccem:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
         temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """
 
@@ -52,13 +54,14 @@ class Ccem:
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
     temper: Positive = 1.0
+    pooled: NotNegative = 0.0
     lean: float = 1.0
 
     card: ClassVar[Card] = Card(
         title="CCEM",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
-        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the truth can be seen in the features, and annotators err each alone given the truth",
         fails="when annotators' errors can be seen in the features; classifier and confusions can trade places",
         cost="a network step and labels x K for each batch of items",
@@ -72,8 +75,8 @@ class Ccem:
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""
+        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
         with plates.annotators(data):
-            rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = with_abstentions(data, confusion.log())
         truth_and_labels(data, classify(data, self.network), table, self.likelihood, power=self.temper)

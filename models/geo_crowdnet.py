@@ -1,6 +1,6 @@
 """GeoCrowdNet: CCEM with a bonus for volume, which tells classifier and confusion matrices apart.
 
-    confusion[a, k]   (no prior)                                   (A, K, K)
+    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
     potential         weight * log det M'M a label
@@ -27,6 +27,7 @@ from crowdppl import (
     Block,
     Card,
     classify,
+    crowd_rows,
     log_volume,
     mean_field,
     penalty,
@@ -51,6 +52,7 @@ class GeoCrowdnet:
         weight: of the bonus, in units of a label's log-probability.
         likelihood: "per_annotation", as published, or "joint".
         temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """
 
@@ -60,13 +62,14 @@ class GeoCrowdnet:
     weight: NotNegative = 0.01
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
     temper: Positive = 1.0
+    pooled: NotNegative = 0.0
     lean: float = 1.0
 
     card: ClassVar[Card] = Card(
         title="Geo CrowdNet",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
-        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
         fails="when the weight is too large: predictions are pushed to equal shares of the classes; with many "
         "classes, which may trade places (a lean of log K holds them)",
@@ -84,8 +87,8 @@ class GeoCrowdnet:
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""
+        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
         with plates.annotators(data):
-            rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         log_p = classify(data, self.network)
         m = log_p.exp() if self.volume == "F" else confusion.transpose(-1, -2).flatten(-3, -2)

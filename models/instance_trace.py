@@ -1,6 +1,6 @@
 """Instance trace: trace regularisation with confusion matrices that depend on what is seen of the item.
 
-    confusion[a, k]   (no prior)                                             (A, K, K)
+    confusion[a, k]   (no prior), or around a crowd's rows that are learned  (A, K, K)
     lean[a, r, k]     ~ Normal(0, 1)                                         (A, R, K, K)
     truth[i]          ~ Categorical(network(features[i]))                    (N)
     label[i, a]       ~ Categorical(rows[i, a, truth[i]])
@@ -24,7 +24,7 @@ from torch import nn
 
 import crowdppl
 from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
-from crowdppl.settings import Count, NotNegative
+from crowdppl.settings import Count, NotNegative, Positive
 
 REASON = "its likelihood takes each label alone, and networks and annotators learn together by gradients: svi"
 
@@ -38,6 +38,8 @@ class InstanceTrace:
         errors: maps features to R numbers of an item; likewise.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         weight: of the potential, in units of a label's log-probability; 0 has none.
         width: R.
     """
@@ -46,6 +48,8 @@ class InstanceTrace:
     errors: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
+    temper: Positive = 1.0
+    pooled: NotNegative = 0.0
     weight: NotNegative = 0.01
     width: Count = 8
 
@@ -53,7 +57,7 @@ class InstanceTrace:
         title="Instance trace",
         reference="Zhang et al. (2020), Disentangling human error from the ground truth in segmentation of medical "
         "images, NeurIPS",
-        sites={"confusion": "A K K", "lean": "A R K K", "abstention": "A D W", "truth": "N"},
+        sites={"crowd": "K K", "confusion": "A K K", "lean": "A R K K", "abstention": "A D W", "truth": "N"},
         assumes="what misleads an annotator can be seen in the features; annotators are more often right than not",
         fails="on few labels an annotator: R matrices for each are learned from them, and rows of classes that an "
         "item is not of are guessed, so that the classifier alone (classify) may know the truth better",
@@ -70,8 +74,9 @@ class InstanceTrace:
     def model(self, data: Block) -> None:
         """Draws confusions and how they bend, truths and labels."""
         k, table = data.n_classes, None
+        prior = torch.ones(k, k) + crowdppl.crowd_rows(data, self.pooled)
         with plates.annotators(data):
-            confusion = pyro.sample("confusion", dist.Dirichlet(torch.ones(k, k)).to_event(1))
+            confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
             if self.errors is not None:
                 lean = pyro.sample("lean", dist.Normal(torch.zeros(self.width, k, k), 1.0).to_event(3))
         seen = look(data, self.errors, "errors")
@@ -84,7 +89,7 @@ class InstanceTrace:
             penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
             table = crowdppl.each_label(rows)
         answers = crowdppl.with_abstentions(data, confusion.log() if table is None else table)
-        truth_and_labels(data, classify(data, self.network), answers, self.likelihood)
+        truth_and_labels(data, classify(data, self.network), answers, self.likelihood, power=self.temper)
 
     def guide(self, data: Block) -> None:
         """Points: rows of a softplus, normalised, that start near the identity, and do not bend at first."""

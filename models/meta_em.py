@@ -23,7 +23,7 @@ import pyro.distributions as dist
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, confusion_prior, look, mean_field, plates, truth
+from crowdppl import Annotations, Block, Card, annotate, confusion_prior, em_steps, look, mean_field, plates, truth
 from crowdppl.settings import Count, NotNegative, Positive, Share
 
 REASON = "the space was learned for points: a posterior of the means gives up classes with few items; take em"
@@ -36,11 +36,11 @@ class MetaEm:
     Args:
         embedding, widths: a network from features to M numbers, of which a copy is trained; None is
             ``crowdppl.networks.embedding.Layers`` of these widths, M the last.
-        steps: J, of EM in meta-training, and to the start of a fit.
-        tau: prior precision of the means; 0 for a flat prior, which takes plain averages.
+        steps, tau: J, of EM in meta-training and to the start of a fit; prior precision of means, 0 for none.
         prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
         coins: whether an annotator is as often right in one class as in another; else rows of confusions are free.
         mass, diagonal: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
+        temper: power of the labels' likelihood, in meta-training too: below 1, labels count for less.
         weights: what ``meta_fit`` learned; nothing to be set by hand.
     """
 
@@ -53,6 +53,7 @@ class MetaEm:
     coins: bool = False
     mass: Positive = 4.0
     diagonal: Share | None = None
+    temper: Positive = 1.0
     weights: Mapping[str, Tensor] | None = field(default=None, repr=False, compare=False)
 
     card: ClassVar[Card] = Card(
@@ -86,7 +87,7 @@ class MetaEm:
     def em(self) -> Any:
         """``crowdppl.em_steps`` with these settings."""
         b = self.prevalence_mass if self.prevalence == "learned" else None
-        return partial(crowdppl.em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins)
+        return partial(em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins, power=self.temper)
 
     def start(self, data: Block) -> dict[str, Tensor]:
         """The means after some steps of EM from the votes."""
@@ -109,7 +110,7 @@ class MetaEm:
                 table = pyro.sample("confusion", dist.Dirichlet(1 + prior).to_event(1)).log()
         table = crowdppl.with_abstentions(data, table)
         with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+            annotate(data, table, truth(data, log_p), power=self.temper)
 
     guide = mean_field
 

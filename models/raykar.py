@@ -1,6 +1,6 @@
 """Raykar: a classifier as the prior of the truth, and each annotator's confusion matrix, by maximum likelihood.
 
-    confusion[a, k]   (no prior)                                   (A, K, K)
+    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
@@ -27,6 +27,7 @@ from crowdppl import (
     Card,
     annotate,
     classify,
+    crowd_rows,
     mean_field,
     plates,
     prevalence,
@@ -34,7 +35,7 @@ from crowdppl import (
     truth,
     with_abstentions,
 )
-from crowdppl.settings import Positive
+from crowdppl.settings import NotNegative, Positive, check_settings
 
 REASON = "maximum likelihood has no prior, hence no posterior of parameters; take bayes_dgc"
 
@@ -50,23 +51,32 @@ class Raykar:
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
             data"), for few labels an item; the probabilities of the truth are then those of labels alone.
         temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd;
+            another is fitted by svi.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     bootstrapped: bool = False
     temper: Positive = 1.0
+    pooled: NotNegative = 0.0
 
     card: ClassVar[Card] = Card(
         title="Raykar",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11",
-        sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="annotators err each alone given the truth, and the truth can be seen in the features",
         fails="with few labels an annotator: rows without any prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),
     )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.pooled:
+            refused = {**self.card.refused, "em": "em learns no prior, which a crowd's rows are; svi does"}
+            object.__setattr__(self, "card", replace(self.card, refused=refused))
 
     def prepare(self, data: Annotations) -> Raykar:
         """A copy with a network for these features."""
@@ -88,8 +98,8 @@ class Raykar:
         self._labels(data, prevalence(data) + likely)
 
     def _labels(self, data: Block, log_p: Tensor) -> None:
+        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
         with plates.annotators(data):
-            rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = with_abstentions(data, confusion.log())
         with plates.items(data):

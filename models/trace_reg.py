@@ -1,6 +1,6 @@
 """Trace regularisation: a classifier and confusion matrices, which are kept as unreliable as the labels allow.
 
-    confusion[a, k]   (no prior)                                   (A, K, K)
+    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
     potential         -weight * trace(confusion[a]) a label
@@ -26,6 +26,7 @@ from crowdppl import (
     Block,
     Card,
     classify,
+    crowd_rows,
     mean_field,
     penalty,
     plates,
@@ -47,6 +48,7 @@ class TraceReg:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
         temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
             label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once
             an item: its weight is this one times the labels an item.
@@ -56,13 +58,14 @@ class TraceReg:
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
     temper: Positive = 1.0
+    pooled: NotNegative = 0.0
     weight: NotNegative = 0.01
 
     card: ClassVar[Card] = Card(
         title="Trace reg",
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
-        sites={"confusion": "A K K", "abstention": "A D W", "truth": "N"},
+        sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="the mean confusion matrix is diagonally dominant, the truth can be seen in the features",
         fails="when annotators are wrong more often than right on average; after few epochs, when rows are still "
         "where they begin, near the identity (a higher annotator_rate in training= moves them faster)",
@@ -77,8 +80,8 @@ class TraceReg:
 
     def model(self, data: Block) -> None:
         """Draws confusions, truths and labels."""
+        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
         with plates.annotators(data):
-            rows = torch.ones(data.n_classes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
         penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))

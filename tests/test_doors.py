@@ -36,7 +36,8 @@ WRONG: dict[str, Any] = {
 WORDS = {
     *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
     *("annotator_covariates", "cloud_prior", "coin_counts", "item_covariates", "seen_clouds"),
-    *("coin_table", "confusion_prior", "crowd_confusion", "departed", "each_label", "em_on", "em_steps"),
+    *("coin_table", "confusion_prior", "crowd_confusion", "crowd_rows", "departed", "each_label", "em_on"),
+    "em_steps",
     *(
         "experts_for",
         "group_numbers",

@@ -44,7 +44,14 @@ def prior(rng: np.random.Generator) -> Tensor:
 
 
 def loops(
-    u: np.ndarray, labels: Labels, c: np.ndarray, steps: int, tau: float, b: float, tied: bool = False
+    u: np.ndarray,
+    labels: Labels,
+    c: np.ndarray,
+    steps: int,
+    tau: float,
+    b: float,
+    tied: bool = False,
+    power: float = 1.0,
 ) -> dict[str, Any]:
     """The same steps, item by item."""
     rows = list(zip(*(x.tolist() for x in labels), strict=True))
@@ -58,7 +65,7 @@ def loops(
         share = (r.sum(0) + b) / (N + K * b)
         table = c.copy()
         for i, a, k in rows:
-            table[a, :, k] += r[i]
+            table[a, :, k] += power * r[i]
         for a in range(A if tied else 0):
             right = sum(table[a, k, k] for k in range(K)) / table[a].sum()
             table[a] = [[right if k == y else (1 - right) / (K - 1) for y in range(K)] for k in range(K)]
@@ -67,18 +74,18 @@ def loops(
         for i in range(N):
             p = share * np.array([math.exp(-((u[i] - m) ** 2).sum() / 2) / (2 * math.pi) ** (M / 2) for m in mean])
             for j, a, k in rows:
-                p = p * table[a, :, k] if j == i else p
+                p = p * table[a, :, k] ** power if j == i else p
             r[i], total = p / p.sum(), total + math.log(p.sum())
         objectives.append(total)
     return {"shares": r, "mean": mean, "prevalence": share, "confusion": table, "objectives": np.array(objectives)}
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("tied", "power"), [(False, 1.0), (True, 1.0), (False, 0.4)])
 @pytest.mark.parametrize("seed", range(3))
-def test_steps_equal_plain_loops(seed: int, tied: bool) -> None:
+def test_steps_equal_plain_loops(seed: int, tied: bool, power: float) -> None:
     placed, labels, c = problem(seed)
-    found = em_steps(placed[0], *labels, c, steps=4, tau=0.5, prevalence=2.0, tied=tied)
-    want = loops(placed[0].numpy(), labels, c.numpy(), 4, 0.5, 2.0, tied)
+    found = em_steps(placed[0], *labels, c, steps=4, tau=0.5, prevalence=2.0, tied=tied, power=power)
+    want = loops(placed[0].numpy(), labels, c.numpy(), 4, 0.5, 2.0, tied, power)
     for name, x in vars(found).items():
         np.testing.assert_allclose(x, want[name], rtol=1e-10, err_msg=name)
 
@@ -111,7 +118,7 @@ def test_tasks_side_by_side_equal_each_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"tau": 0.0}, {"prevalence": None}, {"prevalence": 0.0, "tau": 5.0}, {"tied": True}]
+    "how", [{}, {"tau": 0.0}, {"prevalence": None}, {"prevalence": 0.0, "tau": 5.0}, {"tied": True}, {"power": 0.4}]
 )
 def test_the_objective_never_falls_over_steps(how: dict[str, Any]) -> None:
     for seed in range(10):
@@ -248,22 +255,22 @@ def test_the_story_has_the_density_of_the_steps() -> None:
         torch.testing.assert_close(got.objective + log_prior + constants, found.objectives[-1])
 
 
-@pytest.mark.parametrize("coins", [False, True])
+@pytest.mark.parametrize(("coins", "temper"), [(False, 1.0), (True, 1.0), (False, 0.4)])
 @pytest.mark.parametrize("history", [False, True])
-def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, history: bool) -> None:
+def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, temper: float, history: bool) -> None:
     data = worlds()[1].draw(1, 2).annotations()
     known = np.random.default_rng(0).integers(0, 4, (3, 3, 3)).astype(float)
     if history:
         how: dict[str, Any] = {"features": data.features, "items": data.items, "history": known}
         data = crowdppl.Annotations.from_frame(data.frame(), **how)
-    trained = replace(learned(), coins=coins)  # in single precision, as it always is
+    trained = replace(learned(), coins=coins, temper=temper)  # in single precision, as it always is
     with double():
         posing = posed(trained, data, tolerance=1e-14)
         (run,) = climb(posing, posing.options, "em")
         block, story = posing.blocks[0], posing.story
         c = crowdppl.leaning_rows(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
-        how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins}
+        how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": temper}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
         torch.testing.assert_close(story.start(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import crowdppl
 from tests.test_networks import clouds
@@ -22,6 +23,7 @@ JOINT = {
     "ccem": {"likelihood": "joint"},
     "trace_reg": {"likelihood": "joint", "weight": 0.0},
     "geo_crowdnet": {"likelihood": "joint", "weight": 0.0},
+    "instance_trace": {"likelihood": "joint", "weight": 0.0, "errors": nn.Linear(2, 8)},
 }
 """Methods of one truth an item, and settings under which nothing is added to the likelihood."""
 
@@ -48,7 +50,8 @@ def test_the_joint_likelihood_to_a_power(double: None, name: str, temper: float)
     ]
     even = np.log(3) * 4 if name == "bayes_dgc" else 0.0  # its prevalence is a second expert, and even
     want = sum(np.log(x.sum()) for x in each) - even
-    assert objective(story, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
+    values = {"confusion": a} | ({"lean": torch.zeros(3, 8, 3, 3)} if name == "instance_trace" else {})
+    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
 def test_each_label_alone_to_a_power(double: None) -> None:

@@ -59,6 +59,7 @@ def em_steps(
     prevalence: float | Tensor | None = 1.0,
     known: Tensor | None = None,
     tied: bool = False,
+    power: float | Tensor = 1.0,
 ) -> Unrolled:
     """Some steps of EM for a Gaussian mixture and Dawid-Skene together, each in closed form and differentiable.
 
@@ -66,8 +67,8 @@ def em_steps(
 
         mean[k]            = sum of r[i, k] u[i] / (tau + sum of r[i, k])
         prevalence[k]      = sum of r[i, k] + b, normalised
-        confusion[a, k, l] = sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
-        r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l], normalised
+        confusion[a, k, l] = power * sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
+        r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l]^power, normalised
 
     The first step leaves out items without votes of which nothing is known: spread over all classes, they would
     draw the means together.
@@ -86,6 +87,7 @@ def em_steps(
         known: log-potentials of the truth, (*T, N, K), such as 0 for a known class and minus infinity for others.
         tied: whether annotators are coins, right as often in one class as in another, and otherwise evenly wrong;
             pseudo-counts of all rows then add up.
+        power: of the labels' likelihood: below 1, an item's labels count for less than independent ones.
 
     Returns:
         Parameters after the last step, and the truth's probabilities under them.
@@ -120,16 +122,15 @@ def em_steps(
         weight = shares.sum(-2)
         mean = shares.mT @ embeddings / (tau + weight).clamp(min=TINY).unsqueeze(-1)
         share = torch.full_like(weight, 1 / k) if prevalence is None else _normalised(weight + prevalence)
-        counts = full.new_zeros(full.numel() // k, k).index_add(0, cell, shares.reshape(-1, k)[item])
+        counts = full.new_zeros(full.numel() // k, k).index_add(0, cell, power * shares.reshape(-1, k)[item])
         rows = counts.reshape(*lead, -1, k, k).mT + full
         confusion = _normalised(_evened(rows) if tied else rows)
         table = confusion.clamp(min=TINY).log().mT.reshape(-1, k)
-        told = embeddings.new_zeros(tasks * n, k).index_add(0, item, table.index_select(0, cell))
+        told = embeddings.new_zeros(tasks * n, k).index_add(0, item, power * table.index_select(0, cell))
         before = share.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, mean) + potential
         log_p = before + told.reshape(*lead, n, k)
         shares = log_p.softmax(-1)
-        evidence = log_p.logsumexp(-1).sum(-1)
-        objectives.append(evidence + _penalty(share, mean, confusion, full, tau, prevalence))
+        objectives.append(log_p.logsumexp(-1).sum(-1) + _penalty(share, mean, confusion, full, tau, prevalence))
     return Unrolled(shares, mean, share, confusion, torch.stack(objectives, -1))
 
 

@@ -1,4 +1,4 @@
-"""Confusion rows that annotators share strength for: by ability, by class and by the errors of the crowd."""
+"""Confusion rows that annotators share strength for: as the crowd has them, or by ability, class and error."""
 
 from __future__ import annotations
 
@@ -72,6 +72,33 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
         if history is not None:
             wrong = wrong + _without_diagonal(history).to(wrong)
         return _rows(hit, pyro.sample("error", dist.Dirichlet(wrong).to_event(1)).log())
+
+
+def crowd_rows(data: Data, pooled: float) -> Tensor:
+    """Pseudo-counts of an annotator's confusion rows that are shared as the crowd has them, which is learned.
+
+    Site ``crowd`` is Dirichlet, 2 on the right answer and 1 on each other. Rows of few labels are drawn to it, and
+    so are annotators unlike it. Call it outside all plates; ``em`` learns no parameters of priors.
+
+    Args:
+        data: the story's argument.
+        pooled: pseudo-counts a row; 0 has no crowd.
+
+    Returns:
+        (..., K, K) [truth, label] to be added to a Dirichlet's concentrations; 0 where there is no crowd.
+
+    Examples:
+        >>> import pyro
+        >>> with pyro.poutine.seed(rng_seed=0):
+        ...     rows = crowdppl.crowd_rows(crowdppl.anaesthetists(), 14)
+        >>> rows.sum(-1)  # and a thousandth each, because a share drawn as 0 would be no concentration
+        tensor([14.0040, 14.0040, 14.0040, 14.0040])
+    """
+    lean = 1 + torch.eye(block_of(data).n_classes)
+    if not pooled:
+        return torch.zeros(())
+    crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(lean).to_event(1))
+    return pooled * crowd + 1e-3
 
 
 def _without_diagonal(x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def log_urn(data: Data, spread: float) -> Tensor:
 
 
 def with_urn(
-    data: Data, log_rate: Tensor, table: Tensor, spread: float
+    data: Data, log_rate: Tensor, table: Tensor, spread: float, power: float = 1.0
 ) -> tuple[Tensor, Tensor | Callable[[Tensor], Tensor]]:
     """Lets labels of an item in the last state follow shares of the item's own.
 
@@ -50,6 +50,7 @@ def with_urn(
         log_rate: (..., 2) log-probabilities of another state and of the last.
         table: (..., A, T, L) log p(answer | annotator, state), in the last state 0 for every class.
         spread: as for ``log_urn``.
+        power: of the labels' likelihood, as ``annotate`` takes it: an urn's labels count for less, too.
 
     Returns:
         Log-weights (..., N, 2) of another state and of the last, and what ``annotate`` takes as ``log_p``.
@@ -63,7 +64,7 @@ def with_urn(
     """
     block = block_of(data)
     if block.observed:
-        urn = log_urn(block, spread)
+        urn = log_urn(block, spread) * (power if block.tempered else 1.0)
         return log_rate + torch.stack([torch.zeros_like(urn), urn], -1), table
     even = spread * torch.ones(block.n_classes, device=block.device)
     shares = torch.distributions.Dirichlet(even).sample((block.n_items,))

@@ -1,0 +1,150 @@
+"""The parts of the house recipe, and which methods of one truth an item take them as settings."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyro
+import pytest
+import torch
+from pyro import poutine
+
+import crowdppl
+from crowdppl.errors import MethodError
+from crowdppl.posterior import Posterior
+from crowdppl.stories.labels import Labels
+from crowdppl.stories.story import card_of
+from tests.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+STORY: dict[str, Any] = {"pooled": 10.0, "temper": 0.5}
+TRAINING: dict[str, Any] = {"mixup": 1.0, "balance": 2.0, "volume": 0.05}
+ALL = {*STORY, *TRAINING}
+
+PARTS: dict[str, set[str]] = {
+    "bayes_dgc": ALL,
+    "raykar": ALL,
+    "ccem": ALL,
+    "trace_reg": ALL,
+    "geo_crowdnet": ALL,
+    "instance_trace": ALL,
+    "coin_net": ALL,
+    "global_noise": ALL - {"pooled"},  # its one confusion matrix is the crowd's
+    "meta_em": {"temper"},  # em, which it is fitted by alone, learns no prior; its network learns beforehand
+}
+"""Methods of one truth an item that look at features, and the parts that they take."""
+
+OTHERS = {
+    "conal": "labels depend on what the classifier says, not on a truth",
+    "crowd_layer": "labels depend on what the classifier says, not on a truth",
+    "madl": "a truth for each label",
+    "mmlc": "no truth",
+}
+"""Methods that look at features and are not of one truth an item."""
+
+
+def settings(name: str, **more: Any) -> dict[str, Any]:
+    """Under which a method has one truth an item, and little to do."""
+    joint = {"likelihood": "joint"} if name in ("ccem", "trace_reg", "geo_crowdnet", "instance_trace") else {}
+    plain = {"recipe": "plain"} if name == "bayes_dgc" else {}
+    training = {} if name == "meta_em" else {"training": {"epochs": 2, **more.pop("training", {})}}
+    return {**joint, **plain, **training, **more}
+
+
+@cache
+def fitted(name: str, part: str = "") -> Posterior:
+    more: dict[str, Any] = {part: STORY[part]} if part in STORY else {}
+    if part in TRAINING:
+        more = {"training": {part: TRAINING[part], "shares": "uniform"}}
+    data, _ = clouds(60, 60)
+    if name == "meta_em":  # its network is another matter
+        data = crowdppl.Annotations.from_frame(data.frame())
+    engine = "em" if name == "meta_em" else "svi"
+    return crowdppl.fit(name, data, inference=engine, seed=0, settings=settings(name, **more))
+
+
+def test_every_method_that_looks_at_features_is_listed() -> None:
+    looking = {name for name in crowdppl.zoo().index if "features" in card_of(crowdppl.method(name)).uses}
+    assert looking == {*PARTS, *OTHERS}
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [(name, part) for name, taken in PARTS.items() for part in sorted(taken)]
+)
+def test_a_part_that_is_taken_changes_the_fit(name: str, part: str) -> None:
+    found, plain = fitted(name, part), fitted(name)
+    assert np.abs(found.probabilities() - plain.probabilities()).to_numpy().max() > 1e-6
+    assert ("crowd" in found.result.sites) == (part == "pooled")
+
+
+@pytest.mark.parametrize(("name", "part"), [(name, part) for name, taken in PARTS.items() for part in ALL - taken])
+def test_other_parts_are_no_settings(name: str, part: str) -> None:
+    with pytest.raises(MethodError, match="setting"):
+        fitted(name, part)
+
+
+@pytest.mark.parametrize("name", [name for name, taken in PARTS.items() if "temper" in taken])
+def test_at_their_defaults_they_say_nothing(name: str) -> None:
+    data, _ = clouds(30, 20)
+    if name == "meta_em":
+        data = crowdppl.Annotations.from_frame(data.frame())
+    story: Any = crowdppl.method(name, **settings(name))
+    trace = poutine.trace(poutine.seed(story.prepare(data).model, 0)).get_trace(data)
+    assert "crowd" not in trace.nodes
+    assert {x["fn"].power for x in trace.nodes.values() if isinstance(x.get("fn"), Labels)} == {1.0}
+
+
+def test_the_table_of_the_readme_is_this_one() -> None:
+    lines = (Path(__file__).parent.parent / "README.md").read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("| part of the recipe"))
+    rows = [line.strip("|").split("|") for line in lines[start + 2 : start + 2 + len(ALL)]]
+    said = {row[0].strip().strip("`"): {x.strip().strip("`") for x in row[2].split(",")} for row in rows}
+    assert said == {part: {name for name, taken in PARTS.items() if part in taken} for part in ALL}
+
+
+def test_a_crowd_draws_rows_to_it_and_none_leaves_them() -> None:
+    data = crowdppl.anaesthetists()
+    assert float(crowdppl.crowd_rows(data, 0.0)) == 0
+    crowd = torch.distributions.Dirichlet(torch.ones(4, 4)).sample()
+    with poutine.trace() as seen, poutine.condition(data={"crowd": crowd}):
+        rows = crowdppl.crowd_rows(data, 6.0)
+    torch.testing.assert_close(rows, 6 * crowd + 1e-3)
+    prior = seen.trace.nodes["crowd"]["fn"].base_dist.concentration
+    torch.testing.assert_close(prior, 1 + torch.eye(4))
+
+
+def test_rows_of_few_labels_follow_a_crowd_that_is_pooled() -> None:
+    """Distances between annotators' rows fall as more is pooled."""
+    data, _ = clouds(240, 180)
+
+    def apart(pooled: float) -> float:
+        how = {"likelihood": "joint", "pooled": pooled, "training": {"epochs": 20, "annotator_rate": 100.0}}
+        rows = crowdppl.fit("ccem", data, inference="svi", seed=0, settings=how).result.sites["confusion"].mean
+        return float(np.asarray(rows).std(0).mean())
+
+    assert apart(200.0) < 0.5 * apart(0.0)
+
+
+def test_em_names_svi_for_a_crowd() -> None:
+    with pytest.raises(MethodError, match="em learns no prior.*svi does"):
+        crowdppl.fit("raykar", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0})
+    with pytest.raises(MethodError, match="prior parameters crowd"):
+        crowdppl.fit("coin_net", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0, "mass": 9.0})
+
+
+def test_an_urn_counts_by_the_same_power() -> None:
+    """Nominal or outlying, an item's labels weigh as much as the power says."""
+    data = crowdppl.anaesthetists()
+    rate, table = torch.tensor([0.9, 0.1]).log(), torch.zeros(5, 5, 4)
+    block = data.as_block()
+    weights, _ = crowdppl.with_urn(block, rate, table, 1.0, 0.4)
+    torch.testing.assert_close(weights[:, 1] - rate[1], 0.4 * crowdppl.log_urn(block, 1.0))
+    with pyro.validation_enabled(False):
+        tempered, plain = (
+            crowdppl.fit("coin_net", data, inference="vb", settings={"temper": x, "mass": 9.0}) for x in (0.3, 1.0)
+        )
+    assert tempered.labels()["entropy"].mean() > plain.labels()["entropy"].mean()
