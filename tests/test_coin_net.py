@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from itertools import product
 from typing import Any
 
@@ -14,10 +16,11 @@ import crowdppl
 from crowdppl import Block, log_urn, outlier_scores
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
-from crowdppl.errors import MethodError
+from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.inference.asking.marginals import DRAWS
 from crowdppl.inference.reading.density import Density
 from crowdppl.posterior import Posterior
+from crowdppl.results.outliers import expected_area
 from crowdppl.scoring.metrics import evaluate
 from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double
@@ -92,12 +95,41 @@ def area(score: np.ndarray, yes: np.ndarray) -> float:
 def test_planted_outliers_are_flagged_and_leave_confusions_alone() -> None:
     data, outlier, confusion = planted()
     found = crowdppl.fit("coin_net", data, inference="vb", seed=0)
-    score = outlier_scores(found).loc[np.arange(len(outlier))].to_numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DoubtWarning)
+        score = outlier_scores(found).loc[np.arange(len(outlier))].to_numpy()
     assert area(score, outlier) >= 0.9
     assert abs(score.mean() - outlier.mean()) < 0.02
     assert np.abs(found.result.sites["confusion"].mean - confusion).max() < 0.05
     plain = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
     assert np.abs(plain.result.sites["confusion"].mean - confusion).max() > 0.06
+
+
+def test_the_area_that_probabilities_expect_is_their_pairs() -> None:
+    p = np.random.default_rng(0).random(30).round(1)
+    won = np.array([[float(a > b) + 0.5 * float(a == b) for b in p] for a in p])
+    pairs = np.outer(p, 1 - p)
+    assert expected_area(p) == pytest.approx((won * pairs).sum() / pairs.sum())
+    assert expected_area(np.zeros(3)) == expected_area(np.array([0.0, 1.0])) == 1
+
+
+def test_few_labels_tell_no_outliers_and_the_fit_says_so() -> None:
+    """Two classes, five labels an item: who knows all but the outliers finds them no better than the fit does."""
+    n, each, right = 2000, 5, 0.75
+    rng = np.random.default_rng(1)
+    truth, outlier = rng.integers(0, 2, n), rng.random(n) < 0.15
+    p = np.where(outlier, rng.random(n), np.where(truth == 1, right, 1 - right))
+    label = (rng.random((n, each)) < p[:, None]).astype(int)
+    item, who = np.indices(label.shape)
+    data = annotations(list(zip(item.ravel(), who.ravel(), label.ravel(), strict=True)), 2)
+    ones = label.sum(1)
+    nominal = 0.5 * (right**ones * (1 - right) ** (each - ones) + (1 - right) ** ones * right ** (each - ones))
+    urn = np.array([1 / (6 * math.comb(each, x)) for x in ones])
+    assert area(urn / nominal, outlier) < 0.6
+    found = crowdppl.fit("coin_net", data, inference="vb", seed=0)
+    with pytest.warns(DoubtWarning, match="hardly tell outliers apart"):
+        score = outlier_scores(found).loc[np.arange(n)].to_numpy()
+    assert area(score, outlier) < 0.6
 
 
 def bayes_rule(values: dict[str, torch.Tensor], toy: Tiny, story: Any) -> np.ndarray:
