@@ -20,6 +20,8 @@ TYPICAL = 64
 """Items that stand for all others where what networks see of an item decides how it is labelled."""
 LINEAR = 1e-5
 """Difference of float32 probabilities that is rounding."""
+ELSEWHERE = 1e-9
+"""Weight of items for classes that are not their most probable, where labels do not depend on the truth."""
 
 
 def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
@@ -29,22 +31,41 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     posterior of its truth and its evidence into p(answer | annotator, truth). That is averaged over what sites of
     single items may be for a fresh item, such as its difficulty: errors on hard items are errors, too. Where labels
     depend on what networks see of an item, it is averaged over items that are there, each as much of a class as the
-    story takes it to be before any label.
+    story takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
+    conal), an item is of its most probable class: the truth that such a story draws is no more like an annotator's
+    label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
 
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
     """
     block = problem.blocks[0]
     probe = probe_block(block)
-    views, total, tables, alike = _views(problem, block, probe), torch.zeros(()), None, True
+    views, total, ruled, tables = _views(problem, block, probe), torch.zeros(()), torch.zeros(()), None
+    alike, told = True, False
     for view in views:
         joint, before = _joint(problem, values, chains, view), tables
-        total, tables = total + joint, _tables(joint, block)[0]
+        total, ruled, tables = total + joint, ruled + _of_the_likeliest(joint), _tables(joint, block)[0]
         alike = alike and (before is None or torch.allclose(before, tables, atol=LINEAR))
+        told = told or _tell_of_the_truth(joint, block)
     if len(views) == 1 or not alike:
-        return _tables(total, block)
+        found, prevalence = _tables(total, block)
+        return found if told else _tables(ruled, block)[0], prevalence
     # Networks, if there are any, speak of the truth alone.
     return _tables(_joint(problem, values, chains, probe), block)
+
+
+def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:
+    """Whether any label that names a class makes another truth of one seen item as probable as before, or not."""
+    share = joint / joint.sum(0).clamp(min=1e-300)
+    labels = share[..., :-1].reshape(*share.shape[:-1], block.n_annotators, block.n_answers)[..., : block.n_classes]
+    return not torch.allclose(labels, share[..., -1, None, None].expand_as(labels), atol=LINEAR)
+
+
+def _of_the_likeliest(joint: Tensor) -> Tensor:
+    """The same where the truth of the seen item is its most probable class; others count where no item is of it."""
+    share = joint[..., -1] / joint[..., -1].sum(0)
+    weight = torch.zeros_like(share).scatter(0, share.argmax(0, keepdim=True), 1.0) + ELSEWHERE * share
+    return joint * (weight / joint[..., -1].clamp(min=1e-300)).unsqueeze(-1)
 
 
 def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, probe: Block) -> Tensor:
