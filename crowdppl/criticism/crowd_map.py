@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from crowdppl.criticism.population import centre_of, population_doubts, principal
+from crowdppl.criticism.population import centre_of, doubts_of, principal
 from crowdppl.data.checking import cell_counts
 from crowdppl.doors import demands
 from crowdppl.doors.telling import tell
@@ -35,7 +35,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
 
     Gates are the weights by which annotators blend the experts of a mixture; the plane is that of their first two
     principal axes, and annotators who are close label alike. Warns when the population has no one centre: when it
-    is diffuse, or has several modes (``crowdppl.criticism.population.population_doubts``).
+    is diffuse, or has several modes (``crowdppl.criticism.population.doubts_of``).
 
     Args:
         posterior: a fit whose story gives each annotator a ``gate``, such as mmlc.
@@ -56,7 +56,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
     gates, centres = _gates(demands.require_posterior(posterior))
-    for doubt in population_doubts(gates):
+    for doubt in doubts_of(posterior):
         tell(str(doubt), DoubtWarning)
     mean, axes, _ = principal(gates)
     every = np.concatenate([gates, *(x[None] for x in centres.values())])
