@@ -115,6 +115,26 @@ def test_annotators_who_are_alike_share_their_weight() -> None:
     np.testing.assert_allclose(apart_weights(apart, None), 1)
 
 
+@pytest.mark.parametrize("begin", ["apart", pytest.param("near", marks=pytest.mark.slow)])
+def test_who_guess_alike_share_their_weight_where_embeddings_begin_near(begin: str) -> None:
+    """Eight good annotators, and six of whom five repeat the guesses of one."""
+    torch.set_default_dtype(torch.float32)
+    stream, spammer = np.random.default_rng(0), crowdppl.annotator_kind("spammer")
+    truth, means = pd.Series(stream.integers(4, size=400)), 1.5 * stream.normal(size=(4, 6))
+    x = pd.DataFrame(means[truth] + stream.normal(size=(400, 6)))
+    group = crowdppl.annotator_kind("copying_group", copiers=5, p=1.0, leader=spammer, own=spammer)
+    drawn = crowdppl.simulate_annotators(truth, ["hammer"] * 8 + [group], labels_per_item=6, features=x, seed=0)
+    settings = {"begin": begin, "training": {"epochs": 60 if begin == "near" else 5, "learning_rate": 0.01}}
+    found = crowdppl.fit("madl", drawn.data, settings=settings, seed=0)
+    embedding, scale = (torch.tensor(found.result.sites[name].mean) for name in ("embedding", "scale"))
+    weight = apart_weights(embedding, scale).numpy()
+    good = found.annotators().index.str.startswith("hammer")
+    if begin == "near":
+        assert weight[~good].mean() < 0.9 and weight[good].mean() > 1.05
+    else:
+        np.testing.assert_allclose(weight, 1, atol=0.05)
+
+
 def test_conal_by_hand() -> None:
     data = tiny()
     story, f, u = seen("conal", data, weight=0.01)
