@@ -59,8 +59,9 @@ class Madl:
         sites={"embedding": "A Q", "mix": "2*Q+Q*Q Q", "readout": "Q K K", "scale": "1"}
         | {"abstention": "A D W", "truth": "N"},
         assumes="what misleads annotators on an item shows in its features; begun near, who err alike are one",
-        fails="on few labels an annotator, which the second network then explains; begun apart, weights are 1, "
-        "and begun near, six who guess alike weigh .81, eight good ones 1.15, but .82 of truths are right for .94",
+        fails="on few labels an annotator, which the second network explains; begun apart, weights are 1; begun near "
+        "(60 epochs, rate .01), six who guess alike weigh .81 and eight good ones 1.15, but .82 of truths are right "
+        "for .94, and at the default rate weights do not tell them apart",
         cost="a network step, and labels x Q x Q x Q for each batch of items",
         uses=("features",),
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
