@@ -39,9 +39,8 @@ class Madl:
         network, view: map features to K logits, and to Q numbers; by default one hidden layer. A fit trains copies.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         width: Q, numbers an annotator and an item.
-        right: how often annotators are right, at the start of a fit.
-        weighted: whether annotators who are alike share their weight.
-        begin: "apart", as embeddings are drawn, or "near", within A^-1/2 of 0, as published.
+        right, weighted: how often annotators are right at first; whether those who are alike share their weight.
+        begin: embeddings "apart", as drawn, or "near", within A^-1/2 of 0, as published.
     """
 
     network: nn.Module | None = None
@@ -59,9 +58,9 @@ class Madl:
         sites={"embedding": "A Q", "mix": "2*Q+Q*Q Q", "readout": "Q K K", "scale": "1"}
         | {"abstention": "A D W", "truth": "N"},
         assumes="what misleads annotators on an item shows in its features; begun near, who err alike are one",
-        fails="on few labels an annotator, which the second network explains; begun apart, weights are 1; begun near "
-        "(60 epochs, rate .01), six who guess alike weigh .81 and eight good ones 1.15, but .82 of truths are right "
-        "for .94, and at the default rate weights do not tell them apart",
+        fails="on few labels an annotator, which the second network explains; begun apart, weights are 1; begun "
+        "near (60 epochs, rate .01), six who guess alike weigh .81, eight good ones 1.15, but .82 of truths are "
+        "right for .94, and at the default rate weights do not tell them apart",
         cost="a network step, and labels x Q x Q x Q for each batch of items",
         uses=("features",),
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},

@@ -93,12 +93,12 @@ def _tables(body: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _rows_of(name: str, header: list[str], rows: list[str]) -> str:
-    """The table of one method; empty where the table is not of methods, or has no row for it."""
+    """The table of one method, all its forms; empty where the table is not of methods, or has no row for it."""
     if not header[0].startswith("| method"):
         return ""
-    named = {_named(row): row for row in rows}
-    wanted = [*(row for row in BASELINES if row != name), name]
-    return "\n".join([*header, *(named[row] for row in wanted if row in named)]) if name in named else ""
+    mine = [row for row in rows if re.match(rf"{name}\b", _named(row))]
+    named = {_named(row): row for row in rows if row not in mine}
+    return "\n".join([*header, *(named[row] for row in BASELINES if row in named), *mine]) if mine else ""
 
 
 def _named(row: str) -> str:
