@@ -57,11 +57,11 @@ def data() -> Annotations:
 
 @pytest.fixture(autouse=True)
 def _handler_comes_back() -> Iterator[None]:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes in the background ignore it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
 def ctrl_c() -> None:
