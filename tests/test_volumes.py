@@ -17,7 +17,7 @@ from crowdppl.choosing import classifier_scores, volumes
 from crowdppl.choosing.classifier_scores import ClassifierScore
 from crowdppl.choosing.volumes import chosen
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError
+from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError, ResultError
 from crowdppl.inference import stopping
 from crowdppl.inference.learning import learner as learning
 from crowdppl.inference.options import Options
@@ -257,3 +257,42 @@ def test_labels_of_real_crowds_ask_for_one(
     test = crowdppl.evaluate(posterior.classify(found.data.features).loc[found.test], found.truth[found.test])
     truth = crowdppl.evaluate(posterior.probabilities().loc[found.train], found.truth[found.train])
     assert test.accuracy >= bars[0] and truth.accuracy >= bars[1]
+
+
+def test_trials_of_a_killed_fit_are_not_made_again(
+    many: Annotations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor the first training of ``patience``; the result is, to the bit, that of a fit that nobody killed."""
+    how: dict[str, Any] = {"inference": "vb", "settings": {"training": {**SHORT, "patience": 3}}}
+    whole = crowdppl.fit("bayes_dgc", many, **how)
+    real, first, calls = volumes.classifier_score, stopping._best_epoch, list[str]()
+
+    def scored_once(story: Any, *given: Any, **more: Any) -> ClassifierScore:
+        calls.append(str(story.training["volume"]))
+        if calls.count(calls[-1]) == 1 and len(calls) == 2:
+            raise RuntimeError("killed")
+        return real(story, *given, **more)
+
+    def stopped_once(*given: Any) -> int:
+        calls.append("patience")
+        return first(*given)
+
+    def kill(t: int, _: float) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(volumes, "classifier_score", scored_once)
+    monkeypatch.setattr(stopping, "_best_epoch", stopped_once)
+    how |= {"checkpoint": str(tmp_path / "kept"), "checkpoint_every": 1}
+    for more in ({}, {"callback": kill}):
+        with pytest.raises(RuntimeError, match="killed"):
+            crowdppl.fit("bayes_dgc", many, **how, **more)
+    tried = list(whole.diagnostics()["volumes"])
+    assert len(tried) > 1, "a trial that is made again must be one that was not finished"
+    assert calls == [*tried[:2], *tried[1:], "patience"]
+    again = crowdppl.fit("bayes_dgc", many, **how)
+    assert calls == [*tried[:2], *tried[1:], "patience"]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+    assert again.diagnostics()["volumes"] == whole.diagnostics()["volumes"]
+    assert again.diagnostics()["iterations"] == whole.diagnostics()["iterations"]
+    with pytest.raises(ResultError, match=r"kept\.trials is the checkpoint of another fit"):
+        crowdppl.fit("bayes_dgc", many, seed=1, **how)

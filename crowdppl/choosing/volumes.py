@@ -6,8 +6,10 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+import torch
 
-from crowdppl.choosing.classifier_scores import ClassifierScore, classifier_score
+from crowdppl.choosing.classifier_scores import classifier_score
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import keep
 from crowdppl.errors import MethodError, NumericalError
@@ -15,9 +17,11 @@ from crowdppl.inference.options import used_by
 from crowdppl.networks.network import learns
 from crowdppl.networks.sight import networks_of
 from crowdppl.networks.training import VOLUMES
+from crowdppl.results.leave_one_out import standard_error
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
+    from crowdppl.inference.checkpoints import Beforehand
     from crowdppl.inference.options import Options
     from crowdppl.stories.story import Story
 
@@ -29,7 +33,12 @@ FEWEST, MOST = 300, 10_000
 
 
 def chosen(
-    asked: Story, ready: Story, data: Annotations, inference: str, options: Options
+    asked: Story,
+    ready: Story,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    kept: Beforehand | None = None,
 ) -> tuple[float, dict[str, float]]:
     """The volume with which a story's network is to be trained on these data, found without gold.
 
@@ -43,6 +52,7 @@ def chosen(
         asked, ready: the story before ``prepare``, and after it, with a network.
         data: the annotations.
         inference, options: of the fit that will follow; its seed also deals out the folds.
+        kept: where trials are kept, and are not repeated.
 
     Returns:
         The volume, and the mean log-probability of an item's labels by each that was tried: empty where labels are
@@ -65,28 +75,37 @@ def chosen(
     if len(told) > MOST:
         some = np.random.default_rng(options.seed).choice(told, MOST, replace=False)
         data = keep(data, np.isin(item, some))
-    taken, best = VOLUMES[0], _score(asked, data, inference, options, VOLUMES[0])
-    found = {str(taken): best.per_item}
+    taken, best = VOLUMES[0], _scores(asked, data, inference, options, VOLUMES[0], kept)
+    found = {str(taken): float(best.mean())}
     for volume in VOLUMES[1:]:
         try:
-            tried = _score(asked, data, inference, options, volume)
+            tried = _scores(asked, data, inference, options, volume, kept)
         except NumericalError:
             break
-        found[str(volume)] = tried.per_item
-        gain, error = tried.ahead_of(best)
-        if gain <= AHEAD * error:
+        found[str(volume)] = float(tried.mean())
+        gain = tried - best
+        if gain.mean() <= AHEAD * standard_error(gain.to_numpy(), np.arange(len(gain))):
             break
         taken, best = volume, tried
     return taken, found
 
 
-def _score(story: Story, data: Annotations, inference: str, options: Options, volume: float) -> ClassifierScore:
-    """How well a network that was trained with a volume explains labels of items left out.
+def _scores(
+    story: Story, data: Annotations, inference: str, options: Options, volume: float, kept: Beforehand | None
+) -> pd.Series[float]:
+    """How well a network that was trained with a volume explains labels of items left out: log_p of each item.
 
     Trials train as long as fits do: a larger volume takes longer to show what it is good for.
     """
+    name, before = f"volume {volume}", {} if kept is None else kept.found()
+    if name in before:
+        return pd.Series(before[name].numpy())
     build: Any = replace
     training = {**getattr(story, "training", {}), "volume": volume, "patience": 0}
     trial = build(story, training=training)
     given: Any = used_by(inference, options.kept())
-    return classifier_score(trial, data, folds=FOLDS, inference=inference, **given)
+    score = classifier_score(trial, data, folds=FOLDS, inference=inference, **given)
+    log_p = score.items["log_p"].reset_index(drop=True)
+    if kept is not None:
+        kept.add(name, torch.from_numpy(log_p.to_numpy(copy=True)))
+    return log_p

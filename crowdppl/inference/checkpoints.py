@@ -15,8 +15,10 @@ from torch import Tensor
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.problem import Problem
+from crowdppl.networks.network import begin
 from crowdppl.networks.sight import networks_of, state_of
 from crowdppl.networks.standardise import parts
+from crowdppl.networks.training import training_of
 from crowdppl.stories.story import settings_of
 
 Arrays = dict[str, Tensor]
@@ -46,21 +48,9 @@ class Checkpoint:
         Raises:
             ResultError: for the file of another fit, or one that cannot be read.
         """
-        from safetensors import SafetensorError, safe_open
-
         if not self.path.exists():
             return []
-        try:
-            with safe_open(self.path, "pt") as file:
-                about = json.loads((file.metadata() or {})["about"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
-            raise ResultError(f"{self.path} is no checkpoint, or a damaged one: {error}; remove it") from error
-        if about.get("key") != self.key:
-            raise ResultError(
-                f"{self.path} is the checkpoint of another fit, of other data, settings or seed, another network, "
-                "dtype or guide; give this fit a file of its own, or remove that one"
-            )
+        about, arrays = _read(self.path, self.key)
         try:
             objectives = list(about["objectives"])
             self.put(arrays, len(objectives))
@@ -69,16 +59,71 @@ class Checkpoint:
         return objectives
 
     def keep(self, objectives: list[float], steps: int) -> None:
-        """Writes the state, if it is time for it; aside first, so that a crash leaves the old file."""
-        from safetensors.torch import save_file
+        """Writes the state, if it is time for it."""
+        if len(objectives) % self.every == 0 or len(objectives) == steps:
+            _write(self.path, self.take(), {"key": self.key, "objectives": objectives})
 
-        if len(objectives) % self.every and len(objectives) != steps:
-            return
-        aside = self.path.with_name(f"{self.path.name}.part")
-        arrays = {name: x.detach().cpu().contiguous().clone() for name, x in self.take().items()}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(arrays, aside, {"about": json.dumps({"key": self.key, "objectives": objectives})})
-        aside.replace(self.path)
+
+@dataclass(frozen=True)
+class Beforehand:
+    """A file beside a checkpoint that holds what trials found before the first epoch.
+
+    Args:
+        path: of the file.
+        key: what the fit is; another fit's file is refused.
+    """
+
+    path: Path
+    key: str
+
+    def found(self) -> Arrays:
+        """What has been found, by name.
+
+        Raises:
+            ResultError: for the file of another fit, or one that cannot be read.
+        """
+        return _read(self.path, self.key)[1] if self.path.exists() else {}
+
+    def add(self, name: str, x: Tensor) -> None:
+        """Writes what was found, too."""
+        _write(self.path, {**self.found(), name: x}, {"key": self.key})
+
+
+def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand | None:
+    """The file of trials beside the checkpoint that the options ask for; None where they ask for none."""
+    if options.checkpoint is None:
+        return None
+    for network in networks_of(problem.story).values():  # the weights with which a fit begins
+        begin(network, training_of(getattr(problem.story, "training", {})), options.seed)
+    return Beforehand(Path(f"{options.checkpoint}.trials"), _key(problem, options, engine))
+
+
+def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})["about"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
+        raise ResultError(f"{path} is no checkpoint, or a damaged one: {error}; remove it") from error
+    if about.get("key") != key:
+        raise ResultError(
+            f"{path} is the checkpoint of another fit, of other data, settings or seed, another network, "
+            "dtype or guide; give this fit a file of its own, or remove that one"
+        )
+    return about, arrays
+
+
+def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Writes a file; aside first, so that a crash leaves the old one."""
+    from safetensors.torch import save_file
+
+    aside = path.with_name(f"{path.name}.part")
+    kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(kept, aside, {"about": json.dumps(about)})
+    aside.replace(path)
 
 
 def checkpoint_of(

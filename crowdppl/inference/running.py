@@ -14,6 +14,7 @@ from torch import Tensor
 
 from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.checkpoints import Beforehand, beforehand_of
 from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.loop import told_of_late
@@ -98,9 +99,10 @@ def _run(
         problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
         engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
         refuse(story, engine)
-    found, volumes, options = _with_volume(asked, story, data, engine, options)
+        kept = beforehand_of(problem, options, engine)
+    found, volumes, options = _with_volume(asked, story, data, engine, options, kept)
     with _homecoming(story), quiet(options.device):
-        found = stopped(found, data, engine, options)
+        found = stopped(found, data, engine, options, kept)
         if found is not story:
             story = found
             problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
@@ -140,7 +142,7 @@ def _refuse_checkpoint(story: Story, options: Options) -> None:
 
 
 def _with_volume(
-    asked: Story, story: Story, data: Annotations, engine: str, options: Options
+    asked: Story, story: Story, data: Annotations, engine: str, options: Options, kept: Beforehand | None
 ) -> tuple[Story, dict[str, float], Options]:
     """The prepared story with a number for its volume, how volumes scored if one was looked for, and options.
 
@@ -152,7 +154,7 @@ def _with_volume(
     trials = import_module("crowdppl.choosing.volumes")  # by name, because trials are fits
     more: dict[str, Any] = {}
     try:
-        more["volume"], scores = trials.chosen(asked, story, data, engine, options)
+        more["volume"], scores = trials.chosen(asked, story, data, engine, options, kept)
     except KeyboardInterrupt:
         more, scores = {"volume": VOLUMES[0], "patience": 0}, {}
         options = replace(options, callback=_stop, checkpoint=None)

@@ -31,19 +31,24 @@ from crowdppl.stories.story import Story
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
+    from crowdppl.inference.checkpoints import Beforehand
 
+STOP = "stop_after"
+"""Name under which the number of epochs is kept."""
 PARTS = 10
 """One label in so many is left out, never all of an item where items have labels of two annotators."""
 
 
-def stopped(story: Story, data: Annotations, engine: str, options: Options) -> Story:
+def stopped(
+    story: Story, data: Annotations, engine: str, options: Options, kept: Beforehand | None = None
+) -> Story:
     """The story with the number of epochs after which labels left out are most probable, where it asks for that.
 
     A copy is trained without a tenth of the labels, and scored on them after each epoch, until ``patience`` epochs
     bring no gain. Known truths take no part. The fit proper then learns from all labels for as many epochs.
 
     Where no item has labels of two annotators, a tenth of the items is left out with all their labels, which the
-    network then predicts.
+    network then predicts. The number is looked up where it is ``kept``.
 
     Raises:
         DataError: when one item has all labels.
@@ -54,6 +59,18 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
     training = training_of(getattr(story, "training", {}))
     if training.patience == 0:
         return story
+    before = {} if kept is None else kept.found()
+    best = int(before[STOP]) if STOP in before else _best_epoch(story, data, engine, options, training)
+    if kept is not None and STOP not in before:
+        kept.add(STOP, torch.tensor(best))
+    build: Any = replace
+    settings = {**getattr(story, "training", {}), "patience": 0, "stop_after": best}
+    found: Story = build(story, training=settings)
+    return found
+
+
+def _best_epoch(story: Story, data: Annotations, engine: str, options: Options, training: Training) -> int:
+    """The epoch of a first training after which labels left out are most probable."""
     out = _left_out(data, options.seed)
     trial = replace(options, checkpoint=None, callback=None, progress=False)
     problem = pose(deepcopy(story), keep(data, ~out), trial)
@@ -65,10 +82,7 @@ def stopped(story: Story, data: Annotations, engine: str, options: Options) -> S
             best, best_epoch = score, number
         if number - best_epoch >= training.patience:
             break
-    build: Any = replace
-    settings = {**getattr(story, "training", {}), "patience": 0, "stop_after": best_epoch}
-    found: Story = build(story, training=settings)
-    return found
+    return best_epoch
 
 
 def _left_out(data: Annotations, seed: int) -> np.ndarray:
