@@ -65,8 +65,8 @@ class CoinNet:
         | {"abstention": "A D W", "truth": "N", "outlier": "N"},
         assumes="outliers are few, and their labels tell nothing of their truth",
         fails="with few labels an item (5 each: AUROC .55 for 2 classes, .6 for 3, even if all else is known, a "
-        "rate of .3 to .5 for .15); penalised, where features leave classes in doubt (AUROC .89, else .97, "
-        "weight .3, which six folds prefer, two not), and with many, which trade places (a lean of log K helps)",
+        "rate of .3 to .5 for .15); penalised, where features leave classes in doubt (AUROC .89, else .97, of "
+        "weight .3, which some folds prefer), and with many, which trade places (a lean of log K helps)",
         cost="labels x K; penalised: a shift of every label in every step",
         uses=("features", "history"),
     )

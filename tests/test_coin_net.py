@@ -132,15 +132,15 @@ def test_what_the_penalised_form_reaches(
 ) -> None:
     """Outliers, and the worst and the mean entry of confusions, by a chosen weight and by the published one.
 
-    Of .01, .1 and .3, labels left out (six folds, 1,500 items) choose .3. Where features leave the class in doubt,
-    as at 2, where the best classifier errs in an eighth, items of which it is wrong look like outliers.
+    Bounds are what was reached on these seeds, with a little room: .05 for the worst entry is not. Of .01, .1 and
+    .3, labels left out (1,500 items) choose .3 in six-fold validation and .01 in two-fold. Where features leave the
+    class in doubt, as at 2, where the best classifier errs in an eighth, items it gets wrong look like outliers.
     """
     data, outlier, confusion = planted(seed=seed, apart=apart)
     settings = {"form": "penalised", "weight": weight, "training": {"epochs": 30}}
     found = crowdppl.fit("coin_net", data, inference="svi", seed=0, settings=settings)
     reached = area(outlier_scores(found).loc[np.arange(len(outlier))].to_numpy(), outlier)
     off = np.abs(found.result.sites["confusion"].mean - confusion)
-    print(f"area {reached:.3f}, worst entry {off.max():.3f}, mean {off.mean():.4f}")
     assert reached >= area_least and off.max() <= off_most and off.mean() <= off_mean
 
 

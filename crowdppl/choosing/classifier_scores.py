@@ -76,12 +76,17 @@ class ClassifierScore:
             raise DataError(
                 f"{self.method} and {other.method} were scored on different items; give both the same data"
             )
-        gap = (self.items["log_p"] - other.items["log_p"]).to_numpy()
-        return float(gap.mean()), standard_error(gap, np.arange(len(gap)))
+        return lead(self.items["log_p"].to_numpy(), other.items["log_p"].to_numpy())
 
     def __repr__(self) -> str:
         number = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
         return f"<ClassifierScore of {self.method} by {self.inference}: {number}>"
+
+
+def lead(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """How far numbers of items, (N,) each, are ahead of others on average, and the standard error of that."""
+    gap = one - other
+    return float(gap.mean()), standard_error(gap, np.arange(len(gap)))
 
 
 def classifier_score(

@@ -6,10 +6,9 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
-from crowdppl.choosing.classifier_scores import classifier_score
+from crowdppl.choosing.classifier_scores import classifier_score, lead
 from crowdppl.data.decoding import row_codes
 from crowdppl.data.splitting import keep
 from crowdppl.errors import MethodError, NumericalError
@@ -17,7 +16,6 @@ from crowdppl.inference.options import used_by
 from crowdppl.networks.network import learns
 from crowdppl.networks.sight import networks_of
 from crowdppl.networks.training import VOLUMES
-from crowdppl.results.leave_one_out import standard_error
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
@@ -52,7 +50,7 @@ def chosen(
         asked, ready: the story before ``prepare``, and after it, with a network.
         data: the annotations.
         inference, options: of the fit that will follow; its seed also deals out the folds.
-        kept: where trials are kept, and are not repeated.
+        kept: where trials are kept, and those that ended with a score are not repeated.
 
     Returns:
         The volume, and the mean log-probability of an item's labels by each that was tried: empty where labels are
@@ -83,8 +81,8 @@ def chosen(
         except NumericalError:
             break
         found[str(volume)] = float(tried.mean())
-        gain = tried - best
-        if gain.mean() <= AHEAD * standard_error(gain.to_numpy(), np.arange(len(gain))):
+        gain, error = lead(tried, best)
+        if gain <= AHEAD * error:
             break
         taken, best = volume, tried
     return taken, found
@@ -92,20 +90,20 @@ def chosen(
 
 def _scores(
     story: Story, data: Annotations, inference: str, options: Options, volume: float, kept: Beforehand | None
-) -> pd.Series[float]:
-    """How well a network that was trained with a volume explains labels of items left out: log_p of each item.
+) -> np.ndarray:
+    """How well a network that was trained with a volume explains labels of items left out: log_p of each, (n,).
 
     Trials train as long as fits do: a larger volume takes longer to show what it is good for.
     """
     name, before = f"volume {volume}", {} if kept is None else kept.found()
     if name in before:
-        return pd.Series(before[name].numpy())
+        return np.asarray(before[name])
     build: Any = replace
     training = {**getattr(story, "training", {}), "volume": volume, "patience": 0}
     trial = build(story, training=training)
     given: Any = used_by(inference, options.kept())
     score = classifier_score(trial, data, folds=FOLDS, inference=inference, **given)
-    log_p = score.items["log_p"].reset_index(drop=True)
+    log_p = score.items["log_p"].to_numpy(copy=True)
     if kept is not None:
-        kept.add(name, torch.from_numpy(log_p.to_numpy(copy=True)))
+        kept.add(name, torch.from_numpy(log_p))
     return log_p

@@ -150,23 +150,23 @@ def moved_answers(posterior: Posterior, seed: int = 0) -> float:
     if len(counts) < FEWEST:
         return 0.0
     share, n = np.bincount(oracle, minlength=data.n_classes) / len(oracle), len(counts)
-    first = _said(counts).argmax(-1)
+    shares = _shares(counts)
+    first = shares.sum(0).argmax(-1)
     drawn = stream.multinomial(n, np.full(n, 1 / n), SAMPLES)
-    again = np.stack([_said(counts, times) for times in drawn]).argmax(-1)
+    again = np.tensordot(drawn, shares, 1).argmax(-1)
     moved = float((again != first).mean(0) @ share)
     if moved <= TURNED:
         return moved
     row = np.maximum(counts.sum(0), 1e-9)
     row /= row.sum(-1, keepdims=True)
-    alike = np.stack([_said(stream.multinomial(counts.sum(-1), row)) for _ in range(SAMPLES)]).argmax(-1)
+    many = (stream.multinomial(counts.sum(-1), row) for _ in range(SAMPLES))
+    alike = np.stack([_shares(some).sum(0).argmax(-1) for some in many])
     return max(0.0, moved - float((alike != first).mean(0) @ share))
 
 
-def _said(counts: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-    """How often annotators give each answer to each class, all weighing the same or so many times: (A, K, K) to
-    (K, K)."""
-    shares = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
-    return np.asarray(np.einsum("a,akl->kl", np.ones(len(counts)) if times is None else times, shares))
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """How often each annotator gives each answer to each class, of how often they name one: (A, K, K)."""
+    return np.asarray(counts / np.maximum(counts.sum(-1, keepdims=True), 1))
 
 
 def population_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:

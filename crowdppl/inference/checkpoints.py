@@ -99,6 +99,7 @@ def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand
 
 
 def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
+    """What a file says of itself, and its tensors; refuses those of another fit."""
     from safetensors import SafetensorError, safe_open
 
     try:

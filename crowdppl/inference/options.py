@@ -76,8 +76,8 @@ class Options:
         learning_rate: of svi, whose steps decay from it a hundredfold over the run; no other engine has one.
         checkpoint: a file that holds a fit with a network after some of its epochs; where it is there already, the
             fit goes on from it, to the result that it would have had. What is found before the first epoch (each
-            trial of ``volume``, the end of the first training of ``patience``) is kept beside it, in a file whose
-            name ends in ".trials".
+            trial of ``volume`` that scored, the end of the first training of ``patience``) is kept beside it, in a
+            file whose name ends in ".trials".
         checkpoint_every: epochs between two writes of it.
         progress: whether to show a progress bar.
         callback: called with (iteration, objective) after every iteration, sweep or transition. The objective of

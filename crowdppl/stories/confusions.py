@@ -94,9 +94,9 @@ def crowd_rows(data: Data, pooled: float) -> Tensor:
         >>> rows.sum(-1)  # and a thousandth each, because a share drawn as 0 would be no concentration
         tensor([14.0040, 14.0040, 14.0040, 14.0040])
     """
-    lean = 1 + torch.eye(block_of(data).n_classes)
     if not pooled:
         return torch.zeros(())
+    lean = 1 + torch.eye(block_of(data).n_classes)
     crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(lean).to_event(1))
     return pooled * crowd + 1e-3
 
