@@ -13,7 +13,7 @@ import torch
 from pyro import poutine
 
 import crowdppl
-from crowdppl.errors import MethodError
+from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
 from crowdppl.stories.labels import Labels
 from crowdppl.stories.story import card_of
@@ -136,6 +136,14 @@ def test_em_names_svi_for_a_crowd() -> None:
         crowdppl.fit("raykar", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0})
     with pytest.raises(MethodError, match="prior parameters crowd"):
         crowdppl.fit("coin_net", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0, "mass": 9.0})
+
+
+def test_what_is_pooled_is_looked_at_without_a_crowd_too() -> None:
+    with pytest.raises(MethodError, match=r"pooled=-1 must be a number from 0 on"):
+        crowdppl.crowd_rows(crowdppl.anaesthetists(), -1)
+    for pooled in (0, 6.0):
+        with pytest.raises(DataError, match="data is a str; make annotations"):
+            crowdppl.crowd_rows("labels", pooled)  # type: ignore[arg-type]
 
 
 def test_an_urn_counts_by_the_same_power() -> None:

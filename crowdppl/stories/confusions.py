@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl import plates
+from crowdppl.doors.counts import number_within
 from crowdppl.plates import Data, block_of
 
 ALIKE = 8.0
@@ -87,6 +88,10 @@ def crowd_rows(data: Data, pooled: float) -> Tensor:
     Returns:
         (..., K, K) [truth, label] to be added to a Dirichlet's concentrations; 0 where there is no crowd.
 
+    Raises:
+        DataError: ``data`` is neither annotations nor what a story is given.
+        MethodError: ``pooled`` is no number from 0 on.
+
     Examples:
         >>> import pyro
         >>> with pyro.poutine.seed(rng_seed=0):
@@ -94,9 +99,10 @@ def crowd_rows(data: Data, pooled: float) -> Tensor:
         >>> rows.sum(-1)  # and a thousandth each, because a share drawn as 0 would be no concentration
         tensor([14.0040, 14.0040, 14.0040, 14.0040])
     """
-    if not pooled:
+    k = block_of(data).n_classes
+    if not number_within("pooled", pooled, "a number from 0 on", lambda x: x >= 0):
         return torch.zeros(())
-    lean = 1 + torch.eye(block_of(data).n_classes)
+    lean = 1 + torch.eye(k)
     crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(lean).to_event(1))
     return pooled * crowd + 1e-3
 
