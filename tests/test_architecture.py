@@ -59,6 +59,7 @@ ENGINE_FLOORS = (
     "reading",
     "reports",
     "checkpoints",
+    "midway",
     "loop",
     "learning",
     "inherited",

@@ -20,7 +20,7 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference.checkpoints import _key
+from crowdppl.inference.checkpoints import Checkpoint, _key
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from tests.crowd import crowd
@@ -68,6 +68,85 @@ def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
     for site, found in whole.result.sites.items():
         for key, x in found.arrays.items():
             assert (again.result.sites[site].arrays[key] == x).all()
+
+
+def killed_amid(
+    name: str, engine: str, data: Any, path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """What ``fit`` is to be given, after a fit that was killed amid its second epoch, as it wrote there again."""
+    training = {**TRAINING, "batch_size": 8, "epochs": 3}
+    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": {"training": training}}
+    write, seen = Checkpoint.write, []
+
+    def killing(self: Checkpoint) -> None:
+        write(self)
+        seen.append(len(self.objectives))
+        if seen.count(1) == 2:
+            raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Checkpoint, "write", killing)
+        crowdppl.fit(name, data, **more, checkpoint=str(path), checkpoint_steps=steps, checkpoint_every=100)
+    with safe_open(path, "pt") as file:
+        assert int(file.get_tensor("midway.step")) == 2 * steps
+    return more
+
+
+def rewritten(path: Path, without: str) -> None:
+    """The same file less some tensors."""
+    with safe_open(path, "pt") as file:
+        names = [name for name in file.keys() if not name.startswith(without)]  # noqa: SIM118
+        arrays, about = {name: file.get_tensor(name) for name in names}, file.metadata()
+    save_file(arrays, path, about)
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("crowd_layer", "svi"), ("madl", "svi")],
+)
+def test_so_does_one_that_was_killed_amid_an_epoch(
+    name: str, engine: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an epoch of 11 or 12 steps, after 4 or 10; dropout, blends and targets go on as they were."""
+    data, _ = clouds(120, 90)
+    more = killed_amid(name, engine, data, tmp_path / "file", steps, monkeypatch)
+    whole = crowdppl.fit(name, data, **more)
+    calls: list[int] = []
+    again = crowdppl.fit(
+        name, data, **more, checkpoint=str(tmp_path / "file"), callback=lambda t, _: calls.append(t)
+    )
+    assert calls == [1, 2]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
+    assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_without_the_random_streams_it_would_end_elsewhere(
+    name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = clouds(120, 90)
+    path = tmp_path / "file"
+    more = killed_amid(name, engine, data, path, 2, monkeypatch)
+    whole = crowdppl.fit(name, data, **more)
+    rewritten(path, without="midway.stream")
+    again = crowdppl.fit(name, data, **more, checkpoint=str(path))
+    assert not again.probabilities().equals(whole.probabilities())
+
+
+def test_steps_between_checkpoints_want_a_checkpoint_and_minibatches(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    with pytest.raises(MethodError, match="checkpoint_steps=3 says how often .* give checkpoint= a path"):
+        fitted("raykar", "em", data, checkpoint_steps=3)
+    with pytest.raises(MethodError, match="checkpoint_steps=0"):
+        fitted("raykar", "em", data, checkpoint_steps=0, checkpoint=str(tmp_path / "file"))
+    whole: dict[str, Any] = {"training": {"full_batch": True, "mixup": 0}}
+    with pytest.raises(MethodError, match="checkpoint_steps=3 counts minibatches, and full_batch=True has none"):
+        crowdppl.fit(
+            "raykar", data, inference="em", settings=whole, checkpoint=str(tmp_path / "file"), checkpoint_steps=3
+        )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -166,10 +245,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     data, _ = clouds(60, 40)
     path = tmp_path / "file"
     fitted("raykar", "em", data, checkpoint=str(path))
-    with safe_open(path, "pt") as file:
-        names = [name for name in file.keys() if not name.startswith("network")]  # noqa: SIM118
-        arrays, about = {name: file.get_tensor(name) for name in names}, file.metadata()
-    save_file(arrays, path, about)
+    rewritten(path, without="network")
     with pytest.raises(ResultError, match="cannot be put back"):
         fitted("raykar", "em", data, checkpoint=str(path))
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.errors import DataError, MethodError, NumericalError
+from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks
 from crowdppl.few_shot.unrolled import Unrolled, em_steps
@@ -351,6 +351,52 @@ def test_the_same_seed_learns_the_same_and_switches_learn_something_else() -> No
     for switch in ("through", "pseudo_annotators"):
         assert not torch.equal(plain, found(seed=1, **{switch: False}))
     assert story.weights is None and story.embedding is None
+
+
+class Stop(Exception):
+    """Stands for the end of a process."""
+
+
+def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout, of which the global random stream decides."""
+    train, other = worlds()
+    body = nn.Sequential(nn.Linear(WIDE, 6), nn.Dropout(0.3), nn.Linear(6, 3))
+    story, path = method(embedding=body), tmp_path / "meta"
+    how: dict[str, Any] = {"iterations": 10, "batch": 4, "learning_rate": 1e-2, "seed": 3}
+    whole = weights(story.meta_fit(train, **how))
+    draw = Episodes.draw
+
+    def killing(self: Episodes, number: int, seed: Any = 0, **more: Any) -> Any:
+        if seed[1] == 8:
+            raise Stop
+        return draw(self, number, seed, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(Stop):
+        patched.setattr(Episodes, "draw", killing)
+        story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
+    seen: list[int] = []
+
+    def seeing(self: Episodes, number: int, seed: Any = 0, **more: Any) -> Any:
+        seen.append(seed[1])
+        return draw(self, number, seed, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Episodes, "draw", seeing)
+        again = story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
+    assert seen == [0, 9, 6, 7, 8, 9]  # the first two say whose file it is
+    assert weights(again).equal(whole)
+    assert weights(story.meta_fit(train, checkpoint=str(path), **how)).equal(whole)
+    for wrong in ({"seed": 4}, {"batch": 5}, {"through": False}, {"pseudo_annotators": False}, {"iterations": 11}):
+        with pytest.raises(ResultError, match="checkpoint of another"):
+            story.meta_fit(train, checkpoint=path, **{**how, **wrong})
+    with pytest.raises(ResultError, match="checkpoint of another"):
+        story.meta_fit(other, checkpoint=path, **how)
+    with pytest.raises(ResultError, match="checkpoint of another"):
+        replace(story, steps=2).meta_fit(train, checkpoint=path, **how)
+    with pytest.raises(MethodError, match="checkpoint_every=0"):
+        story.meta_fit(train, checkpoint=path, checkpoint_every=0, **how)
 
 
 def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-ENGINE = ["batch_size", "chains", "checkpoint", "checkpoint_every", "draws", "guide", "learning_rate"]
-ENGINE += ["max_iterations", "restarts", "tolerance", "warmup"]
+ENGINE = ["batch_size", "chains", "checkpoint", "checkpoint_every", "checkpoint_steps", "draws", "guide"]
+ENGINE += ["learning_rate", "max_iterations", "restarts", "tolerance", "warmup"]
 """Options of engines."""
 OPTIONS: Mapping[str, str] = {
     "abstentions": "--abstain",

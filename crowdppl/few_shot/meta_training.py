@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
+from crowdppl.doors.demands import require_path
 from crowdppl.doors.naming import kind_of
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks
 from crowdppl.few_shot.unrolled import Unrolled
+from crowdppl.inference.checkpoints import Arrays, Checkpoint, cut, digest_of, learned
+from crowdppl.inference.machinery.optimisers import optimiser_arrays, restore_optimiser
+from crowdppl.inference.midway import Midway
 from crowdppl.networks.embedding import Embedding, embedding_for
 from crowdppl.process.devices import device_named, device_of
 from crowdppl.process.seeding import seeded
@@ -33,6 +40,8 @@ def meta_trained(
     through: bool = True,
     pseudo_annotators: bool = True,
     device: str | torch.device = "cpu",
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 50,
 ) -> Embedding:
     """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
 
@@ -51,30 +60,30 @@ def meta_trained(
         through: whether the gradient flows through EM too; else what EM returns is a constant.
         pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
         device: where it is trained: "cpu", "cuda", "cuda:N" or "auto". What is returned is on the CPU.
+        checkpoint: a file that holds the training after some of its steps; where it is there already, the training
+            goes on from it, to the result that it would have had.
+        checkpoint_every: steps between two writes of it.
 
     Raises:
         MethodError: for settings out of range, a device that torch does not see, or a network that does not return
             numbers (B, M), or of which nothing can learn.
         NumericalError: when a loss is not finite; it names the step.
+        ResultError: when the checkpoint is that of another training, or damaged.
     """
     through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
     embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
-
-    def loss(network: Embedding, tasks: Tasks) -> Tensor:
-        placed, asked = network.places(tasks.support), network.places(tasks.query)
-        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
-        log_p = (found if through else found.detach()).log_shares(asked)
-        return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
-
     meta_train(
         embedding.to(rows.device),
         episodes,
-        loss,
+        _loss(em, rows, through),
         iterations=iterations,
         batch=batch,
         learning_rate=learning_rate,
         seed=seed,
         clean=clean,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        about=[through, repr(sorted(getattr(em, "keywords", {}).items())), rows.tolist()],
     )
     return embedding.requires_grad_(False).cpu()
 
@@ -89,6 +98,9 @@ def meta_train(
     learning_rate: float,
     seed: int = 0,
     clean: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 50,
+    about: Sequence[Any] = (),
 ) -> list[float]:
     """Trains an embedding on few-shot tasks, in place, by Adam with a rate that falls to 0 along a cosine.
 
@@ -101,6 +113,8 @@ def meta_train(
         learning_rate: at the start.
         seed: of the tasks, and of what the network draws, such as dropout.
         clean: whether annotators are always right.
+        checkpoint, checkpoint_every: as for ``meta_trained``.
+        about: what the loss depends on beside network and tasks, for JSON: what checkpoints of others differ by.
 
     Returns:
         The loss of each step.
@@ -108,14 +122,19 @@ def meta_train(
     Raises:
         MethodError: for settings out of range.
         NumericalError: when a loss is not finite; it names the step.
+        ResultError: when the checkpoint is that of another training, or damaged.
     """
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
     learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
-    optimiser = torch.optim.Adam(embedding.parameters(), lr=learning_rate)
-    losses = []
+    optimiser, midway = torch.optim.Adam(embedding.parameters(), lr=learning_rate), Midway()
+    if checkpoint is not None:
+        key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
+        every = whole_number("checkpoint_every", checkpoint_every, 1)
+        _resume(Checkpoint(require_path(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
+    losses: list[float] = midway.kept["losses"].tolist() if midway.kept else []
     embedding.train()
     with seeded(seed):
-        for step in range(iterations):
+        for step in midway.steps(iterations, lambda: {"losses": torch.from_numpy(np.array(losses))}):
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
             tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
@@ -125,12 +144,61 @@ def meta_train(
                     f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "
                     f"({learning_rate:g}), or look at the features' scale"
                 )
-            optimiser.zero_grad()
-            cost.backward()
-            optimiser.step()
-            losses.append(float(cost.detach()))
+            losses.append(_follow(optimiser, cost))
     embedding.eval()
     return losses
+
+
+def _follow(optimiser: torch.optim.Optimizer, cost: Tensor) -> float:
+    """A step against the gradient of a cost, which is returned."""
+    optimiser.zero_grad()
+    cost.backward()
+    optimiser.step()
+    return float(cost.detach())
+
+
+def _loss(em: Callable[..., Unrolled], rows: Tensor, through: bool) -> Callable[[Embedding, Tasks], Tensor]:
+    """The cross-entropy of query items under what EM makes of the others."""
+
+    def loss(network: Embedding, tasks: Tasks) -> Tensor:
+        placed, asked = network.places(tasks.support), network.places(tasks.query)
+        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
+        log_p = (found if through else found.detach()).log_shares(asked)
+        return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
+
+    return loss
+
+
+def _resume(kept: Checkpoint, midway: Midway) -> None:
+    """Puts a training back to where it was, if it was anywhere, and lets its steps write from there on."""
+    kept.resume()
+    midway.into(kept, kept.every)
+
+
+def _state(
+    embedding: Embedding, optimiser: torch.optim.Optimizer, midway: Midway
+) -> tuple[Callable[[], Arrays], Callable[[Arrays, int], None]]:
+    """What takes the state of a training, and what puts it back."""
+
+    def take() -> Arrays:
+        weights = {f"network.{name}": x for name, x in embedding.state_dict().items()}
+        return weights | optimiser_arrays(optimiser) | midway.arrays()
+
+    def put(arrays: Arrays, _: int) -> None:
+        embedding.load_state_dict(cut(arrays, "network"))
+        restore_optimiser(optimiser, arrays)
+        midway.restore(arrays)
+
+    return take, put
+
+
+def _key(embedding: Embedding, episodes: Episodes, about: Sequence[Any]) -> str:
+    """A digest of what a training depends on; of its tasks, the first and the last are looked at."""
+    iterations, batch, _, seed, clean, *_ = about
+    drawn = [episodes.draw(batch, (seed, step), clean=clean) for step in (0, iterations - 1)]
+    tensors = [(name, x) for tasks in drawn for name, x in vars(tasks).items() if isinstance(x, torch.Tensor)]
+    names = [list(map(str, episodes.names)), repr(embedding)]
+    return digest_of([*about, *names], [*learned(embedding), ("table", episodes.table), *tensors])
 
 
 def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from crowdppl.errors import ResultError
 from crowdppl.inference.options import Options
@@ -24,9 +24,9 @@ from crowdppl.stories.story import settings_of
 Arrays = dict[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checkpoint:
-    """A file that holds a fit after some of its epochs.
+    """A file that holds a fit after some of its epochs, or amid one.
 
     Args:
         path: of the file.
@@ -34,6 +34,7 @@ class Checkpoint:
         key: what the fit is; another fit's file is refused.
         take: returns the state as tensors by name.
         put: takes such tensors back, and how many epochs there have been.
+        objectives: of these epochs; the loop adds to them.
     """
 
     path: Path
@@ -41,27 +42,32 @@ class Checkpoint:
     key: str
     take: Callable[[], Arrays]
     put: Callable[[Arrays, int], None]
+    objectives: list[float] = field(default_factory=list)
 
     def resume(self) -> list[float]:
-        """Puts the state back, where there is a file; objectives of the epochs that there have been.
+        """Puts the state back, where there is a file; the objectives, to be added to.
 
         Raises:
             ResultError: for the file of another fit, or one that cannot be read.
         """
         if not self.path.exists():
-            return []
+            return self.objectives
         about, arrays = _read(self.path, self.key)
         try:
-            objectives = list(about["objectives"])
-            self.put(arrays, len(objectives))
+            self.objectives = list(about["objectives"])
+            self.put(arrays, len(self.objectives))
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ResultError(f"{self.path} cannot be put back into this fit: {error!r}; remove it") from error
-        return objectives
+        return self.objectives
 
-    def keep(self, objectives: list[float], steps: int) -> None:
-        """Writes the state, if it is time for it."""
-        if len(objectives) % self.every == 0 or len(objectives) == steps:
-            _write(self.path, self.take(), {"key": self.key, "objectives": objectives})
+    def keep(self, steps: int) -> None:
+        """Writes the state after an epoch, if it is time for it."""
+        if len(self.objectives) % self.every == 0 or len(self.objectives) == steps:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the state."""
+        _write(self.path, self.take(), {"key": self.key, "objectives": self.objectives})
 
 
 @dataclass(frozen=True)
@@ -145,30 +151,37 @@ def _key(problem: Problem, options: Options, engine: str) -> str:
     # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
     first = problem.blocks[0]
     about += ["ignorable"] * (first.n_answers > first.n_classes and not first.informative)
-    digest = hashlib.sha256(json.dumps(about).encode())
-    for name, x in problem.given.items():
-        _add(digest, name, x)
-    for network in networks.values():
-        for name, x in state_of(network, keep_vars=True).items():
-            _add(digest, f"{name} {x.requires_grad}", x)
+    return digest_of(about, _tensors(problem))
+
+
+def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
+    """Those that a result depends on, by name."""
+    yield from problem.given.items()
+    for network in networks_of(problem.story).values():
+        yield from learned(network)
     for block in problem.blocks:
-        for name in ("gold", "evidence", "history", "abstainers"):
-            _add(digest, name, getattr(block, name))
+        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
         for columns in (block.item_covariates, block.annotator_covariates):
             if columns is not None:
-                _add(digest, f"{columns.what} {columns.names}", columns.values)
-        _add(digest, "cells", block.bags.cells)
-        _add(digest, "rows", block.bags.row_starts)
-        for part in () if block.features is None else parts(block.features):
-            _add(digest, "features", part)
+                yield f"{columns.what} {columns.names}", columns.values
+        yield "cells", block.bags.cells
+        yield "rows", block.bags.row_starts
+        yield from (("features", part) for part in (() if block.features is None else parts(block.features)))
+
+
+def learned(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a network holds, by names that tell what of it learns."""
+    return ((f"{name} {x.requires_grad}", x) for name, x in state_of(network, keep_vars=True).items())
+
+
+def digest_of(about: Any, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
+    """A digest of what JSON can say, and of tensors by name."""
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for name, x in tensors:
+        if x is not None:
+            digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+            digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _add(digest: Any, name: str, x: Tensor | None) -> None:
-    if x is None:
-        return
-    digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
-    digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:

@@ -76,7 +76,7 @@ def iterate(
                 progress.objectives.append(value)
                 progress.converged = _settled(progress.objectives, tolerance)
                 if checkpoint is not None:
-                    checkpoint.keep(progress.objectives, steps)
+                    checkpoint.keep(steps)
                 if options.callback is not None:
                     options.callback(t, value)
                 if options.progress:

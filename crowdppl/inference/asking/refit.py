@@ -161,7 +161,7 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
             keep a checkpoint, or an option is none of ``fit``'s.
         DataError: when the story has networks and the items have no features.
     """
-    if options.get("checkpoint") is not None:
+    if any(options.get(name) is not None for name in ("checkpoint", "checkpoint_steps")):
         raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
     for name in sorted(REMEDIES.keys() & options.keys()):
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")

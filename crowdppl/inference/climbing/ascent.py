@@ -80,16 +80,18 @@ class Ascent:
 
     def _step_with(self, learner: Learner) -> float:
         """One iteration, in which the network learns last."""
+        if learner.midway.kept:
+            return learner.go_on()
         learner.warm()
         objective, total, priors = self.evaluate()
         if learner.blind:  # annotators stay as the votes made them, too
-            learner.learn(total.marginals[learner.truth])
+            learner.learn(total.marginals[learner.truth], objective)
             return objective
         self._update(priors, self._counted(total, learner).gradient)
         moved = self.state.logits or self.state.gaussians.sites
         if learner.training.full_batch and moved:  # then probabilities are not those of the pass
             total = self.fold(self.here.values(), marginals=(learner.truth,))
-        learner.learn(total.marginals[learner.truth])
+        learner.learn(total.marginals[learner.truth], objective)
         return objective
 
     def _counted(self, total: Total, learner: Learner) -> Total:

@@ -197,6 +197,11 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
             raise MethodError(
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
+    if training.full_batch and options.checkpoint_steps is not None:
+        raise MethodError(
+            f"checkpoint_steps={options.checkpoint_steps} counts minibatches, and full_batch=True has none; leave "
+            "it out: checkpoint_every counts epochs"
+        )
     if options.restarts > 1:
         raise MethodError("restarts=1 is all there is where a network learns; fit with several seeds instead")
     return (FullBatch if training.full_batch else Learner)(problem, training)
@@ -215,6 +220,7 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
     if tolerance is None:
         tolerance = learner.problem.default_tolerance
     kept = checkpoint_of(learner.problem, options, engine, lambda: {**ascent.arrays(), **learner.arrays()}, put)
+    learner.midway.into(kept, options.checkpoint_steps)
     progress = iterate(
         lambda t: ascent.step(),
         options,

@@ -23,6 +23,7 @@ from crowdppl.inference.learning.regularisers import Regularised
 from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.machinery.optimisers import adamw, optimiser_arrays, restore_optimiser
+from crowdppl.inference.midway import Midway
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.precision import one_precision
 from crowdppl.inference.reading.problem import Problem
@@ -58,6 +59,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     _refuse(options, training)
     epochs = Epochs(problem, training, options, guide)
     kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
+    epochs.midway.into(kept, options.checkpoint_steps)
     progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=kept)
     progress.converged = not progress.interrupted
     blocks = problem.blocks
@@ -91,6 +93,7 @@ class Epochs:
         self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
     ) -> None:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
+        self.midway = Midway()
         for network in networks_of(problem.story).values():
             begin(network, training, options.seed)
         self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
@@ -113,19 +116,21 @@ class Epochs:
         self.first = [group["lr"] for group in self.optimiser.param_groups]
 
     def run(self, number: int) -> float:
-        """One epoch; the mean ELBO of its minibatches."""
+        """One epoch, or the rest of one that a checkpoint is amid; the mean ELBO of its minibatches."""
         stream = np.random.default_rng([self.options.seed, STREAM, number])
         rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
         for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
             group["lr"] = first * rate
         batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
         seed_streams(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
+        losses: list[float] = self.midway.kept["losses"].tolist() if self.midway.kept else []
         for network in self.learning.values():
             network.train()
         try:
             with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
                 warnings.filterwarnings("ignore", message=".* was not registered in the param store")
-                losses = [self._step(rows, (number, step)) for step, rows in enumerate(batches)]
+                for step in self.midway.steps(len(batches), lambda: {"losses": torch.from_numpy(np.array(losses))}):
+                    losses.append(self._step(batches[step], (number, step)))
         finally:  # Ctrl-C, too, leaves networks that are to be asked
             for network in self.learning.values():
                 network.eval()
@@ -137,14 +142,14 @@ class Epochs:
         return {name: x for name, x in networks_of(self.problem.story).items() if learns(x)}
 
     def arrays(self) -> dict[str, Tensor]:
-        """Parameters, weights and the optimiser's memory, as tensors by name."""
+        """Parameters, weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
         store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
         weights = {
             f"network.{name}.{key}": x
             for name, network in networks_of(self.problem.story).items()
             for key, x in network.state_dict().items()
         }
-        return store | weights | optimiser_arrays(self.optimiser)
+        return store | weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
 
     def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
         """Takes back what ``arrays`` gave."""
@@ -154,6 +159,7 @@ class Epochs:
         for name, network in networks_of(self.problem.story).items():
             network.load_state_dict(cut(arrays, f"network.{name}"))
         restore_optimiser(self.optimiser, arrays)
+        self.midway.restore(arrays)
 
     def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
         """One minibatch; ``at`` are the numbers of epoch and step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -59,10 +60,10 @@ class FullBatch(Learner):
         super().restore(arrays, epochs)
         self._settle()
 
-    def epoch(self, targets: Tensor) -> None:
+    def epoch(self, targets: Tensor, objective: float = math.nan) -> None:
         """Some quasi-Newton steps, on all items."""
 
-        def objective() -> tuple[float, Sequence[Tensor]]:
+        def looked() -> tuple[float, Sequence[Tensor]]:
             log_p = self._look()
             total = (targets * log_p.double()).sum() + self._penalty(log_p)
             if not bool(torch.isfinite(total)):
@@ -75,7 +76,7 @@ class FullBatch(Learner):
         self.network.eval()
         self.epochs += 1
         if self.weights:
-            Climb(self.weights, LOOKS, LOOKS)(objective)
+            Climb(self.weights, LOOKS, LOOKS)(looked)
             self._settle()
 
     def _look(self) -> Tensor:

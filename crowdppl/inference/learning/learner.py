@@ -17,6 +17,7 @@ from crowdppl.inference.checkpoints import cut
 from crowdppl.inference.learning.regularisers import blended, class_shares, wanted
 from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.machinery.optimisers import adamw, optimiser_arrays, restore_optimiser
+from crowdppl.inference.midway import Midway
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.inference.reading.starts import soft_truth
 from crowdppl.networks.network import Network, begin, log_shares
@@ -40,6 +41,7 @@ class Learner:
     Attributes:
         truth: the site whose probabilities are learned.
         epochs: how many there have been.
+        midway: where an epoch stands that has not ended.
         penalty: what training adds to the fit's objective; minibatches climb another each, and add nothing.
     """
 
@@ -49,7 +51,7 @@ class Learner:
         network, truth = network_of(problem.story), problem.truth
         assert network is not None and truth is not None
         self.problem, self.training, self.options = problem, training, problem.options
-        self.network, self.truth, self.epochs = network, truth, 0
+        self.network, self.truth, self.epochs, self.midway = network, truth, 0, Midway()
         begin(network, training, problem.options.seed)
         self.features = joined([_features(block) for block in problem.blocks])
         known = torch.cat([_known(block) for block in problem.blocks])
@@ -74,21 +76,34 @@ class Learner:
     def warm(self) -> None:
         """What is to be learned before the first iteration: nothing, where the first epochs are for that."""
 
-    def learn(self, marginal: Tensor) -> None:
-        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
+    def learn(self, marginal: Tensor, objective: float) -> None:
+        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes.
+
+        Args:
+            marginal: the probabilities.
+            objective: of the fit as the iteration began, for a checkpoint amid the epoch.
+        """
         p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
-        self.epoch(self.votes if self.blind else p)
+        self.epoch(self.votes if self.blind else p, objective)
         self._tell()
 
+    def go_on(self) -> float:
+        """The rest of an epoch that a checkpoint is amid; the objective as its iteration began."""
+        targets, objective = self.midway.kept["targets"], float(self.midway.kept["objective"])
+        self.epoch(targets.to(self.votes.device), objective)
+        self._tell()
+        return objective
+
     def arrays(self) -> dict[str, Tensor]:
-        """Weights and the optimiser's memory, as tensors by name."""
+        """Weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
         weights = {f"network.{name}": x for name, x in self.network.state_dict().items()}
-        return weights | optimiser_arrays(self.optimiser)
+        return weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
 
     def restore(self, arrays: Mapping[str, Tensor], epochs: int) -> None:
         """Takes back what ``arrays`` gave after some epochs."""
         self.network.load_state_dict(cut(arrays, "network"))
         restore_optimiser(self.optimiser, arrays)
+        self.midway.restore(arrays)
         self.epochs = epochs
         self._tell()
 
@@ -113,11 +128,12 @@ class Learner:
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
             blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine}, _views={})
 
-    def epoch(self, targets: Tensor) -> None:
-        """One pass over the items that have labels or a known truth.
+    def epoch(self, targets: Tensor, objective: float = math.nan) -> None:
+        """One pass over the items that have labels or a known truth, or the rest of one.
 
         Args:
             targets: probabilities (N, K) of the truth, by position.
+            objective: of the fit as the iteration began, for a checkpoint amid the epoch.
 
         Raises:
             NumericalError: when a loss is not finite.
@@ -136,8 +152,17 @@ class Learner:
         seed = int(torch.randint(2**62, (), generator=stream, device=cpu))
         with seeded(seed):  # dropout reads the global stream
             batches = self.rows[torch.stack(orders).to(self.rows.device)].split(self.sizes, dim=1)
-            for first in range(0, len(batches), LOOK):
-                self._check([self._step(rows, targets) for rows in batches[first : first + LOOK]], first)
+            losses: dict[int, Tensor] = {}
+
+            def more() -> dict[str, Tensor]:
+                self._check(losses)
+                return {"targets": targets, "objective": torch.tensor(objective, dtype=torch.float64)}
+
+            for step in self.midway.steps(len(batches), more):
+                losses[step] = self._step(batches[step], targets)
+                if len(losses) == LOOK:
+                    self._check(losses)
+            self._check(losses)
         self.epochs += 1
 
     def _step(self, rows: Tensor, targets: Tensor) -> Tensor:
@@ -155,15 +180,16 @@ class Learner:
         self.optimiser.step()
         return loss.detach()
 
-    def _check(self, losses: list[Tensor], before: int) -> None:
-        """Raises where a loss is not finite; so many steps of the epoch were before."""
-        broken = torch.nonzero(~torch.isfinite(torch.stack(losses)))
-        if len(broken):
-            n = int(broken[0])
-            raise NumericalError(
-                f"the network's loss is {losses[n].item()} in epoch {self.epochs + 1}, step {before + n + 1}; "
-                f"lower learning_rate ({self.training.learning_rate:g}), or look at the features' scale"
-            )
+    def _check(self, losses: dict[int, Tensor]) -> None:
+        """Raises where the loss of a step is not finite; afterwards they have been looked at, and go."""
+        found = torch.stack(list(losses.values())).tolist() if losses else []
+        for step, loss in zip(losses, found, strict=True):
+            if not math.isfinite(loss):
+                raise NumericalError(
+                    f"the network's loss is {loss} in epoch {self.epochs + 1}, step {step + 1}; lower "
+                    f"learning_rate ({self.training.learning_rate:g}), or look at the features' scale"
+                )
+        losses.clear()
 
 
 def _features(block: Block) -> Features:
