@@ -141,14 +141,19 @@ def test_rows_of_a_dataset_go_to_cuda(method: str, engine: str, featured: Annota
     np.testing.assert_allclose(two.probabilities(), one.probabilities(), atol=1e-4)
 
 
+@pytest.mark.parametrize("often", [{"checkpoint_every": 2}, {"checkpoint_every": 100, "checkpoint_steps": 1}])
 @pytest.mark.parametrize(("method", "engine"), [("bayes_dgc", "vb"), ("raykar", "em"), ("ccem", "svi")])
-def test_a_killed_fit_goes_on_on_cuda(method: str, engine: str, featured: Annotations, tmp_path: Path) -> None:
+def test_a_killed_fit_goes_on_on_cuda(
+    method: str, engine: str, often: dict[str, int], featured: Annotations, tmp_path: Path
+) -> None:
+    """After an epoch, or amid one."""
+
     def kill(t: int, objective: float) -> None:
         if t == 4:
             raise InterruptedError
 
-    how = {"settings": {"training": TRAINING}, "max_iterations": None}
-    kept = {"checkpoint": str(tmp_path / "file"), "checkpoint_every": 2}
+    how = {"settings": {"training": {**TRAINING, "batch_size": 32}}, "max_iterations": None}
+    kept = {"checkpoint": str(tmp_path / "file"), **often}
     with pytest.raises(InterruptedError):
         fitted(method, featured, engine, "cuda", callback=kill, **kept, **how)
     again = fitted(method, featured, engine, "cuda", **kept, **how)
