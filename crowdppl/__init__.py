@@ -65,7 +65,7 @@ _PUBLIC = {
     "networks.embedding": ("trained_embedding",),
     "networks.experts": ("Worker", "experts_for"),
     "networks.network": ("ready",),
-    "networks.recipes": ("house_training",),
+    "networks.recipes": ("house_recipe", "house_training"),
     "networks.sight": ("classify", "look"),
     "networks.training": ("log_volume",),
     "networks.views": ("ready_view",),
@@ -178,6 +178,7 @@ if TYPE_CHECKING:
     from crowdppl.networks.experts import Worker as Worker
     from crowdppl.networks.experts import experts_for as experts_for
     from crowdppl.networks.network import ready as ready
+    from crowdppl.networks.recipes import house_recipe as house_recipe
     from crowdppl.networks.recipes import house_training as house_training
     from crowdppl.networks.sight import classify as classify
     from crowdppl.networks.sight import look as look

@@ -90,6 +90,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "fit": {"method": "one_coin", "data": data, "inference": "em"},
         "heldout_score": {"model": "one_coin", **folds},
         "house_prevalence": {"n_classes": 2},
+        "house_recipe": {"data": data},
         "house_training": {"data": data},
         "load": {"path": "nowhere"},
         "meta_trained": {"body": None, "widths": [2], "episodes": None, "em": None, "rows": None},

@@ -138,6 +138,28 @@ def test_em_names_svi_for_a_crowd() -> None:
         crowdppl.fit("coin_net", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0, "mass": 9.0})
 
 
+def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
+    data, _ = clouds(60, 60)
+    training = {"epochs": 2, "networks": 2}
+    default = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings={"training": training})
+    spelt: dict[str, Any] = {"recipe": "plain", **crowdppl.house_recipe(data, **training)}
+    found = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings=spelt)
+    assert found.probabilities().equals(default.probabilities())
+
+
+@pytest.mark.parametrize(("name", "engine"), [("ccem", "svi"), ("global_noise", "em"), ("raykar", "em")])
+def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) -> None:
+    data, _ = clouds(60, 60)
+    rows = {"pooled": 0.0} if engine == "em" else {}
+    recipe = crowdppl.house_recipe(data, epochs=2, networks=2, **rows)
+    assert ("pooled" in recipe) == (engine == "svi")
+    joint = {"likelihood": "joint"} if name == "ccem" else {}
+    found = crowdppl.fit(name, data, inference=engine, seed=0, settings={**joint, **recipe})
+    assert found.story.temper == 0.5
+    assert found.story.training["mixup"] == 1.0
+    assert ("crowd" in found.result.sites) == (engine == "svi")
+
+
 def test_what_is_pooled_is_looked_at_without_a_crowd_too() -> None:
     with pytest.raises(MethodError, match=r"pooled=-1 must be a number from 0 on"):
         crowdppl.crowd_rows(crowdppl.anaesthetists(), -1)

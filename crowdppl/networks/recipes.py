@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdppl.data.decoding import told
 from crowdppl.data.feature_tensors import feature_tensor
-from crowdppl.doors.counts import is_whole
+from crowdppl.doors.counts import is_whole, number_within
 from crowdppl.networks.training import VOLUMES, Training
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ FEWEST, MOST = 10, 120
 """Epochs, however many items there are."""
 MEMBERS = 5
 """Networks that speak together where items are few, and the seed would show."""
+TEMPER, POOLED = 0.5, 14.0
+"""Power of the labels' likelihood, and pseudo-counts of a confusion row that the crowd's are worth."""
 RATE = 0.011
 """Learning rate of a table with one feature; it falls with the root of their number, as sums over features grow."""
 
@@ -62,3 +64,37 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
     if features is not None and features.dim() == 2:
         out["learning_rate"] = RATE / math.sqrt(features.shape[1])
     return {**out, **more}
+
+
+def house_recipe(
+    data: Annotations, *, temper: float = TEMPER, pooled: float = POOLED, **training: Any
+) -> dict[str, Any]:
+    """The whole house recipe, as settings of a method of one truth an item: its training, temper and pooled rows.
+
+    ``fit("ccem", data, settings={"likelihood": "joint", **house_recipe(data)}, inference="svi")`` takes it. em
+    learns no prior, and ``global_noise`` has one confusion matrix: give ``pooled=0`` for these.
+
+    Args:
+        data: the annotations, with features.
+        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        pooled: pseudo-counts of a confusion row that are shared as the crowd has them; 0 leaves the setting out.
+        training: settings of ``Training`` that win over ``house_training``, such as ``volume``, whose trials take
+            five to ten times as long as a fit.
+
+    Returns:
+        Settings by name. What they change, method by method, is among the benchmarks ("The house recipe in other
+        joint methods"); ``bayes_dgc`` takes them by default.
+
+    Raises:
+        DataError: for what is no annotations.
+        MethodError: when temper or pooled is out of range.
+
+    Examples:
+        >>> found = crowdppl.house_recipe(crowdppl.digits(seed=0).data, volume=0.02)
+        >>> sorted(found), found["training"]["volume"]
+        (['pooled', 'temper', 'training'], 0.02)
+    """
+    temper = number_within("temper", temper, "a number above 0", lambda x: x > 0)
+    pooled = number_within("pooled", pooled, "a number from 0 on", lambda x: x >= 0)
+    rows = {"pooled": pooled} if pooled else {}
+    return {"training": house_training(data, **training), "temper": temper, **rows}
