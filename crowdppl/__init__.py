@@ -53,6 +53,7 @@ _PUBLIC = {
         "ToldWarning",
         "UnusedOptionWarning",
         "UnverifiedWarning",
+        "UnwrittenWarning",
     ),
     "few_shot.clouds": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
     "few_shot.episodes": ("Episodes",),
@@ -159,6 +160,7 @@ if TYPE_CHECKING:
     from crowdppl.errors import ToldWarning as ToldWarning
     from crowdppl.errors import UnusedOptionWarning as UnusedOptionWarning
     from crowdppl.errors import UnverifiedWarning as UnverifiedWarning
+    from crowdppl.errors import UnwrittenWarning as UnwrittenWarning
     from crowdppl.few_shot.clouds import cloud_classifier as cloud_classifier
     from crowdppl.few_shot.clouds import cloud_prior as cloud_prior
     from crowdppl.few_shot.clouds import log_clouds as log_clouds

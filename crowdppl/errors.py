@@ -89,3 +89,7 @@ class ParetoWarning(CrowdpplWarning):
 
 class GlyphWarning(CrowdpplWarning):
     """No installed font has the letters of some names, so that a picture has boxes in their place."""
+
+
+class UnwrittenWarning(CrowdpplWarning):
+    """A checkpoint could not be written amid a fit, which goes on without it."""

@@ -19,7 +19,7 @@ from torch import nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import MethodError, ResultError
+from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
 from crowdppl.inference.checkpoints import Checkpoint, _key
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
@@ -268,3 +268,41 @@ def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
         crowdppl.fit("dawid_skene", crowd(20), inference="em", checkpoint=str(path))
     with pytest.raises(MethodError, match="checkpoint_every=0"):
         fitted("raykar", "em", data, checkpoint=str(tmp_path / "new"), checkpoint_every=0)
+
+
+def test_what_cannot_be_a_checkpoint_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    (tmp_path / "file").write_text("no folder")
+    for wrong in (3, ["a"], b"x", ""):
+        with pytest.raises(MethodError, match=r"checkpoint=.* must be the path of a file"):
+            fitted("raykar", "em", data, checkpoint=wrong)
+    with pytest.raises(MethodError, match="is a folder; name a file in it"):
+        fitted("raykar", "em", data, checkpoint=tmp_path)
+    with pytest.raises(ResultError, match="no checkpoint can be written to .*; give another path"):
+        fitted("raykar", "em", data, checkpoint=tmp_path / "file" / "below")
+    fitted("raykar", "em", data, checkpoint=tmp_path / "new" / "folder" / "file")
+    assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_full_disk_ends_no_fit(name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last checkpoint that could be written stands, and a fit goes on from there."""
+    data, _ = clouds(60, 40)
+    path, saved = tmp_path / "file", []
+
+    def full(arrays: Any, file: Path, about: Any) -> None:
+        saved.append(file)
+        if len(saved) > 3:
+            raise OSError("No space left on device")
+        save_file(arrays, file, about)
+
+    whole = fitted(name, engine, data)
+    with monkeypatch.context() as patched, pytest.warns(UnwrittenWarning, match="No space left on device; the fit"):
+        patched.setattr("safetensors.torch.save_file", full)
+        found = fitted(name, engine, data, checkpoint=path, checkpoint_every=1)
+    assert len(saved) == TRAINING["epochs"]
+    pd.testing.assert_frame_equal(found.probabilities(), whole.probabilities(), check_exact=True)
+    calls: list[int] = []
+    again = fitted(name, engine, data, checkpoint=path, callback=lambda t, _: calls.append(t))
+    assert calls == [3, 4, 5, 6]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)

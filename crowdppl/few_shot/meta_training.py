@@ -12,13 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
-from crowdppl.doors.demands import require_path
 from crowdppl.doors.naming import kind_of
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks
 from crowdppl.few_shot.unrolled import Unrolled
-from crowdppl.inference.checkpoints import Arrays, Checkpoint, cut, digest_of, learned
+from crowdppl.inference.checkpoints import Arrays, Checkpoint, cut, digest_of, learned, place_of
 from crowdppl.inference.machinery.optimisers import optimiser_arrays, restore_optimiser
 from crowdppl.inference.midway import Midway
 from crowdppl.networks.embedding import Embedding, embedding_for
@@ -68,7 +67,7 @@ def meta_trained(
         MethodError: for settings out of range, a device that torch does not see, or a network that does not return
             numbers (B, M), or of which nothing can learn.
         NumericalError: when a loss is not finite; it names the step.
-        ResultError: when the checkpoint is that of another training, or damaged.
+        ResultError: when the checkpoint is that of another training, or damaged, or cannot be written.
     """
     through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
     embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
@@ -130,7 +129,7 @@ def meta_train(
     if checkpoint is not None:
         key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
         every = whole_number("checkpoint_every", checkpoint_every, 1)
-        _resume(Checkpoint(require_path(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
+        _resume(Checkpoint(place_of(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
     losses: list[float] = midway.kept["losses"].tolist() if midway.kept else []
     embedding.train()
     with seeded(seed):

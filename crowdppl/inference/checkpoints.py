@@ -6,13 +6,17 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from crowdppl.errors import ResultError
+from crowdppl.doors.naming import shown
+from crowdppl.doors.telling import tell
+from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.networks.network import begin
@@ -104,6 +108,26 @@ def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand
     return Beforehand(Path(f"{options.checkpoint}.trials"), _key(problem, options, engine))
 
 
+def place_of(path: Any) -> Path:
+    """Where a checkpoint is to lie: a file, in a folder that is made if need be, and in which one can write.
+
+    Raises:
+        MethodError: when it is no path, or a folder's.
+        ResultError: when nothing can be written there.
+    """
+    if not isinstance(path, str | PathLike) or not str(path):
+        raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path")
+    place = Path(path)
+    if place.is_dir():
+        raise MethodError(f"checkpoint={shown(str(place))} is a folder; name a file in it")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=place.parent):
+            return place
+    except OSError as error:
+        raise ResultError(f"no checkpoint can be written to {place}: {error}; give another path") from error
+
+
 def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
     """What a file says of itself, and its tensors; refuses those of another fit."""
     from safetensors import SafetensorError, safe_open
@@ -123,14 +147,21 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
 
 
 def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Writes a file; aside first, so that a crash leaves the old one."""
+    """Writes a file; aside first, so that a crash leaves the old one. A full disk is no reason to lose the fit."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     aside = path.with_name(f"{path.name}.part")
     kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(kept, aside, {"about": json.dumps(about)})
-    aside.replace(path)
+    try:
+        save_file(kept, aside, {"about": json.dumps(about)})
+        aside.replace(path)
+    except (OSError, SafetensorError) as error:
+        tell(
+            f"the checkpoint {path} could not be written: {error}; the fit goes on, and would go on from the last "
+            "one that could",
+            UnwrittenWarning,
+        )
 
 
 def checkpoint_of(

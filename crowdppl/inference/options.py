@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
@@ -46,7 +47,7 @@ class FitOptions(TypedDict, total=False):
     batch_size: int | None
     guide: str
     learning_rate: float
-    checkpoint: str | None
+    checkpoint: str | Path | None
     checkpoint_every: int
     checkpoint_steps: int | None
     progress: bool
@@ -103,7 +104,7 @@ class Options:
     batch_size: Count | None = None
     guide: Literal["normal", "point"] = "normal"
     learning_rate: Positive = 0.05
-    checkpoint: str | None = None
+    checkpoint: str | Path | None = None
     checkpoint_every: Count = 5
     checkpoint_steps: Count | None = None
     progress: bool = False

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crowdppl.doors.telling import tell
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.checkpoints import Beforehand, beforehand_of
+from crowdppl.inference.checkpoints import Beforehand, beforehand_of, place_of
 from crowdppl.inference.engine_choice import check_uses, choose, refuse
 from crowdppl.inference.fit_result import FitResult
 from crowdppl.inference.loop import told_of_late
@@ -139,6 +139,8 @@ def _refuse_checkpoint(story: Story, options: Options) -> None:
             f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(story).__name__} "
             "has none here; leave it out"
         )
+    if options.checkpoint is not None:
+        place_of(options.checkpoint)
 
 
 def _with_volume(
