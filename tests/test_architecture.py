@@ -58,6 +58,7 @@ ENGINE_FLOORS = (
     "options",
     "reading",
     "reports",
+    "digests",
     "checkpoints",
     "midway",
     "loop",

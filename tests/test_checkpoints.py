@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from copy import deepcopy
@@ -20,7 +21,8 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
-from crowdppl.inference.checkpoints import Checkpoint, _key
+from crowdppl.inference.checkpoints import Checkpoint
+from crowdppl.inference.digests import key_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.posing import pose
 from tests.crowd import crowd
@@ -92,12 +94,12 @@ def killed_amid(
     return more
 
 
-def rewritten(path: Path, without: str) -> None:
-    """The same file less some tensors."""
+def rewritten(path: Path, without: str, told: bool = False) -> None:
+    """The same file less some tensors, of which it knows, or does not know."""
     with safe_open(path, "pt") as file:
         names = [name for name in file.keys() if not name.startswith(without)]  # noqa: SIM118
-        arrays, about = {name: file.get_tensor(name) for name in names}, file.metadata()
-    save_file(arrays, path, about)
+        arrays, about = {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["about"])
+    save_file(arrays, path, {"about": json.dumps({**about, "tensors": names} if told else about)})
 
 
 @pytest.mark.parametrize("steps", [2, 5])
@@ -130,8 +132,9 @@ def test_without_the_random_streams_it_would_end_elsewhere(
     path = tmp_path / "file"
     more = killed_amid(name, engine, data, path, 2, monkeypatch)
     whole = crowdppl.fit(name, data, **more)
-    rewritten(path, without="midway.stream")
-    again = crowdppl.fit(name, data, **more, checkpoint=str(path))
+    with monkeypatch.context() as patched:
+        patched.setattr("crowdppl.inference.midway._put_streams", lambda kept: None)
+        again = crowdppl.fit(name, data, **more, checkpoint=str(path))
     assert not again.probabilities().equals(whole.probabilities())
 
 
@@ -141,7 +144,7 @@ def test_steps_between_checkpoints_want_a_checkpoint_and_minibatches(tmp_path: P
         fitted("raykar", "em", data, checkpoint_steps=3)
     with pytest.raises(MethodError, match="checkpoint_steps=0"):
         fitted("raykar", "em", data, checkpoint_steps=0, checkpoint=str(tmp_path / "file"))
-    whole: dict[str, Any] = {"training": {"full_batch": True, "mixup": 0}}
+    whole: dict[str, Any] = {"training": {"full_batch": True, "mixup": 0, "volume": "auto"}}
     with pytest.raises(MethodError, match="checkpoint_steps=3 counts minibatches, and full_batch=True has none"):
         crowdppl.fit(
             "raykar", data, inference="em", settings=whole, checkpoint=str(tmp_path / "file"), checkpoint_steps=3
@@ -212,7 +215,7 @@ def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_info
         data = Annotations.from_frame(frame, abstentions=["?"], informative_abstentions=told)
         problem = pose(crowdppl.method("one_coin"), data, options)
         blocks = [replace(block, n_answers=block.n_classes, informative=False) for block in problem.blocks]
-        keys += [_key(problem, options, "vb"), _key(replace(problem, blocks=blocks), options, "vb")]
+        keys += [key_of(problem, options, "vb"), key_of(replace(problem, blocks=blocks), options, "vb")]
     informative, before, ignorable, _ = keys
     assert informative == before != ignorable
 
@@ -240,12 +243,59 @@ def test_state_that_is_no_tensor_is_refused_where_it_would_be_written(
         crowdppl.fit(name, data, inference=engine, settings=settings, seed=0, checkpoint=str(tmp_path / "file"))
 
 
+@pytest.mark.parametrize("without", ["midway.targets", "midway.stream", "midway", "optimiser", "network"])
+def test_a_file_that_lost_tensors_is_refused_by_name(
+    without: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = clouds(120, 90)
+    more = killed_amid("raykar", "em", data, tmp_path / "file", 2, monkeypatch)
+    rewritten(tmp_path / "file", without)
+    with pytest.raises(ResultError, match="has lost some of its tensors; remove it"):
+        crowdppl.fit("raykar", data, **more, checkpoint=tmp_path / "file")
+
+
+class Counting(nn.Module):
+    """Moves a buffer while it learns that it does not save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += 1
+        return self.body(x) + 0.1 * torch.sin(self.seen)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_what_a_network_saves_nowhere_is_kept_too(name: str, engine: str, tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    torch.manual_seed(0)
+    settings = {"training": TRAINING, "network": Counting()}
+    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": settings}
+    whole = crowdppl.fit(name, data, **more)
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "file", "checkpoint_every": 2}
+    with pytest.raises(Killed):
+        crowdppl.fit(name, data, **more, **kept, callback=kill)
+    again = crowdppl.fit(name, data, **more, **kept)
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+
+
+def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:
+    truth = np.arange(60) % 3
+    episodes = crowdppl.Episodes(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
+    story = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
+    with pytest.raises(MethodError, match="is for fits in which a network learns, and MetaEm has none here"):
+        crowdppl.fit(story, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")
+
+
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
-    """A file with this fit's key from which a tensor is gone."""
+    """A file with this fit's key that never had a network's weights, and others that say nothing of themselves."""
     data, _ = clouds(60, 40)
     path = tmp_path / "file"
     fitted("raykar", "em", data, checkpoint=str(path))
-    rewritten(path, without="network")
+    rewritten(path, without="network", told=True)
     with pytest.raises(ResultError, match="cannot be put back"):
         fitted("raykar", "em", data, checkpoint=str(path))
 
@@ -260,6 +310,9 @@ def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
         fitted("raykar", "em", clouds(60, 40, seed=1)[0], checkpoint=str(path))
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ResultError, match="damaged"):
+        fitted("raykar", "em", data, checkpoint=str(path))
+    save_file({}, path, {"about": "[]"})
+    with pytest.raises(ResultError, match="is no checkpoint"):
         fitted("raykar", "em", data, checkpoint=str(path))
     save_file({}, path, {"about": "[" * 100_000})
     with pytest.raises(ResultError, match="damaged one: maximum recursion depth"):

@@ -395,8 +395,41 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
         story.meta_fit(other, checkpoint=path, **how)
     with pytest.raises(ResultError, match="checkpoint of another"):
         replace(story, steps=2).meta_fit(train, checkpoint=path, **how)
-    with pytest.raises(MethodError, match="checkpoint_every=0"):
-        story.meta_fit(train, checkpoint=path, checkpoint_every=0, **how)
+    for kept in ({"checkpoint": path}, {}):
+        with pytest.raises(MethodError, match="checkpoint_every=0"):
+            story.meta_fit(train, checkpoint_every=0, **kept, **how)
+
+
+def test_a_finished_meta_training_is_kept_and_that_of_other_tasks_or_steps_is_another(tmp_path: Path) -> None:
+    """Of which every draw may say the same."""
+    truth = np.arange(120) % 6
+    x, path = features(truth, 0), tmp_path / "meta"
+    sizes: dict[str, Any] = {"ways": 2, "shots": (1, 2, 3), "queries": 3, "annotators": (2, 3)}
+    kinds = {"expert": 0.5, "spammer": 0.5}
+    how: dict[str, Any] = {"iterations": 2, "batch": 1, "seed": np.int64(0), "checkpoint": path}
+    whole = method().meta_fit(Episodes(truth, x, kinds=kinds, **sizes), **how)
+    assert weights(method().meta_fit(Episodes(truth, x, kinds=kinds, **sizes), **how)).equal(weights(whole))
+    others = [
+        Episodes(truth, x, kinds=kinds, **{**sizes, "shots": (1, 2)}),
+        Episodes(truth, x, kinds=kinds, **{**sizes, "annotators": (2, 4)}),
+        Episodes(truth, x, kinds={"expert": 0.51, "spammer": 0.49}, **sizes),
+        Episodes(truth, x, kinds=kinds, labels_per_item=2, **sizes),
+    ]
+    for other in others:
+        with pytest.raises(ResultError, match="checkpoint of another"):
+            method().meta_fit(other, **how)
+    rows = torch.ones(2, 2)
+
+    def one(*args: Any) -> Unrolled:
+        return em_steps(*args, steps=1)
+
+    def two(*args: Any) -> Unrolled:
+        return em_steps(*args, steps=2)
+
+    same = Episodes(truth, x, kinds=kinds, **sizes)
+    crowdppl.meta_trained(None, (4, 2), same, one, rows, **{**how, "checkpoint": tmp_path / "one"})
+    with pytest.raises(ResultError, match="checkpoint of another"):
+        crowdppl.meta_trained(None, (4, 2), same, two, rows, **{**how, "checkpoint": tmp_path / "one"})
 
 
 def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:

@@ -147,6 +147,13 @@ def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
     assert found.probabilities().equals(default.probabilities())
 
 
+@pytest.mark.parametrize("name", ["pooled", "temper", "data"])
+def test_what_belongs_to_the_story_is_no_setting_of_training(name: str) -> None:
+    for given in (0, 0.3):
+        with pytest.raises(MethodError, match=f"training has no setting '{name}'"):
+            crowdppl.fit("bayes_dgc", clouds(60, 60)[0], inference="vb", settings={"training": {name: given}})
+
+
 @pytest.mark.parametrize(("name", "engine"), [("ccem", "svi"), ("global_noise", "em"), ("raykar", "em")])
 def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) -> None:
     data, _ = clouds(60, 60)

@@ -200,10 +200,10 @@ def test_so_does_ctrl_c_in_the_middle_of_one(
     looking: list[bool] = []
     real, of_judge, choice = learning.Learner.epoch, classifier_scores.run, volumes.chosen
 
-    def epoch(self: Any, targets: Any) -> None:
+    def epoch(self: Any, *given: Any) -> None:
         if where == "network" and looking[-1]:
             raise KeyboardInterrupt
-        real(self, targets)
+        real(self, *given)
 
     def judged(*given: Any, **how: Any) -> Any:
         story, engine, result = of_judge(*given, **how)

@@ -104,6 +104,15 @@ class Episodes:
         """Features of these items, float32 (N, ...)."""
         return self._coded[2]
 
+    @property
+    def about(self) -> list[Any]:
+        """What tasks are drawn from and how, beside features, for JSON."""
+        codes, names, _ = self._coded
+        kinds, shares = self._kinds
+        sizes = [self.ways, _several(self.shots), self.queries, _several(self.annotators), self.labels_per_item]
+        items = [codes.tolist(), list(map(str, codes.index)), list(map(str, names))]
+        return [repr(sizes), [kind.name for kind in kinds], shares.tolist(), *items]
+
     def draw(self, number: int, seed: int | Sequence[int] = 0, *, clean: bool = False) -> Tasks:
         """Draws tasks: classes, items, annotators of drawn kinds, and what these say.
 

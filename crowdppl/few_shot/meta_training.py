@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.tasks import Tasks
 from crowdppl.few_shot.unrolled import Unrolled
-from crowdppl.inference.checkpoints import Arrays, Checkpoint, cut, digest_of, learned, place_of
+from crowdppl.inference.checkpoints import Arrays, Checkpoint, network_arrays, place_of, restore_network
+from crowdppl.inference.digests import digest_of, learned
 from crowdppl.inference.machinery.optimisers import optimiser_arrays, restore_optimiser
 from crowdppl.inference.midway import Midway
 from crowdppl.networks.embedding import Embedding, embedding_for
@@ -82,7 +84,7 @@ def meta_trained(
         clean=clean,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
-        about=[through, repr(sorted(getattr(em, "keywords", {}).items())), rows.tolist()],
+        about=[through, _called(em), rows.tolist()],
     )
     return embedding.requires_grad_(False).cpu()
 
@@ -124,16 +126,16 @@ def meta_train(
         ResultError: when the checkpoint is that of another training, or damaged.
     """
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
+    seed, every = seed_number(seed), whole_number("checkpoint_every", checkpoint_every, 1)
     learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
     optimiser, midway = torch.optim.Adam(embedding.parameters(), lr=learning_rate), Midway()
     if checkpoint is not None:
         key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
-        every = whole_number("checkpoint_every", checkpoint_every, 1)
         _resume(Checkpoint(place_of(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
     losses: list[float] = midway.kept["losses"].tolist() if midway.kept else []
     embedding.train()
     with seeded(seed):
-        for step in midway.steps(iterations, lambda: {"losses": torch.from_numpy(np.array(losses))}):
+        for step in midway.steps(iterations, lambda: {"losses": torch.from_numpy(np.array(losses))}, last=True):
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
             tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
@@ -180,11 +182,10 @@ def _state(
     """What takes the state of a training, and what puts it back."""
 
     def take() -> Arrays:
-        weights = {f"network.{name}": x for name, x in embedding.state_dict().items()}
-        return weights | optimiser_arrays(optimiser) | midway.arrays()
+        return network_arrays(embedding, "network") | optimiser_arrays(optimiser) | midway.arrays()
 
     def put(arrays: Arrays, _: int) -> None:
-        embedding.load_state_dict(cut(arrays, "network"))
+        restore_network(embedding, "network", arrays)
         restore_optimiser(optimiser, arrays)
         midway.restore(arrays)
 
@@ -192,12 +193,21 @@ def _state(
 
 
 def _key(embedding: Embedding, episodes: Episodes, about: Sequence[Any]) -> str:
-    """A digest of what a training depends on; of its tasks, the first and the last are looked at."""
+    """A digest of what a training depends on; of kinds, their names, and what they say in two steps."""
     iterations, batch, _, seed, clean, *_ = about
     drawn = [episodes.draw(batch, (seed, step), clean=clean) for step in (0, iterations - 1)]
     tensors = [(name, x) for tasks in drawn for name, x in vars(tasks).items() if isinstance(x, torch.Tensor)]
-    names = [list(map(str, episodes.names)), repr(embedding)]
-    return digest_of([*about, *names], [*learned(embedding), ("table", episodes.table), *tensors])
+    table = ("table", episodes.table)
+    return digest_of([*about, *episodes.about, repr(embedding)], [*learned(embedding), table, *tensors])
+
+
+def _called(function: Any) -> list[str]:
+    """A function's name and what it was given, through all of ``functools.partial``."""
+    given = []
+    while isinstance(function, partial):
+        given += [repr(function.args), repr(sorted(function.keywords.items()))]
+        function = function.func
+    return [function.__module__, getattr(function, "__qualname__", type(function).__qualname__), *given]
 
 
 def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,13 +16,12 @@ from torch import Tensor, nn
 from crowdppl.doors.naming import shown
 from crowdppl.doors.telling import tell
 from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
+from crowdppl.inference.digests import key_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.reading.problem import Problem
 from crowdppl.networks.network import begin
-from crowdppl.networks.sight import networks_of, state_of
-from crowdppl.networks.standardise import parts
+from crowdppl.networks.sight import networks_of
 from crowdppl.networks.training import training_of
-from crowdppl.stories.story import settings_of
 
 Arrays = dict[str, Tensor]
 
@@ -105,7 +103,7 @@ def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand
         return None
     for network in networks_of(problem.story).values():  # the weights with which a fit begins
         begin(network, training_of(getattr(problem.story, "training", {})), options.seed)
-    return Beforehand(Path(f"{options.checkpoint}.trials"), _key(problem, options, engine))
+    return Beforehand(Path(f"{options.checkpoint}.trials"), key_of(problem, options, engine))
 
 
 def place_of(path: Any) -> Path:
@@ -138,6 +136,8 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
         raise ResultError(f"{path} is no checkpoint, or a damaged one: {error}; remove it") from error
+    if not isinstance(about, dict) or sorted(about.get("tensors", ())) != sorted(arrays):
+        raise ResultError(f"{path} is no checkpoint, or has lost some of its tensors; remove it")
     if about.get("key") != key:
         raise ResultError(
             f"{path} is the checkpoint of another fit, of other data, settings or seed, another network, "
@@ -154,7 +154,7 @@ def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -
     aside = path.with_name(f"{path.name}.part")
     kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
     try:
-        save_file(kept, aside, {"about": json.dumps(about)})
+        save_file(kept, aside, {"about": json.dumps({**about, "tensors": list(kept)})})
         aside.replace(path)
     except (OSError, SafetensorError) as error:
         tell(
@@ -170,51 +170,26 @@ def checkpoint_of(
     """The checkpoint that the options ask for; None where they ask for none."""
     if options.checkpoint is None:
         return None
-    return Checkpoint(Path(options.checkpoint), options.checkpoint_every, _key(problem, options, engine), take, put)
-
-
-def _key(problem: Problem, options: Options, engine: str) -> str:
-    """A digest of all that a result depends on: story, networks as they begin, data, engine and its options."""
-    networks = networks_of(problem.story)
-    settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
-    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
-    about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
-    # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
-    first = problem.blocks[0]
-    about += ["ignorable"] * (first.n_answers > first.n_classes and not first.informative)
-    return digest_of(about, _tensors(problem))
-
-
-def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
-    """Those that a result depends on, by name."""
-    yield from problem.given.items()
-    for network in networks_of(problem.story).values():
-        yield from learned(network)
-    for block in problem.blocks:
-        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
-        for columns in (block.item_covariates, block.annotator_covariates):
-            if columns is not None:
-                yield f"{columns.what} {columns.names}", columns.values
-        yield "cells", block.bags.cells
-        yield "rows", block.bags.row_starts
-        yield from (("features", part) for part in (() if block.features is None else parts(block.features)))
-
-
-def learned(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What a network holds, by names that tell what of it learns."""
-    return ((f"{name} {x.requires_grad}", x) for name, x in state_of(network, keep_vars=True).items())
-
-
-def digest_of(about: Any, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
-    """A digest of what JSON can say, and of tensors by name."""
-    digest = hashlib.sha256(json.dumps(about).encode())
-    for name, x in tensors:
-        if x is not None:
-            digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
-            digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return Checkpoint(
+        Path(options.checkpoint), options.checkpoint_every, key_of(problem, options, engine), take, put
+    )
 
 
 def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
     """The tensors below a name, without it."""
     return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def network_arrays(network: nn.Module, name: str) -> Arrays:
+    """All that a network holds, as tensors by name: weights and buffers, those too that it saves nowhere."""
+    return {f"{name}.{key}": x for key, x in {**dict(network.named_buffers()), **network.state_dict()}.items()}
+
+
+@torch.no_grad()
+def restore_network(network: nn.Module, name: str, arrays: Mapping[str, Tensor]) -> None:
+    """Gives a network back what ``network_arrays`` took."""
+    found, saved = cut(arrays, name), network.state_dict().keys()
+    network.load_state_dict({key: found[key] for key in saved})
+    for key, x in network.named_buffers():
+        if key not in saved:
+            x.copy_(found[key])

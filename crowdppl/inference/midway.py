@@ -37,12 +37,13 @@ class Midway:
         """Takes back what ``arrays`` gave."""
         self.kept = cut(arrays, "midway")
 
-    def steps(self, n: int, more: Callable[[], Mapping[str, Tensor]]) -> Iterator[int]:
+    def steps(self, n: int, more: Callable[[], Mapping[str, Tensor]], last: bool = False) -> Iterator[int]:
         """Numbers of the steps of an epoch that are still to be made; call it once the streams are seeded.
 
         Args:
             n: steps of the epoch.
             more: called before a checkpoint is written: what else the epoch goes on from.
+            last: whether one is written after the last step, too.
         """
         first = int(self.kept["step"]) if self.kept else 0
         _put_streams(cut(self.kept, "stream"))
@@ -50,7 +51,7 @@ class Midway:
         for step in range(first, n):
             yield step
             done = step + 1
-            if self._every is not None and done % self._every == 0 and done < n:
+            if self._every is not None and (last if done == n else done % self._every == 0):
                 self.kept = {"step": torch.tensor(done), **_streams(), **more()}
                 self._write()
                 self.kept = {}
@@ -64,7 +65,7 @@ def _streams() -> Arrays:
 
 def _put_streams(kept: Mapping[str, Tensor]) -> None:
     """Sets those streams; a GPU that was not there, or no longer is, is left out."""
-    if "cpu" in kept:
+    if kept:
         torch.set_rng_state(kept["cpu"])
     for n in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         if str(n) in kept:

@@ -81,7 +81,8 @@ class Options:
             trial of ``volume`` that scored, the end of the first training of ``patience``) is kept beside it, in a
             file whose name ends in ".trials".
         checkpoint_every: epochs between two writes of it.
-        checkpoint_steps: minibatches between two writes within an epoch, where one takes long; None writes none.
+        checkpoint_steps: minibatches between two writes within an epoch, where one takes long; None writes none,
+            nor does an epoch of fewer.
             ``training={"full_batch": True}`` has no minibatches, and refuses it.
         progress: whether to show a progress bar.
         callback: called with (iteration, objective) after every iteration, sweep or transition. The objective of

@@ -23,7 +23,8 @@ from crowdppl.inference.reading.posing import pose
 from crowdppl.inference.reading.problem import Problem, quiet
 from crowdppl.inference.runners import RUNNERS
 from crowdppl.inference.stopping import stopped
-from crowdppl.networks.sight import learning_of, networks_of
+from crowdppl.networks.network import learns
+from crowdppl.networks.sight import learning_of, network_of, networks_of
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.process.handlers import handlers_kept
 from crowdppl.process.holding import held_back
@@ -134,13 +135,19 @@ def _homecoming(story: Story) -> Iterator[None]:
 
 
 def _refuse_checkpoint(story: Story, options: Options) -> None:
-    if options.checkpoint is not None and not learning_of(story):
+    if options.checkpoint is None:
+        return
+    if network_of(story) is None and not any(map(learns, learning_of(story).values())):
         raise MethodError(
             f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(story).__name__} "
             "has none here; leave it out"
         )
-    if options.checkpoint is not None:
-        place_of(options.checkpoint)
+    if options.checkpoint_steps is not None and training_of(getattr(story, "training", {})).full_batch:
+        raise MethodError(
+            f"checkpoint_steps={options.checkpoint_steps} counts minibatches, and full_batch=True has none; leave "
+            "it out: checkpoint_every counts epochs"
+        )
+    place_of(options.checkpoint)
 
 
 def _with_volume(

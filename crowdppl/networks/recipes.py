@@ -27,7 +27,7 @@ RATE = 0.011
 """Learning rate of a table with one feature; it falls with the root of their number, as sums over features grow."""
 
 
-def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
+def house_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
     """The training that served best on small sets with few labels, adapted to the number of items and features.
 
     Blends of items (mixup), predictions drawn to equal shares where votes are nearly even, a bonus for volume
@@ -67,7 +67,7 @@ def house_training(data: Annotations, **more: Any) -> dict[str, Any]:
 
 
 def house_recipe(
-    data: Annotations, *, temper: float = TEMPER, pooled: float = POOLED, **training: Any
+    data: Annotations, /, *, temper: float = TEMPER, pooled: float = POOLED, **training: Any
 ) -> dict[str, Any]:
     """The whole house recipe, as settings of a method of one truth an item: its training, temper and pooled rows.
 

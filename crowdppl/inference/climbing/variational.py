@@ -197,11 +197,6 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
             raise MethodError(
                 f"{option} has no meaning where a network learns; see training=, its epochs and batches"
             )
-    if training.full_batch and options.checkpoint_steps is not None:
-        raise MethodError(
-            f"checkpoint_steps={options.checkpoint_steps} counts minibatches, and full_batch=True has none; leave "
-            "it out: checkpoint_every counts epochs"
-        )
     if options.restarts > 1:
         raise MethodError("restarts=1 is all there is where a network learns; fit with several seeds instead")
     return (FullBatch if training.full_batch else Learner)(problem, training)

@@ -18,7 +18,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.decoding import told
 from crowdppl.data.stored_features import read
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.checkpoints import checkpoint_of, cut
+from crowdppl.inference.checkpoints import checkpoint_of, network_arrays, restore_network
 from crowdppl.inference.learning.regularisers import Regularised
 from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.loop import Progress, iterate
@@ -144,11 +144,9 @@ class Epochs:
     def arrays(self) -> dict[str, Tensor]:
         """Parameters, weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
         store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
-        weights = {
-            f"network.{name}.{key}": x
-            for name, network in networks_of(self.problem.story).items()
-            for key, x in network.state_dict().items()
-        }
+        networks = networks_of(self.problem.story).items()
+        held = (network_arrays(network, f"network.{name}") for name, network in networks)
+        weights = {name: x for arrays in held for name, x in arrays.items()}
         return store | weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
 
     def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
@@ -157,7 +155,7 @@ class Epochs:
             for name, x in pyro.get_param_store().named_parameters():
                 x.copy_(arrays[f"parameter.{name}"])
         for name, network in networks_of(self.problem.story).items():
-            network.load_state_dict(cut(arrays, f"network.{name}"))
+            restore_network(network, f"network.{name}", arrays)
         restore_optimiser(self.optimiser, arrays)
         self.midway.restore(arrays)
 

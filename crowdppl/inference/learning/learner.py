@@ -13,7 +13,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.decoding import told
 from crowdppl.data.stored_features import Features, joined
 from crowdppl.errors import NumericalError
-from crowdppl.inference.checkpoints import cut
+from crowdppl.inference.checkpoints import network_arrays, restore_network
 from crowdppl.inference.learning.regularisers import blended, class_shares, wanted
 from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
 from crowdppl.inference.machinery.optimisers import adamw, optimiser_arrays, restore_optimiser
@@ -96,12 +96,12 @@ class Learner:
 
     def arrays(self) -> dict[str, Tensor]:
         """Weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
-        weights = {f"network.{name}": x for name, x in self.network.state_dict().items()}
+        weights = network_arrays(self.network, "network")
         return weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
 
     def restore(self, arrays: Mapping[str, Tensor], epochs: int) -> None:
         """Takes back what ``arrays`` gave after some epochs."""
-        self.network.load_state_dict(cut(arrays, "network"))
+        restore_network(self.network, "network", arrays)
         restore_optimiser(self.optimiser, arrays)
         self.midway.restore(arrays)
         self.epochs = epochs
