@@ -42,6 +42,7 @@ SECTIONS = (
     "Truth from features and labels: Music",
     "Probabilities from features and labels, corrected and not",
     "Methods chosen by labels of items left out",
+    "The house recipe in other joint methods",
     "Features and labels of sentiment_polarity",
     "Features that had no part in the recipe",
     "Few-shot tasks",
