@@ -40,7 +40,7 @@ class MetaEm:
         prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
         coins: whether an annotator is as often right in one class as in another; else rows of confusions are free.
         mass, diagonal: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
-        temper: power of the labels' likelihood, in meta-training too: below 1, labels count for less.
+        temper: power of the labels' likelihood, in meta-training too; .5 with coins and 6 steps told digits best.
         weights: what ``meta_fit`` learned; nothing to be set by hand.
     """
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.benchmarks.few_shot import LABELS, near_prototypes
+from tests.benchmarks.few_shot import LABELS, LIKE, near_prototypes
 from tests.benchmarks.test_few_shot import leads
 
 SIDES = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
@@ -47,8 +47,7 @@ def test_a_class_without_labels_gets_no_query_item_and_gradients_stay_finite() -
 
 
 def test_leads_compare_each_with_its_like() -> None:
-    right = {"meta_em": 0.8, "one coin an annotator": 0.8}
-    right |= {"query items in the fit": 0.9, "one coin, query items in the fit": 0.9}
+    right = {name: {"prototypes": 0.8, "refined": 0.9}[like] for name, like in LIKE.items()}
     right |= {f"prototypes, {labels}": 0.75 for labels in LABELS} | {
         f"refined, {labels}": 0.88 for labels in LABELS
     }
@@ -58,6 +57,6 @@ def test_leads_compare_each_with_its_like() -> None:
     assert "| meta_em | prototypes, Dawid-Skene | +5.0 ± 0.0 | +4.0 ± 0.0 | +4.5 ± 0.0 |" in text
     assert "| query items in the fit | refined, majority vote | +2.0 ± 0.0 | +2.0 ± 0.0 | +2.0 ± 0.0 |" in text
     verdict = text.splitlines()[-1]
-    assert verdict.startswith("Ahead by 3 points or more: digits 6 of 12 (meta_em over prototypes, majority vote; ")
-    assert "), LabelMe 6 of 12 (meta_em" in verdict
+    assert verdict.startswith("Ahead by 3 points or more: digits 9 of 18 (meta_em over prototypes, majority vote; ")
+    assert "), LabelMe 9 of 18 (meta_em" in verdict
     assert "refined" not in verdict

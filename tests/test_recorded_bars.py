@@ -97,3 +97,11 @@ def test_on_true_labels_the_best_is_no_more_than_a_point_better() -> None:
     found = {cells["row"]: number(cells["accuracy"]) for cells in rows("Features and labels of sentiment_polarity")}
     told = found.pop("network on the truth (reference)")
     assert max(found.values()) >= told - 1
+
+
+@pytest.mark.parametrize("labels", ["majority vote", "Dawid-Skene"])
+def test_few_shot_tasks_are_told_apart_better_than_by_prototypes_by_three_points(labels: str) -> None:
+    """On average over digits and LabelMe, by settings that were found on digits held out from meta-training."""
+    found = [cells for cells in rows("Few-shot tasks") if cells.get("ahead of") == f"prototypes, {labels}"]
+    [tempered] = [cells for cells in found if cells["row"] == "one coin, tempered"]
+    assert number(tempered["average"]) >= 3.0
