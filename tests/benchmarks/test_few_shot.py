@@ -99,8 +99,9 @@ EXPLAINED = (
     "refined, one coin: on labels by coins, which the rivals may have as well. Not trained: in the space of the "
     "first weights. One coin, tempered: one coin an annotator, labels at the power .5, and six steps of EM for "
     "three, in meta-training too. Settings and steps were chosen on classes held out among those to learn from, "
-    "coins and the power before their rows were in this table. ahead: how far meta_em is above each, with the "
-    "standard error over splits. "
+    "coins and the power before their rows were in this table (over all splits, of which one learns from what "
+    "another is tested on; LabelMe had no part in the power). ahead: how far meta_em is above each, with "
+    "the standard error over splits. "
     "Log score: mean negative log-probability of the query items' classes, the lower the better."
 )
 LEADS = (
