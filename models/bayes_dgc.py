@@ -85,11 +85,10 @@ class BayesDgc:
         """A copy with a network for these features, and with the recipe written out."""
         training, pooled, temper = dict(self.training), self.pooled, self.temper
         if self.recipe == "house" and data.features is not None:
-            recipe = crowdppl.house_recipe(data)
+            recipe = crowdppl.house_recipe(data, training=training)
             own = self.prior == "published" or self._own_rows
             pooled = (0.0 if own else recipe["pooled"]) if pooled is None else pooled
-            temper = recipe["temper"] if temper is None else temper
-            training = crowdppl.house_training(data, **training)
+            training, temper = recipe["training"], recipe["temper"] if temper is None else temper
         mine = crowdppl.ready(self.network, data, training)
         return replace(self, network=mine, training=training, pooled=pooled, temper=temper)
 

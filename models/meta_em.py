@@ -73,7 +73,7 @@ class MetaEm:
 
         Args:
             episodes: ``crowdppl.Episodes``, of other classes and items than those that will be fitted.
-            how: iterations, batch, learning_rate, seed, device, and switches, as for ``crowdppl.meta_trained``.
+            how: iterations, batch, learning_rate, seed, device, checkpoint, switches, as for ``meta_trained``.
         """
         rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal, self.coins)
         network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)

@@ -142,7 +142,7 @@ def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
     data, _ = clouds(60, 60)
     training = {"epochs": 2, "networks": 2}
     default = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings={"training": training})
-    spelt: dict[str, Any] = {"recipe": "plain", **crowdppl.house_recipe(data, **training)}
+    spelt: dict[str, Any] = {"recipe": "plain", **crowdppl.house_recipe(data, training=training)}
     found = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings=spelt)
     assert found.probabilities().equals(default.probabilities())
 
@@ -157,8 +157,8 @@ def test_what_belongs_to_the_story_is_no_setting_of_training(name: str) -> None:
 @pytest.mark.parametrize(("name", "engine"), [("ccem", "svi"), ("global_noise", "em"), ("raykar", "em")])
 def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) -> None:
     data, _ = clouds(60, 60)
-    rows = {"pooled": 0.0} if engine == "em" else {}
-    recipe = crowdppl.house_recipe(data, epochs=2, networks=2, **rows)
+    rows: dict[str, Any] = {"pooled": 0.0} if engine == "em" else {}
+    recipe = crowdppl.house_recipe(data, training={"epochs": 2, "networks": 2}, **rows)
     assert ("pooled" in recipe) == (engine == "svi")
     joint = {"likelihood": "joint"} if name == "ccem" else {}
     found = crowdppl.fit(name, data, inference=engine, seed=0, settings={**joint, **recipe})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from crowdppl.data.decoding import told
 from crowdppl.data.feature_tensors import feature_tensor
 from crowdppl.doors.counts import is_whole, number_within
-from crowdppl.networks.training import VOLUMES, Training
+from crowdppl.networks.training import VOLUMES, Training, training_of
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
@@ -67,7 +68,11 @@ def house_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
 
 
 def house_recipe(
-    data: Annotations, /, *, temper: float = TEMPER, pooled: float = POOLED, **training: Any
+    data: Annotations,
+    *,
+    training: Mapping[str, Any] | None = None,
+    temper: float = TEMPER,
+    pooled: float = POOLED,
 ) -> dict[str, Any]:
     """The whole house recipe, as settings of a method of one truth an item: its training, temper and pooled rows.
 
@@ -76,10 +81,10 @@ def house_recipe(
 
     Args:
         data: the annotations, with features.
+        training: settings of ``Training`` that win over those of ``house_training``, such as ``{"volume": 0.02}``:
+            trials of it take five to ten times as long as a fit.
         temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
         pooled: pseudo-counts of a confusion row that are shared as the crowd has them; 0 leaves the setting out.
-        training: settings of ``Training`` that win over ``house_training``, such as ``volume``, whose trials take
-            five to ten times as long as a fit.
 
     Returns:
         Settings by name. What they change, method by method, is among the benchmarks ("The house recipe in other
@@ -87,14 +92,16 @@ def house_recipe(
 
     Raises:
         DataError: for what is no annotations.
-        MethodError: when temper or pooled is out of range.
+        MethodError: when temper or pooled is out of range, or training has no such setting.
 
     Examples:
-        >>> found = crowdppl.house_recipe(crowdppl.digits(seed=0).data, volume=0.02)
+        >>> found = crowdppl.house_recipe(crowdppl.digits(seed=0).data, training={"volume": 0.02})
         >>> sorted(found), found["training"]["volume"]
         (['pooled', 'temper', 'training'], 0.02)
     """
     temper = number_within("temper", temper, "a number above 0", lambda x: x > 0)
     pooled = number_within("pooled", pooled, "a number from 0 on", lambda x: x >= 0)
+    given = {} if training is None else training
+    training_of(given)
     rows = {"pooled": pooled} if pooled else {}
-    return {"training": house_training(data, **training), "temper": temper, **rows}
+    return {"training": house_training(data, **given), "temper": temper, **rows}

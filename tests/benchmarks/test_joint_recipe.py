@@ -129,8 +129,8 @@ def section(found: Mapping[str, Mapping[str, Gain]]) -> str:
 
 def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
     """Plain, and by the recipe."""
-    pooled = {"pooled": 0.0} if pair.engine == "em" else {}
-    recipe = crowdppl.house_recipe(found.data, volume=VOLUME, **pooled)
+    pooled: dict[str, Any] = {"pooled": 0.0} if pair.engine == "em" else {}
+    recipe = crowdppl.house_recipe(found.data, training={"volume": VOLUME}, **pooled)
     both = {"plain": neural.LONGER, "recipe": {**recipe, **pair.off}}
     plain, house = (
         neural.Row(title, pair.method, pair.engine, {**pair.settings, **more}) for title, more in both.items()
