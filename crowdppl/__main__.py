@@ -1,5 +1,5 @@
 """``python -m crowdppl`` is the command ``crowdppl``."""
 
-from crowdppl.command.cli import main
+from crowdppl.cli.commands import main
 
 main()

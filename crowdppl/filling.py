@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.annotations import Annotations
-from crowdppl.data.decoding import row_codes
-from crowdppl.data.likeness import meant_alike
-from crowdppl.data.splitting import with_rows
-from crowdppl.doors import demands
-from crowdppl.doors.counts import whole_number
+from crowdppl.core import validation
+from crowdppl.core.validation import whole_number
+from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.split import meant_alike, with_rows
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.asking.predictive import Rows, predictive
-from crowdppl.statistics.choices import choose
+from crowdppl.inference.predict.predictive import Rows, predictive
+from crowdppl.results.choices import choose
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
@@ -58,7 +56,7 @@ def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 
         >>> crowdppl.fill(posterior)
         Annotations(45 items, 5 annotators, 4 classes, 315 labels)
     """
-    posterior, least = demands.require_posterior(posterior), whole_number("least", least, 0)
+    posterior, least = validation.require_posterior(posterior), whole_number("least", least, 0)
     draws = whole_number("draws", draws, 1)
     full = posterior.data if data is None else _checked(posterior, data)
     counts = np.concatenate([block.annotator.cpu().numpy() for block in posterior.data.blocks])
@@ -100,7 +98,7 @@ def answer_shares(posterior: Posterior, item: np.ndarray, annotator: np.ndarray,
 
 
 def _checked(posterior: Posterior, data: Annotations) -> Annotations:
-    old, data = posterior.data, demands.require_annotations(data)
+    old, data = posterior.data, validation.require_annotations(data)
     for what in ("annotators", "classes", "answers"):
         if not getattr(old, what).equals(getattr(data, what)):
             raise DataError(f"the {what} of data= are not those of the fit; read them with like=posterior.data")

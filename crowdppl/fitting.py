@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
-from crowdppl.doors import demands
-from crowdppl.doors.counts import switch
-from crowdppl.doors.telling import tell
+from crowdppl.core import validation
+from crowdppl.core.validation import switch, tell
 from crowdppl.errors import DoubtWarning, MethodError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
     from crowdppl.inference.options import FitOptions
     from crowdppl.posterior import Posterior
-    from crowdppl.stories.story import Story
+    from crowdppl.primitives.model import Story
 
 
 def fit(
@@ -36,7 +35,7 @@ def fit(
     Args:
         method: a name of the zoo (``crowdppl.zoo()`` lists them), or a story of your own: any object with
             ``model(data)``. "auto" averages methods by how well they predict labels that they were not shown, and
-            corrects probabilities that are too sure (``crowdppl.choosing.automatic``).
+            corrects probabilities that are too sure (``crowdppl.automatic``).
         data: the annotations.
         inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less
             than about ten seconds by a formula in labels, states of an item, parameters and chains, else vb.
@@ -44,7 +43,7 @@ def fit(
         gold: known truths by item id (a Series or mapping): data, not a score. Replaces gold that ``data`` hold.
         start: values of sites to start from, by site name.
         calibrate: whether to correct probabilities that are too sure, by labels left out and known truths, at the
-            cost of five further fits (``crowdppl.choosing.calibration``), which share the ten seconds; "auto"
+            cost of five further fits (``crowdppl.evaluation.calibration``), which share the ten seconds; "auto"
             always does. ``posterior.uncorrected()`` gives the method's own. Ctrl-C then raises KeyboardInterrupt.
         options: of the engine; ``crowdppl.inference.options.Options`` describes them all. The commonest are
             seed (0), device ("cpu", "cuda" or "auto"), tolerance and max_iterations of em and vb, restarts,
@@ -119,10 +118,10 @@ def fit_alone(
         fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
     """
     from crowdppl import registry
+    from crowdppl.core.devices import told_of_shortage
+    from crowdppl.inference.engines import run
     from crowdppl.inference.options import options_from
-    from crowdppl.inference.running import run
     from crowdppl.posterior import Posterior
-    from crowdppl.process.shortage import told_of_shortage
 
     _annotations(data)
     story = _story(method, settings)
@@ -136,7 +135,7 @@ def fit_alone(
 def _warn_if_blind(story: Story, data: Annotations) -> None:
     """Warns of a method with a network that has nothing to look at."""
     from crowdppl import registry
-    from crowdppl.networks.sight import warn_of_no_features
+    from crowdppl.networks.outputs import warn_of_no_features
 
     warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data)
 
@@ -144,7 +143,7 @@ def _warn_if_blind(story: Story, data: Annotations) -> None:
 def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
     """The method with its settings, before anything is found in the data."""
     from crowdppl import registry
-    from crowdppl.settings import named_settings
+    from crowdppl.core.validation import named_settings
 
     given = None if settings is None else named_settings(settings)
     if given and not isinstance(method, str):
@@ -154,17 +153,17 @@ def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
 
 def _annotations(data: Any) -> Annotations:
     """The data, when they are annotations with labels."""
-    from crowdppl.data.checking import require_labels
+    from crowdppl.data.checks import require_labels
 
-    found = demands.require_annotations(data)
+    found = validation.require_annotations(data)
     require_labels(found.blocks)
     return found
 
 
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
+    from crowdppl.core.devices import held_back
     from crowdppl.inference.loop import told_of_late
-    from crowdppl.process.holding import held_back
 
     with held_back() as hold:
         for doubt in posterior.doubts():
@@ -184,7 +183,7 @@ def _corrected(
     """One fit of one method, corrected; looked up by name, because corrections fit again."""
     from crowdppl.inference.loop import uninterrupted
 
-    calibration = import_module("crowdppl.choosing.calibration")
+    calibration = import_module("crowdppl.evaluation.calibration")
     plain = data if data.gold_codes is None else data.with_gold(None)
     alone = fit_alone(method, plain, inference, settings, options, start, fits=calibration.FOLDS + 1)
     members, stories = {alone.method: uninterrupted(alone)}, {alone.method: _story(method, settings)}
@@ -207,5 +206,5 @@ def check_automatic(inference: str, alone: bool) -> None:
 def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
     """method="auto"; looked up by name, because it calls ``fit``."""
     check_automatic(inference, alone)
-    posterior: Posterior = import_module("crowdppl.choosing.automatic").fit_auto(data, options)
+    posterior: Posterior = import_module("crowdppl.automatic").fit_auto(data, options)
     return posterior

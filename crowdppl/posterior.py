@@ -7,31 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crowdppl.criticism import agreement_network, doubts
-from crowdppl.criticism.doubt import Doubt
+from crowdppl.core.validation import require_path
+from crowdppl.criticism import doubts
+from crowdppl.criticism.doubts import Doubt
 from crowdppl.data.annotations import Annotations
-from crowdppl.doors.demands import require_path
 from crowdppl.errors import ResultError
-from crowdppl.inference.fit_result import FitResult
-from crowdppl.inference.memory import Memory
-from crowdppl.pictures import chain_plots, item_map, plots, reliability, risk_plot
-from crowdppl.results import (
-    abilities,
-    acquisition,
-    archive,
-    averaging,
-    decisions,
-    engines,
-    item_tables,
-    label_sets,
-    leave_one_out,
-    predicting,
-    refitting,
-)
-from crowdppl.results.arviz_export import to_arviz
+from crowdppl.inference.result import FitResult, Memory
+from crowdppl.plots import annotators as annotator_plots
+from crowdppl.plots import evaluation, posterior
+from crowdppl.primitives.model import Story
+from crowdppl.results import acquisition, archive, decisions, leave_one_out, tables, updating
+from crowdppl.results import correction as corrections
+from crowdppl.results.arviz import to_arviz
 from crowdppl.results.correction import Correction
-from crowdppl.results.summary import summarise
-from crowdppl.stories.story import Story
+from crowdppl.results.tables import summarise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +53,7 @@ class Posterior:
     data: Annotations
     result: FitResult
     options: dict[str, Any] = field(default_factory=dict)
-    _refit: engines.Refit | None = None
+    _refit: updating.Refit | None = None
     correction: Correction | None = None
     memory: Memory | None = None
     _doubted: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)
@@ -101,37 +90,37 @@ class Posterior:
         """
         return deepcopy(self.result.diagnostics)
 
-    annotators = abilities.annotators
-    confusion = abilities.confusion
-    confusion_intervals = abilities.confusion_intervals
-    prevalence = abilities.prevalence
-    members = averaging.members
-    probabilities = item_tables.probabilities
-    entropy = item_tables.entropy
-    labels = item_tables.labels
-    truth = item_tables.truth
+    annotators = tables.annotators
+    confusion = tables.confusion
+    confusion_intervals = tables.confusion_intervals
+    prevalence = tables.prevalence
+    members = corrections.members
+    probabilities = tables.probabilities
+    entropy = tables.entropy
+    labels = tables.labels
+    truth = tables.truth
     summary = summarise
     doubts = doubts.doubts
     decide = decisions.decide
-    label_sets = label_sets.label_sets
+    label_sets = decisions.label_sets
     worth_asking = acquisition.worth_asking
     leave_one_out = leave_one_out.leave_one_out
-    predict = predicting.predict
-    classify = predicting.classify
-    draw_labels = predicting.draw_labels
-    update = refitting.update
-    without = refitting.without
+    predict = updating.predict
+    classify = updating.classify
+    draw_labels = updating.draw_labels
+    update = updating.update
+    without = updating.without
     to_arviz = to_arviz
     save = archive.save
-    plot_confusion = plots.plot_confusion
-    plot_annotators = plots.plot_annotators
-    plot_items = plots.plot_items
-    plot_trace = chain_plots.plot_trace
-    plot_ranks = chain_plots.plot_ranks
-    plot_item_map = item_map.plot_item_map
-    plot_agreement_network = agreement_network.plot_agreement_network
-    plot_reliability = reliability.plot_reliability
-    plot_risk_coverage = risk_plot.plot_risk_coverage
+    plot_confusion = posterior.plot_confusion
+    plot_annotators = posterior.plot_annotators
+    plot_items = posterior.plot_items
+    plot_trace = posterior.plot_trace
+    plot_ranks = posterior.plot_ranks
+    plot_item_map = posterior.plot_item_map
+    plot_agreement_network = annotator_plots.plot_agreement_network
+    plot_reliability = evaluation.plot_reliability
+    plot_risk_coverage = evaluation.plot_risk_coverage
 
 
 def load(

@@ -16,11 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from crowdppl.doors.counts import switch
-from crowdppl.doors.telling import tell
+from crowdppl.core.validation import check_settings, switch, tell
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.settings import check_settings
-from crowdppl.stories.story import Story, card_of
+from crowdppl.primitives.model import Story, card_of
 
 ENTRY_POINTS = "crowdppl.methods"
 """Group under which an installed package offers methods: name = "package.module:Class"."""
@@ -75,7 +73,7 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
         ...         log_p = crowdppl.prevalence(data)
         ...         rows = crowdppl.leaning_rows(data.n_classes, mass=1.0).log()
         ...         table = rows.expand(data.n_annotators, -1, -1)
-        ...         with crowdppl.plates.items(data):
+        ...         with crowdppl.primitives.plates.items(data):
         ...             crowdppl.annotate(data, table, crowdppl.truth(data, log_p))
         >>> crowdppl.register("mine", Mine)
         >>> crowdppl.fit("mine", crowdppl.anaesthetists(), inference="em")
@@ -166,8 +164,7 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
 
 def _engine_columns() -> dict[str, Callable[[Story], str]]:
     from crowdppl.datasets import anaesthetists
-    from crowdppl.inference.cells import cell
-    from crowdppl.inference.running import ENGINES
+    from crowdppl.inference.engines import ENGINES, cell
 
     data = anaesthetists()
     return {engine: partial(cell, data=data, engine=engine) for engine in ENGINES}

@@ -20,8 +20,9 @@ import pyro.distributions as dist
 from torch import nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, MethodError, annotate, plates, prevalence, truth
-from crowdppl.settings import NotNegative, Positive, Share, check_settings
+from crowdppl import Annotations, Block, Card, MethodError, annotate, prevalence, truth
+from crowdppl.core.validation import NotNegative, Positive, Share, check_settings
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,9 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 
-from crowdppl import (
-    Block,
-    Card,
-    annotate,
-    confusion_prior,
-    mean_field,
-    plates,
-    prevalence,
-    truth,
-    with_abstentions,
-)
-from crowdppl.settings import Positive, Share
+from crowdppl import Block, Card, annotate, confusion_prior, mean_field, prevalence, truth, with_abstentions
+from crowdppl.core.validation import Positive, Share
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, Categorical, annotate, confusion_prior, penalty, plates, truth
-from crowdppl.settings import NotNegative, Positive, Share, check_settings
+from crowdppl import Annotations, Block, Card, Categorical, annotate, confusion_prior, penalty, truth
+from crowdppl.core.validation import NotNegative, Positive, Share, check_settings
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Block, Card, ChosenDirichlet, OneHot, annotate, leaning_rows, mean_field, plates, truth
-from crowdppl.settings import Count, Positive, Share
+from crowdppl import Block, Card, ChosenDirichlet, OneHot, annotate, leaning_rows, mean_field, truth
+from crowdppl.core.validation import Count, Positive, Share
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

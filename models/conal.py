@@ -25,8 +25,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, classify, look, penalty, plates, truth
-from crowdppl.settings import Count, NotNegative
+from crowdppl import Annotations, Block, Card, annotate, classify, look, penalty, truth
+from crowdppl.core.validation import Count, NotNegative
+from crowdppl.primitives import plates
 
 REASON = "its layers are no probabilities, and the networks learn through them by gradients: svi"
 FLAT = 100.0

@@ -20,20 +20,9 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    annotate,
-    classify,
-    look,
-    mean_field,
-    plates,
-    ready,
-    truth,
-    with_abstentions,
-)
-from crowdppl.settings import check_settings
+from crowdppl import Annotations, Block, Card, annotate, classify, look, mean_field, ready, truth, with_abstentions
+from crowdppl.core.validation import check_settings
+from crowdppl.primitives import plates
 
 REASON = "its layers are no probabilities, and the network learns through them by gradients: svi"
 FLAT = 100.0

@@ -17,7 +17,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
+from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
+from crowdppl.primitives import plates
 
 REASON = (
     "flat rows carry no information where an annotator has few labels, so that a posterior under them collapses "

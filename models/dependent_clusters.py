@@ -26,8 +26,9 @@ from pyro.ops.indexing import Vindex
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Block, Card, Categorical, annotate, mean_field, plates, truth
-from crowdppl.settings import Positive, Share
+from crowdppl import Block, Card, Categorical, annotate, mean_field, truth
+from crowdppl.core.validation import Positive, Share
+from crowdppl.primitives import plates
 
 
 def _row(mass: float | None, diagonal: float, k: int) -> tuple[float, float]:

@@ -29,12 +29,12 @@ from crowdppl import (
     annotate,
     confusion_prior,
     mean_field,
-    plates,
     prevalence,
     truth,
     with_abstentions,
 )
-from crowdppl.settings import Count, Positive, Share
+from crowdppl.core.validation import Count, Positive, Share
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,12 @@ from crowdppl import (
     log_volume,
     mean_field,
     penalty,
-    plates,
     ready,
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import NotNegative, Positive, check_settings
+from crowdppl.core.validation import NotNegative, Positive, check_settings
+from crowdppl.primitives import plates
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 

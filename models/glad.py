@@ -19,8 +19,9 @@ import pyro
 import pyro.distributions as dist
 from torch.nn.functional import logsigmoid
 
-from crowdppl import Block, Card, Coin, annotate, mean_field, plates, prevalence, truth, with_abstentions
-from crowdppl.settings import Positive
+from crowdppl import Block, Card, Coin, annotate, mean_field, prevalence, truth, with_abstentions
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

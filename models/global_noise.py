@@ -29,7 +29,7 @@ from crowdppl import (
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import Positive, check_settings
+from crowdppl.core.validation import Positive, check_settings
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from crowdppl import (
     class_atoms,
     crowd_confusion,
     mean_field,
-    plates,
     through_atoms,
     truth,
     with_abstentions,
 )
-from crowdppl.settings import Positive
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
-from crowdppl.settings import Count, NotNegative, Positive
+from crowdppl import Annotations, Block, Card, classify, look, penalty, truth_and_labels
+from crowdppl.core.validation import Count, NotNegative, Positive
+from crowdppl.primitives import plates
 
 REASON = "its likelihood takes each label alone, and networks and annotators learn together by gradients: svi"
 

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, classify, look, penalty, plates, truth_and_labels
-from crowdppl.settings import Count, Share
+from crowdppl import Annotations, Block, Card, classify, look, penalty, truth_and_labels
+from crowdppl.core.validation import Count, Share
+from crowdppl.primitives import plates
 
 REASON = "its weights are no part of a probability, and network and annotators learn together by gradients: svi"
 

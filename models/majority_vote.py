@@ -27,13 +27,13 @@ from crowdppl import (
     Coin,
     annotate,
     mean_field,
-    plates,
     prevalence,
     ready,
     truth,
     with_abstentions,
 )
-from crowdppl.settings import Positive
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ import pyro.distributions as dist
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, confusion_prior, em_steps, look, mean_field, plates, truth
-from crowdppl.settings import Count, NotNegative, Positive, Share
+from crowdppl import Annotations, Block, Card, annotate, confusion_prior, em_steps, look, mean_field, truth
+from crowdppl.core.validation import Count, NotNegative, Positive, Share
+from crowdppl.primitives import plates
 
 REASON = "the space was learned for points: a posterior of the means gives up classes with few items; take em"
 

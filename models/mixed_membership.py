@@ -29,12 +29,12 @@ from crowdppl import (
     class_atoms,
     confusion_prior,
     mean_field,
-    plates,
     through_atoms,
     truth,
     with_abstentions,
 )
-from crowdppl.settings import Positive, Share
+from crowdppl.core.validation import Positive, Share
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, mean_field, plates, truth
-from crowdppl.settings import Count, Positive, check_settings
+from crowdppl import Annotations, Block, Card, annotate, mean_field, truth
+from crowdppl.core.validation import Count, Positive, check_settings
+from crowdppl.primitives import plates
 
 REASON = "experts learn together with gates, by gradients: svi"
 

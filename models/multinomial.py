@@ -17,8 +17,9 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, mean_field, plates, prevalence, truth, with_abstentions
-from crowdppl.settings import Positive
+from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,9 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 
-from crowdppl import (
-    Block,
-    Card,
-    annotate,
-    coin_prior,
-    coin_table,
-    mean_field,
-    plates,
-    prevalence,
-    truth,
-    with_abstentions,
-)
-from crowdppl.settings import Positive
+from crowdppl import Block, Card, annotate, coin_prior, coin_table, mean_field, prevalence, truth, with_abstentions
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Block, Card, MethodError, annotate, logsumexp, mean_field, plates, truth, with_abstentions
-from crowdppl.settings import Positive
+from crowdppl import Block, Card, MethodError, annotate, logsumexp, mean_field, truth, with_abstentions
+from crowdppl.core.validation import Positive
+from crowdppl.primitives import plates
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ from crowdppl import (
     classify,
     crowd_rows,
     mean_field,
-    plates,
     prevalence,
     ready,
     truth,
     with_abstentions,
 )
-from crowdppl.settings import NotNegative, Positive, check_settings
+from crowdppl.core.validation import NotNegative, Positive, check_settings
+from crowdppl.primitives import plates
 
 REASON = "maximum likelihood has no prior, hence no posterior of parameters; take bayes_dgc"
 

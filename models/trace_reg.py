@@ -29,12 +29,12 @@ from crowdppl import (
     crowd_rows,
     mean_field,
     penalty,
-    plates,
     ready,
     truth_and_labels,
     with_abstentions,
 )
-from crowdppl.settings import NotNegative, Positive
+from crowdppl.core.validation import NotNegative, Positive
+from crowdppl.primitives import plates
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 # Before torch is imported: several workers with several threads each are slower than either.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-
-import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

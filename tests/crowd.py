@@ -15,8 +15,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.problem import Problem, pose
 
 
 @contextmanager

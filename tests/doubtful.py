@@ -9,7 +9,7 @@ import numpy as np
 import crowdppl
 from crowdppl.criticism.doubts import doubts
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations
 

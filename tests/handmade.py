@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.stories.card import Card
+from crowdppl.primitives.model import Card
 
 
 class Handmade:

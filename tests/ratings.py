@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement.table import agreement_table
+from crowdppl.agreement.coefficients import agreement_table
 from crowdppl.data.annotations import Annotations
 
 NO = np.nan

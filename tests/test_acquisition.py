@@ -15,24 +15,14 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from crowdppl import (
-    Block,
-    Categorical,
-    annotate,
-    coin_table,
-    heldout_score,
-    leaning_rows,
-    look,
-    plates,
-    prevalence,
-    truth,
-)
+from crowdppl import Block, Categorical, annotate, coin_table, heldout_score, leaning_rows, look, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.asking import answers
-from crowdppl.inference.fit_result import SiteResult
+from crowdppl.inference.predict import answers
+from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior, load
+from crowdppl.primitives import plates
 from crowdppl.results.acquisition import information, worth_asking
 from tests.brute import Tiny, joint
 from tests.crowd import annotations, crowd

@@ -10,7 +10,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa
 
-from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from tests.ratings import ABSTRACTORS, NO, UNITS, graded, literal, random_labels, rows_of, two, values
 

@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement import ballots, pairings
-from crowdppl.agreement.ballots import Ballots, Resamples, Tally
-from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.agreement import coefficients
+from crowdppl.agreement.coefficients import Ballots, Resamples, Tally, agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
-from crowdppl.statistics import coefficients
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -24,7 +22,7 @@ def test_resamples_are_the_items_drawn_again() -> None:
     held = Ballots.of(data)
     resamples = Resamples(held.n_items, 5, seed=3)
     near = coefficients.nearness(4, "quadratic")
-    kappa = pairings.mean_kappa(held, near, resamples)
+    kappa = coefficients.mean_kappa(held, near, resamples)
     (count,) = resamples
     assert count.shape == (60, 5)
     assert (count.sum(0) == 60).all()
@@ -46,7 +44,7 @@ def test_intervals_are_quantiles_and_the_seed_decides() -> None:
     data = anaesthetists()
     table = agreement_table(data, bootstrap=200, level=0.8, seed=4)
     held = Ballots.of(data)
-    drawn = pairings.mean_kappa(held, coefficients.nearness(4, "identity"), Resamples(held.n_items, 200, 4))
+    drawn = coefficients.mean_kappa(held, coefficients.nearness(4, "identity"), Resamples(held.n_items, 200, 4))
     np.testing.assert_allclose(
         table.loc["cohen_kappa", ["low", "high"]].astype(float), np.nanquantile(drawn.resampled, [0.1, 0.9])
     )
@@ -58,9 +56,9 @@ def test_intervals_are_quantiles_and_the_seed_decides() -> None:
 def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     data = graded(random_labels(8, n_items=80, n_annotators=12, keep=0.4))
     table, pairs = agreement_table(data, bootstrap=50), agreement_pairs(data)
-    monkeypatch.setattr(pairings, "AT_ONCE", 40)
-    monkeypatch.setattr(ballots, "WIDEST", 7)
-    assert len(list(pairings.pairings(Ballots.of(data), np.eye(4)))) > 5
+    monkeypatch.setattr(coefficients, "AT_ONCE", 40)
+    monkeypatch.setattr(coefficients, "WIDEST", 7)
+    assert len(list(coefficients.pairings(Ballots.of(data), np.eye(4)))) > 5
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=50), rtol=1e-10)
     pd.testing.assert_frame_equal(pairs, agreement_pairs(data), rtol=1e-10)
 

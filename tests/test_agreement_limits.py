@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning

@@ -15,12 +15,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from crowdppl.criticism import collusion
-from crowdppl.criticism.agreement_network import node_places, plot_agreement_network
-from crowdppl.criticism.excess import excess_of
-from crowdppl.criticism.suspicion import suspicious_annotators
+from crowdppl.criticism.collusion import excess_of
+from crowdppl.criticism.spammers import suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
+from crowdppl.plots.annotators import node_places, plot_agreement_network
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations
 from tests.handmade import coloured, posterior, texts

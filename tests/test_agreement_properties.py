@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement.table import agreement_pairs, agreement_table
+from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, rows_of, values

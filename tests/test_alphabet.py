@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.ids import Alphabet, encode_labels, place_in_rows, read_alphabet
 from crowdppl.errors import DataError, ThinDataWarning
-from crowdppl.tables.alphabet import Alphabet, encode_labels, read_alphabet
-from crowdppl.tables.encoding import place_in_rows
 
 
 def alphabet(

@@ -17,7 +17,7 @@ import torch
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import CrowdpplWarning, DataError, RepeatsWarning
-from crowdppl.stories.likelihood import annotate, truth
+from crowdppl.primitives.likelihood import annotate, truth
 
 
 @pytest.fixture(autouse=True)
@@ -88,12 +88,14 @@ def test_neither_row_order_nor_the_way_in_changes_anything(frame: pd.DataFrame) 
 
 
 def test_blocks_do_not_change_what_is_held(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    import crowdppl.data.coding
+    import crowdppl.data.annotations
 
     options: Any = {"abstentions": ["?"], "gold": {"i1": "cat"}}
     one = Annotations.from_frame(frame, **options)
-    whole = crowdppl.data.coding.build_blocks
-    monkeypatch.setattr(crowdppl.data.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=90))
+    whole = crowdppl.data.annotations.build_blocks
+    monkeypatch.setattr(
+        crowdppl.data.annotations, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=90)
+    )
     many = Annotations.from_frame(frame, **options)
     assert (len(one.blocks), len(many.blocks)) == (1, 5)
     pd.testing.assert_frame_equal(one.frame(), many.frame())

@@ -13,8 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from crowdppl import DataError, MethodError, OneClassWarning, ThinDataWarning
-from crowdppl.crowds.known_kinds import BY_NAME, annotator_kind, annotator_kind_table, draw_kinds
-from crowdppl.crowds.simulated_crowd import SimulatedCrowd, simulate_annotators
+from crowdppl.simulation.annotators import BY_NAME, annotator_kind, annotator_kind_table, draw_kinds
+from crowdppl.simulation.crowd import SimulatedCrowd, simulate_annotators
 
 CLASSES = ["ant", "bee", "cat", "dog"]
 

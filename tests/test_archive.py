@@ -22,11 +22,11 @@ import crowdppl
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
-from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.posterior import Posterior, load
+from crowdppl.primitives.model import Card
 from crowdppl.results import archive
 from crowdppl.results.correction import Correction
-from crowdppl.stories.card import Card
 
 
 @dataclass

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.choosing import automatic, calibration
-from crowdppl.crowds.simulation import Simulation
+from crowdppl import automatic
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.evaluation import calibration
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.options import Callback
 from crowdppl.posterior import Posterior
 from crowdppl.results import correction
-from crowdppl.results.correction import Correction
-from crowdppl.results.maps import TruthMap, fit_map
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.results.correction import Correction, TruthMap, fit_map
+from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
 
 MEMBERS = (*automatic.ROWS, *automatic.COIN)

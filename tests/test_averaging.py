@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.crowds.simulation import Simulation
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
+from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.results.averaging import averaged, members
-from crowdppl.results.correction import Correction, discount
-from crowdppl.results.maps import TruthMap
-from crowdppl.results.refitting import OLDER
+from crowdppl.results.correction import Correction, TruthMap, averaged, discount, members
+from crowdppl.results.updating import OLDER
+from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from crowdppl.data.bags import PIECE, Bags, bag
+from crowdppl.data.ragged import PIECE, Bags, bag
 from crowdppl.errors import DataError
 
 Make = Callable[[], tuple[Bags, Tensor]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.by_heart import _by_vote, _without_itself, learned_by_heart
+from crowdppl.criticism.doubts import _by_vote, _without_itself, learned_by_heart
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import kinds, simulated

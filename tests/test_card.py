@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crowdppl.errors import MethodError
-from crowdppl.stories.card import Card
+from crowdppl.primitives.model import Card
 
 CARD = Card(
     "Bayesian Dawid-Skene",

@@ -15,8 +15,8 @@ from scipy.stats import hypergeom
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.fit_result import SiteResult
-from crowdppl.pictures.chain_plots import plot_ranks, plot_trace, rank_counts
+from crowdppl.inference.result import SiteResult
+from crowdppl.plots.posterior import plot_ranks, plot_trace, rank_counts
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import crowdppl.data.coding
+import crowdppl.data.annotations
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.checking import cell_counts, check_tables
-from crowdppl.data.neighbours import connected_sets, neighbours
+from crowdppl.data.blocks import connected_sets, neighbours
+from crowdppl.data.checks import cell_counts, check_tables
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -101,9 +101,9 @@ def test_annotators_who_never_meet() -> None:
 
 
 def test_a_chain_across_blocks_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = crowdppl.data.coding.build_blocks
+    whole = crowdppl.data.annotations.build_blocks
     monkeypatch.setattr(
-        crowdppl.data.coding, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100)
+        crowdppl.data.annotations, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100)
     )
     rows = [(k, k + step, step) for k in range(400) for step in range(2)]
     data = quietly(rows)

@@ -21,10 +21,9 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
-from crowdppl.inference.checkpoints import Checkpoint
-from crowdppl.inference.digests import key_of
+from crowdppl.inference.checkpoint import Checkpoint, key_of
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.problem import pose
 from tests.crowd import crowd
 from tests.test_networks import clouds
 
@@ -133,7 +132,7 @@ def test_without_the_random_streams_it_would_end_elsewhere(
     more = killed_amid(name, engine, data, path, 2, monkeypatch)
     whole = crowdppl.fit(name, data, **more)
     with monkeypatch.context() as patched:
-        patched.setattr("crowdppl.inference.midway._put_streams", lambda kept: None)
+        patched.setattr("crowdppl.inference.checkpoint._put_streams", lambda kept: None)
         again = crowdppl.fit(name, data, **more, checkpoint=str(path))
     assert not again.probabilities().equals(whole.probabilities())
 

@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.choosing.classifier_scores import _judged
-from crowdppl.data.annotations import Annotations
-from crowdppl.data.decoding import row_codes
-from crowdppl.data.splitting import item_folds, keep
+from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.split import item_folds, keep
 from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.heldout import _judged
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -17,11 +17,11 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.choosing.comparison import compare
-from crowdppl.command.arguments import engine_options, names, pairs
-from crowdppl.command.cli import main
+from crowdppl.cli.arguments import engine_options, names, pairs
+from crowdppl.cli.commands import main
+from crowdppl.data.files import read_annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.files.reading import read_annotations
+from crowdppl.evaluation.compare import compare
 from crowdppl.posterior import load
 from tests.test_networks import clouds
 
@@ -214,7 +214,7 @@ def test_a_result_is_replaced_only_when_told(
     assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
     table = write(tmp_path / "table.csv", [["kept"]])
     assert "say --overwrite" in refused(capsys, "compare", answers, "--out", table)
-    monkeypatch.setattr("crowdppl.command.demo.DRAWS", 40)
+    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 40)
     for _ in range(2):
         assert run("demo", "--out", tmp_path / "demo") == 0
     mine = tmp_path / "mine"
@@ -340,7 +340,7 @@ def test_texts_become_values() -> None:
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdppl.command.demo.DRAWS", 60)
+    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 60)
     out = tmp_path / "demo"
     assert run("demo", "--out", out, "--seed", 1) == 0
     printed = capsys.readouterr().out

@@ -14,15 +14,15 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor
 
 import crowdppl
-from crowdppl import mean_field, plates
+from crowdppl import mean_field
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.climbing.ascent import Ascent
-from crowdppl.inference.climbing.minibatch import warm_up
-from crowdppl.inference.climbing.variational import Climbed, climb, prepare
-from crowdppl.inference.engine_choice import refuse
-from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.engines import refuse
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.vb.coordinate_ascent import Ascent
+from crowdppl.inference.vb.fit import Climbed, climb, prepare, warm_up
+from crowdppl.primitives import plates
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, exact
 

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 import torch
 
+from crowdppl.data.ids import Codebook, as_index, encode, place_in_rows
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook, as_index
-from crowdppl.tables.encoding import encode, place_in_rows
 
 
 def book(values: object) -> tuple[Codebook, np.ndarray]:

@@ -17,11 +17,11 @@ from crowdppl import Block, log_urn, outlier_scores
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import DoubtWarning, MethodError
-from crowdppl.inference.asking.marginals import DRAWS
-from crowdppl.inference.reading.density import Density
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.density import Density
+from crowdppl.inference.predict.answers import MARGINAL_DRAWS
 from crowdppl.posterior import Posterior
-from crowdppl.results.outliers import expected_area
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.results.updating import expected_area
 from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double
 from tests.test_networks import clouds
@@ -200,7 +200,7 @@ def test_scores_are_bayes_rule_at_a_point_and_over_draws() -> None:
     drawn = crowdppl.fit(story, data, inference="gibbs", chains=2, draws=5, warmup=5)
     draws = {name: torch.tensor(site.arrays["draws"]).flatten(0, 1) for name, site in drawn.result.sites.items()}
     each = [bayes_rule({name: x[d] for name, x in draws.items()}, toy, story) for d in range(10)]
-    spread = torch.linspace(0, 9, DRAWS).round().long()  # over the ten, evenly but for rounding
+    spread = torch.linspace(0, 9, MARGINAL_DRAWS).round().long()  # over the ten, evenly but for rounding
     np.testing.assert_allclose(outlier_scores(drawn), np.array(each)[spread].mean(0), atol=1e-5)
     with pytest.raises(MethodError, match="no discrete site 'outlier' of items; fit a method whose"):
         outlier_scores(crowdppl.fit("one_coin", data, inference="em"))

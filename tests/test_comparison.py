@@ -9,11 +9,10 @@ import pytest
 from scipy.optimize import minimize
 
 import crowdppl
-from crowdppl.choosing.comparison import compare
-from crowdppl.choosing.heldout import heldout_score
-from crowdppl.choosing.stacking import stacking_weights
 from crowdppl.errors import MethodError
-from crowdppl.inference import engine_choice
+from crowdppl.evaluation.compare import compare
+from crowdppl.evaluation.heldout import heldout_score, stacking_weights
+from crowdppl.inference import engines
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import crowd
 
@@ -41,7 +40,7 @@ def test_the_table_says_what_the_scores_say() -> None:
 def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     data = crowd(n_items=20)
     short: dict[str, Any] = {"draws": 20, "warmup": 10, "chains": 2}
-    monkeypatch.setattr(engine_choice, "AUTO_SECONDS", 0.3)  # three fits of 30 sweeps by the formula, six not
+    monkeypatch.setattr(engines, "AUTO_SECONDS", 0.3)  # three fits of 30 sweeps by the formula, six not
     assert heldout_score("one_coin", data, folds=2, **short).inference == "gibbs"
     names = ["one_coin", "bayesian_dawid_skene"]
     assert set(compare(names, data, folds=2, **short).table["inference"]) == {"vb"}
@@ -127,7 +126,7 @@ def test_it_is_refused_before_anything_is_fitted(
     last: str, settings: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "crowdppl.choosing.comparison.score_one_of", lambda *_, **__: pytest.fail("a method was scored")
+        "crowdppl.evaluation.compare.score_one_of", lambda *_, **__: pytest.fail("a method was scored")
     )
     with pytest.raises(MethodError, match=text):
         compare(["one_coin", last], crowd(), settings=settings)

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from crowdppl.choosing.comparison import Comparison, compare
 from crowdppl.errors import MethodError
-from crowdppl.pictures.comparison_plot import plot_comparison
+from crowdppl.evaluation.compare import Comparison, compare
+from crowdppl.plots.evaluation import plot_comparison
 from tests.crowd import crowd
 from tests.handmade import coloured, texts
 

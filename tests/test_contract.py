@@ -25,13 +25,13 @@ from crowdppl import (
     MethodError,
     annotate,
     confusion_prior,
-    plates,
     prevalence,
     registry,
     testing,
     truth,
     with_abstentions,
 )
+from crowdppl.primitives import plates
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 ENGINES = [name for name in testing.NAMES if name.startswith("engine")]
@@ -242,6 +242,6 @@ def test_a_network_is_tried_on_features() -> None:
 
 
 def test_all_that_failed_is_said_at_once() -> None:
-    assert json.dumps(crowdppl.stories.story.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
+    assert json.dumps(crowdppl.primitives.model.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
     with pytest.raises(AssertionError, match=r"(?s)\d of \d+ checks failed\n.*gold: .*\nodd data: "):
         testing.check_method(Broken("gold"))

@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.choosing import automatic, calibration
+from crowdppl import automatic
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
+from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning
-from crowdppl.inference.asking.predictive import refit
+from crowdppl.evaluation import calibration
+from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction, annotators_an_item, cut, discount, labels_an_item
 from tests.crowd import annotations, crowd

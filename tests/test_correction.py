@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdppl.results import maps
-from crowdppl.results.correction import Correction, discount
-from crowdppl.results.maps import TruthMap, fit_map, fit_scale, softmax
+from crowdppl.results import correction
+from crowdppl.results.correction import Correction, TruthMap, discount, fit_map, fit_scale, softmax
 
 
 def simulated(n: int, sharpen: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,8 +79,8 @@ def test_classes_that_labels_confuse_come_apart_as_the_channel_says() -> None:
 def test_a_channel_with_one_class_in_doubt_is_its_posterior_mean() -> None:
     """With certain labels the counts are known: Dirichlet posterior means, and predictions without one's own."""
     p, truth = np.eye(2)[[0, 0, 0, 1]], np.array([0, 0, 1, 1])
-    prior = maps.MASS * (maps.DIAGONAL * np.eye(2) + (1 - maps.DIAGONAL) / 2)
-    channel, score = maps._channel(p, truth, prior)
+    prior = correction.MASS * (correction.DIAGONAL * np.eye(2) + (1 - correction.DIAGONAL) / 2)
+    channel, score = correction._channel(p, truth, prior)
     np.testing.assert_allclose(channel, [[(3.8 + 2) / 7, 1.2 / 7], [0.2 / 5, 4.8 / 5]])
     np.testing.assert_allclose(score, np.log([4.8 / 6, 4.8 / 6, 0.2 / 6, 3.8 / 4]).sum())
 

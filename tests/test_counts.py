@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.doors.counts import (
+from crowdppl.core.validation import (
     is_number,
     is_whole,
     number_within,

@@ -24,19 +24,18 @@ from crowdppl import (
     annotator_covariates,
     heldout_score,
     item_covariates,
-    plates,
     simulate,
     testing,
     truth,
     with_abstentions,
 )
-from crowdppl.command.cli import main
-from crowdppl.contract.trial import Trial
+from crowdppl.cli.commands import main
+from crowdppl.data.annotations import row_codes, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
-from crowdppl.data.building import with_covariates, with_known
-from crowdppl.data.decoding import row_codes
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.reading.density import Density
+from crowdppl.inference.density import Density
+from crowdppl.primitives import plates
+from crowdppl.testing.fixtures import Trial
 from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.criticism import discrepancies
+from crowdppl.criticism import checks
 from crowdppl.criticism.checks import Check, farthest, predictive_check
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.asking.refit import draw_labels
+from crowdppl.inference.predict.update import draw_labels
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd, split
 
@@ -111,10 +111,7 @@ def test_pairs_against_a_loop() -> None:
             continue
         pair = (min(annotator[s], annotator[t]), max(annotator[s], annotator[t]))
         shared[pair] = shared.get(pair, 0) + 1
-        weight = [
-            1 / np.sqrt(max(p[k, s], discrepancies.RAREST) * max(p[k, t], discrepancies.RAREST))
-            for k in answers[:, s]
-        ]
+        weight = [1 / np.sqrt(max(p[k, s], checks.RAREST) * max(p[k, t], checks.RAREST)) for k in answers[:, s]]
         scores[pair] = scores.get(pair, np.zeros(26)) + np.where(answers[:, s] == answers[:, t], weight, 0)
     distance = np.stack([(x - x.mean()) / np.sqrt(x.var() + 1) for n, x in scores.items() if shared[n] >= 10])
     assert found.table.loc["pair_excess", "observed"] == pytest.approx(distance[:, 0].max(), rel=1e-5)
@@ -126,7 +123,7 @@ def test_many_pairs_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     data = crowd(n_items=80, n_annotators=5, labels_each=3)
     whole = fit("one_coin", data, inference="em", seed=0)
     expected = predictive_check(whole, draws=20)
-    monkeypatch.setattr(discrepancies, "AT_ONCE", 7)
+    monkeypatch.setattr(checks, "AT_ONCE", 7)
     found = predictive_check(whole, draws=20)
     pd.testing.assert_frame_equal(found.table, expected.table)
     answers = draw_labels(whole, 20, 0, "posterior")

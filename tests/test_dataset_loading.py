@@ -19,9 +19,7 @@ import pandas as pd
 import pytest
 
 from crowdppl import ChecksumError, DataError, FetchError, UnverifiedWarning, datasets
-from crowdppl.sources.catalogue import SOURCES
-from crowdppl.sources.fetching import CACHE, OFFLINE, RECORD, cache_folder
-from crowdppl.sources.loading import described
+from crowdppl.datasets.public import CACHE, OFFLINE, RECORD, SOURCES, cache_folder, described
 
 AUDIO = "id,f1,f2,class\n"
 

@@ -11,18 +11,16 @@ import pytest
 from scipy.stats import binom, norm
 
 import crowdppl
-from crowdppl.criticism import collusion, dependence
+from crowdppl.criticism import collusion, doubts
 from crowdppl.criticism import doubts as module
-from crowdppl.criticism.discrepancies import Design
+from crowdppl.criticism.checks import Design
+from crowdppl.criticism.collusion import EVEN, Excess, by_the_story, deviates, excess_of, independent, shares_more
 from crowdppl.criticism.doubts import doubts
-from crowdppl.criticism.excess import Excess, excess_of
-from crowdppl.criticism.expected_agreement import EVEN, by_the_story, independent, shares_more
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.fit_result import SiteResult
+from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.statistics.saddlepoint import deviates
 from tests.crowd import annotations, crowd
 from tests.doubtful import kinds, simulated
 
@@ -59,7 +57,7 @@ def test_large_data_are_searched_for_copiers_on_demand(
     for slow in ("misfit", "worse_than_votes"):
         monkeypatch.setattr(module, slow, lambda posterior: ())
     for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(dependence, limit, most)
+        monkeypatch.setattr(doubts, limit, most)
         assert kinds(replace(posterior)) == expected  # a posterior is looked at once
         assert kinds(posterior, thorough=True) == ["copying"]
 
@@ -82,7 +80,7 @@ def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.Monkey
     assert (collusion.p_values(excess) > 0.01).all()  # who guesses apart shares no more errors than expected
     assert kinds(posterior) == []
     # were it so of what weighs, too, most pairs would stand out, and then none does
-    monkeypatch.setattr(dependence, "conspicuous", lambda excess: True)
+    monkeypatch.setattr(doubts, "conspicuous", lambda excess: True)
     monkeypatch.setattr(collusion, "p_values", lambda excess: np.array([0.0, 0.0, 1.0]))
     assert kinds(posterior) == []
 
@@ -98,12 +96,12 @@ def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> N
                 coins = np.ones((1, shared)), np.full((1, shared), p), np.zeros(shared, np.int64)
                 deviate = deviates(np.array([float(hits)]), *coins)
                 one = Excess(n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p), deviate, deviate, n)
-                looked = dependence.conspicuous(one)
-                assert looked or tail > dependence.LEVEL
+                looked = doubts.conspicuous(one)
+                assert looked or tail > doubts.DEPENDENCE_LEVEL
                 passed += not looked
     assert passed > 300  # it passes over most
     empty = np.empty(0)
-    assert not dependence.conspicuous(Excess(*[empty.astype(int)] * 3, *[empty] * 6))
+    assert not doubts.conspicuous(Excess(*[empty.astype(int)] * 3, *[empty] * 6))
 
 
 def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
@@ -281,7 +279,7 @@ def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.Monke
     def refuse(*given: object) -> None:
         raise MethodError("its plate is not that of items")
 
-    monkeypatch.setattr("crowdppl.inference.asking.predictive.predictive", refuse)
+    monkeypatch.setattr("crowdppl.inference.predict.predictive.predictive", refuse)
     assert told(replace(posterior)) == {0, 1, 2, 3}  # a posterior is looked at once
 
 

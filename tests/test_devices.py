@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from crowdppl.core.devices import device_named, device_of, lent, where_found
 from crowdppl.errors import MethodError
-from crowdppl.process.devices import device_named, device_of, lent, where_found
 
 ELSEWHERE = torch.device("meta")
 """A device that every torch has: its tensors have shapes and no numbers."""

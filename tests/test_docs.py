@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.pictures import story_graph
-from crowdppl.pictures import story_layout as layout
-from crowdppl.stories.story import card_of
+from crowdppl.plots import model_graph
+from crowdppl.plots import model_graph as layout
+from crowdppl.primitives.model import card_of
 from docs.making import measured, pages, relations, symbols
 from docs.making.drawing import svg
 from tests.benchmarks import readme, results
@@ -27,7 +27,7 @@ METHODS = pages.written()
 
 
 @cache
-def graph_of(name: str) -> story_graph.StoryGraph:
+def graph_of(name: str) -> model_graph.StoryGraph:
     return relations.of_method(name)
 
 
@@ -99,13 +99,13 @@ class Chain:
         first = pyro.sample("first", dist.Normal(0.0, 1.0))
         pyro.sample("idle", dist.Normal(0.0, 1.0))
         second = pyro.sample("second", dist.Dirichlet(first.exp().expand(data.n_classes)))
-        with crowdppl.plates.items(data):
+        with crowdppl.primitives.plates.items(data):
             rows = torch.zeros(data.n_annotators, data.n_classes, data.n_answers)
             crowdppl.annotate(data, rows, crowdppl.truth(data, second.log()))
 
 
 def test_relations_of_a_story_that_has_others() -> None:
-    graph = story_graph.graph_of(Chain(), story_graph.a_few_labels())
+    graph = model_graph.graph_of(Chain(), model_graph.a_few_labels())
     assert graph.parents == {
         "first": (),
         "idle": (),
@@ -123,7 +123,7 @@ def test_diagrams_can_be_read(name: str) -> None:
     assert not unreadable(graph_of(name), layout.arrange(graph_of(name)))
 
 
-def unreadable(graph: story_graph.StoryGraph, drawn: layout.Layout) -> list[str]:
+def unreadable(graph: model_graph.StoryGraph, drawn: layout.Layout) -> list[str]:
     ovals, wrong = drawn.ovals, []
     for plate, box in drawn.boxes.items():
         members = graph.plates[plate]

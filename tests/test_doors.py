@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.doors.naming import kind_of
+from crowdppl.core.validation import kind_of
 from crowdppl.errors import CrowdpplError, DataError
 from crowdppl.posterior import Posterior
 

@@ -12,12 +12,10 @@ import torch
 
 import crowdppl
 from crowdppl.criticism import doubts as module
-from crowdppl.criticism.doubt import Doubt
-from crowdppl.criticism.doubts import doubts
-from crowdppl.criticism.misfit import misfit
+from crowdppl.criticism.doubts import Doubt, doubts, misfit
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.fitting import fit
-from crowdppl.inference.memory import Memory
+from crowdppl.inference.result import Memory
 from crowdppl.results.correction import Correction
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
@@ -356,7 +354,7 @@ def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatc
         asked.append({} if isinstance(model, str) else {n: model.options[n] for n in ("warmup", "draws", "chains")})
         return score(model, *given, **more)
 
-    monkeypatch.setattr("crowdppl.choosing.heldout.heldout_score", spy)
+    monkeypatch.setattr("crowdppl.evaluation.heldout.heldout_score", spy)
     for warmup in (110, 20):
         how: dict[str, Any] = {"warmup": warmup, "draws": 120, "chains": 2}
         posterior = fit("one_coin", simulated(1, 40, 6, 3, 2), inference="gibbs", **how)

@@ -12,8 +12,8 @@ from torch import nn
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError, ResultError
-from crowdppl.few_shot.episodes import Episodes
-from crowdppl.few_shot.unrolled import em_steps
+from crowdppl.few_shot.tasks import Episodes
+from crowdppl.few_shot.unrolled_em import em_steps
 from tests.test_meta_em import WIDE, method, worlds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

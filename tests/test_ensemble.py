@@ -14,11 +14,9 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.learning.regularisers import blended, wanted
-from crowdppl.networks.ensemble import Ensemble
-from crowdppl.networks.network import Network
-from crowdppl.networks.recipes import MEMBERS, house_training
-from crowdppl.networks.training import Training, training_of
+from crowdppl.inference.neural.regularisers import blended, wanted
+from crowdppl.networks.classifier import Ensemble, Network
+from crowdppl.networks.training import MEMBERS, Training, house_training, training_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -12,7 +12,7 @@ import torch
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError
-from crowdppl.few_shot.episodes import MIX, Episodes
+from crowdppl.few_shot.tasks import MIX, Episodes
 
 TRUTH = pd.Series([f"c{i % 6}" for i in range(180)], index=[f"i{i:03d}" for i in range(180)])
 FEATURES = pd.DataFrame({"item": np.arange(180.0), "class": np.arange(180) % 6}, index=TRUTH.index)

@@ -13,11 +13,10 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.errors import NumericalError
-from crowdppl.inference.climbing import variational
-from crowdppl.inference.climbing.ascent import Ascent
-from crowdppl.inference.climbing.extrapolation import Extrapolation
-from crowdppl.inference.climbing.gaussians import Gaussians
-from crowdppl.inference.climbing.state import State
+from crowdppl.inference.vb import fit
+from crowdppl.inference.vb.coordinate_ascent import Ascent, State
+from crowdppl.inference.vb.fit import Extrapolation
+from crowdppl.inference.vb.gaussians import Gaussians
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -153,7 +152,7 @@ def test_the_optimum_is_the_same_and_passes_are_fewer(
         return crowdppl.fit(name, data, inference="vb", tolerance=1e-12), passes[0]
 
     ahead, few = fitted()
-    monkeypatch.setattr(variational, "Extrapolation", lambda ascent, tolerance: ascent)
+    monkeypatch.setattr(fit, "Extrapolation", lambda ascent, tolerance: ascent)
     plain, many = fitted()
     assert few < share * many
     values = np.array(ahead.diagnostics()["objectives"])
@@ -166,7 +165,7 @@ def test_em_goes_by_plain_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*given: Any) -> None:
         raise AssertionError("em looked ahead")
 
-    monkeypatch.setattr(variational, "Extrapolation", refused)
+    monkeypatch.setattr(fit, "Extrapolation", refused)
     data = crowd(n_items=40, n_annotators=6, labels_each=5, seed=2)
     assert crowdppl.fit("dawid_skene", data, inference="em").result.diagnostics["iterations"] > 2
     with pytest.raises(AssertionError, match="looked ahead"):

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from crowdppl.data.extras import covariate_table, feature_table, gold_codes, history_table
-from crowdppl.data.stored_features import StoredFeatures
+from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.features import StoredFeatures
+from crowdppl.data.ids import Alphabet, Codebook
 from crowdppl.errors import DataError
-from crowdppl.tables.alphabet import Alphabet
-from crowdppl.tables.codebook import Codebook
 
 ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
 PEOPLE = Codebook("annotator", pd.Index([1, 2]))

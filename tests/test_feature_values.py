@@ -12,10 +12,10 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.extras import feature_table
+from crowdppl.data.covariates import feature_table
+from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
 from crowdppl.posterior import Posterior
-from crowdppl.tables.codebook import Codebook
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.stored_features import StoredFeatures
+from crowdppl.data.features import StoredFeatures
 from crowdppl.errors import CrowdpplWarning, DataError, LogitsWarning, MethodError
-from crowdppl.networks.standardise import Standardise
+from crowdppl.networks.classifier import Standardise
 from tests.test_networks import clouds
 from tests.test_stored_features import Disk, again
 

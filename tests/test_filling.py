@@ -14,8 +14,8 @@ from crowdppl import filling
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.filling import answer_shares, fill
+from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import Worker
-from crowdppl.networks.network import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 from tests.test_mmlc import QUICK

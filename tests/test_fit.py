@@ -22,17 +22,16 @@ from crowdppl import (
     NumericalError,
     annotate,
     fit,
-    plates,
     random_design,
     simulate,
     truth,
 )
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.engine_choice import gibbs_seconds
+from crowdppl.inference.engines import gibbs_seconds
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import quiet
-from crowdppl.stories.story import card_of
+from crowdppl.inference.problem import pose, quiet
+from crowdppl.primitives import plates
+from crowdppl.primitives.model import card_of
 from tests.crowd import crowd
 
 

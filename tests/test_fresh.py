@@ -12,10 +12,11 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate, plates
+from crowdppl import annotate
 from crowdppl.inference.options import options_from
-from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reports.tables import table_draws, tables_at
+from crowdppl.inference.problem import pose
+from crowdppl.inference.tables import table_draws, tables_at
+from crowdppl.primitives import plates
 from tests.crowd import crowd
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)

@@ -13,9 +13,9 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.networks.network import feature_tensor, log_shares
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 DECAY = 0.02

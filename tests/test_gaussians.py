@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.climbing.gaussians import FEW, MANY, _decorrelated, _enough, _stratified
+from crowdppl.inference.vb.gaussians import FEW, MANY, _decorrelated, _enough, _stratified
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

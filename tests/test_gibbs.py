@@ -16,7 +16,7 @@ from scipy.special import gammaln, logsumexp
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.sampling.gibbs import Gibbs, sample
+from crowdppl.inference.mcmc.gibbs import Gibbs, sample
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, Exact, beta, community, exact
 

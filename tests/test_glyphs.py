@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import crowdppl
 from crowdppl.errors import GlyphWarning
-from crowdppl.pictures.glyphs import legible
+from crowdppl.plots.posterior import legible
 from crowdppl.posterior import Posterior
 from tests.handmade import posterior
 

@@ -14,8 +14,8 @@ from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.running import ENGINES
-from crowdppl.networks.sight import networks_of
+from crowdppl.inference.engines import ENGINES
+from crowdppl.networks.outputs import networks_of
 from crowdppl.posterior import Posterior
 from tests.benchmarks.simulated import draw
 from tests.test_meta_em import worlds

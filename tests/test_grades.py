@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from crowdppl.errors import MethodError
-from crowdppl.stories.grades import Tail, log_bands
+from crowdppl.primitives.distributions import Tail, log_bands
 
 TAILS: tuple[tuple[Tail, Any], ...] = (
     ("normal", torch.special.ndtr),

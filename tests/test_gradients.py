@@ -12,7 +12,7 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.posterior import Posterior
-from crowdppl.stories.story import card_of
+from crowdppl.primitives.model import card_of
 from tests.crowd import crowd
 from tests.test_networks import clouds
 

@@ -12,11 +12,11 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 import crowdppl
-from crowdppl.agreement.groups import Coded, Fitted, find_in_codes, fit_groups, independence
+from crowdppl.agreement.clusters import Coded, Fitted, find_in_codes, fit_groups, independence
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
-from crowdppl.stories.membership import group_numbers
+from crowdppl.primitives.mixtures import group_numbers
 
 
 def rows(share: float, n: int, k: int, rng: np.random.Generator) -> np.ndarray:

@@ -13,19 +13,19 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import Block, Card, annotate, logsumexp, plates, prevalence, truth
-from crowdppl.choosing import heldout
-from crowdppl.choosing.comparison import compare
-from crowdppl.choosing.heldout import heldout_score
-from crowdppl.data.annotations import Annotations
-from crowdppl.data.decoding import row_codes
-from crowdppl.data.splitting import item_folds, keep, label_folds
+from crowdppl import Block, Card, annotate, logsumexp, prevalence, truth
+from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
+from crowdppl.evaluation import heldout
+from crowdppl.evaluation.compare import compare
+from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.fitting import fit
-from crowdppl.inference.asking import leaving_out
-from crowdppl.inference.asking.leaving_out import left_out
-from crowdppl.inference.asking.predictive import refit
+from crowdppl.inference.predict import held_out
+from crowdppl.inference.predict.held_out import left_out
+from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
+from crowdppl.primitives import plates
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
 
@@ -116,14 +116,14 @@ def test_at_power_one_tables_say_what_differences_of_evidence_do() -> None:
     mine, at = np.unique(item[out], return_inverse=True)
     alone, items, together = left_out(part, data, out)
     assert (items == mine).all()
-    for want, found in zip((alone, together), leaving_out._by_tables(part, cell[out], mine, at), strict=True):
+    for want, found in zip((alone, together), held_out._by_tables(part, cell[out], mine, at), strict=True):
         np.testing.assert_allclose(found, want, atol=1e-4)
 
 
 def test_labels_are_drawn_from_tables_whatever_their_power() -> None:
     design = crowdppl.random_design(4000, 1, 1, classes=["no", "yes"], seed=0)
     right = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
-    with pyro.poutine.seed(rng_seed=0), crowdppl.plates.items(design):
+    with pyro.poutine.seed(rng_seed=0), crowdppl.primitives.plates.items(design):
         cells = crowdppl.annotate(design, right, torch.ones(4000, dtype=torch.int64), power=0.2)
     assert float((cells % 2).double().mean()) == pytest.approx(0.9, abs=0.02)
 

@@ -17,19 +17,18 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
 
 import crowdppl
-from crowdppl.choosing import automatic
-from crowdppl.command import outputs
-from crowdppl.command.cli import main
+from crowdppl import automatic
+from crowdppl.cli import outputs
+from crowdppl.cli.commands import main
+from crowdppl.core.devices import handlers_kept, held_back, let_through
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.inference import assemble, running
-from crowdppl.inference.climbing import response, variational
-from crowdppl.inference.gradients import svi
+from crowdppl.inference import engines
 from crowdppl.inference.loop import LATE
-from crowdppl.inference.sampling import gibbs, nuts, relabelling
+from crowdppl.inference.mcmc import gibbs, nuts
+from crowdppl.inference.svi import svi
+from crowdppl.inference.vb import fit, linear_response
 from crowdppl.posterior import Posterior
-from crowdppl.process.handlers import handlers_kept
-from crowdppl.process.holding import held_back, let_through
 from tests.crowd import crowd
 
 FEW: dict[str, dict[str, Any]] = {
@@ -39,13 +38,13 @@ FEW: dict[str, dict[str, Any]] = {
     "nuts": {"chains": 2, "draws": 8, "warmup": 4},
     "svi": {"max_iterations": 5},
 }
-SAMPLED = [(relabelling, "permutations"), (assemble, "mixing"), (assemble, "from_draws"), (assemble, "table_draws")]
+SAMPLED = [(gibbs, "permutations"), (engines, "mixing"), (engines, "from_draws"), (engines, "table_draws")]
 PHASES: dict[str, list[tuple[Any, str]]] = {
-    "em": [(variational, "refined"), (assemble, "from_climb"), (assemble, "tables_at")],
-    "vb": [(assemble, "draws_of"), (assemble, "table_draws"), (assemble, "truth_over"), (assemble, "FitResult")],
+    "em": [(fit, "refined"), (engines, "from_climb"), (engines, "tables_at")],
+    "vb": [(engines, "draws_of"), (engines, "table_draws"), (engines, "truth_over"), (engines, "FitResult")],
     "gibbs": [(gibbs, "Sampled"), *SAMPLED],
     "nuts": [(nuts, "_stack"), *SAMPLED],
-    "svi": [(svi, "_settled"), (svi, "_draw"), (assemble, "truth_over"), (assemble, "FitResult")],
+    "svi": [(svi, "_settled"), (svi, "_draw"), (engines, "truth_over"), (engines, "FitResult")],
 }
 EVERY = [(engine, *where) for engine, places in PHASES.items() for where in [*places, (Posterior, "doubts")]]
 
@@ -140,10 +139,10 @@ def test_a_second_one_ends_it_at_once(
 
 
 def test_intervals_are_not_widened_after_it(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place, name in [(assemble, "truth_at"), (response, "_weights")]:
+    for place, name in [(engines, "truth_at"), (linear_response, "_weights")]:
         with monkeypatch.context() as patch:
             at(patch, place, name)
-            rest = at(patch, response, "_beyond", call=0)
+            rest = at(patch, linear_response, "_beyond", call=0)
             said = fitted("vb", data).diagnostics()
         assert rest == [0] and said["interrupted"] is True and said["converged"] is False
         assert "too narrow" in said["warnings"][-1]
@@ -152,26 +151,26 @@ def test_intervals_are_not_widened_after_it(data: Annotations, monkeypatch: pyte
 def test_one_more_while_the_rest_is_put_together_is_held_back(
     data: Annotations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at(monkeypatch, response, "_weights")
-    at(monkeypatch, assemble, "table_draws")
+    at(monkeypatch, linear_response, "_weights")
+    at(monkeypatch, engines, "table_draws")
     assert "too narrow" in fitted("vb", data).diagnostics()["warnings"][-1]
 
 
 def test_one_more_after_a_stop_in_the_loop_is_held_back(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, relabelling, "permutations")
+    at(monkeypatch, gibbs, "permutations")
     found = fitted("gibbs", data, callback=lambda t, _: ctrl_c() if t == 6 else None)
     said = found.diagnostics()
     assert said["draws"] == 3 and said["warnings"] == ["gibbs was stopped after 3 draws a chain"]
 
 
 def test_while_warnings_are_said(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, running, "tell")
+    at(monkeypatch, engines, "tell")
     assert fitted("em", data, max_iterations=2).diagnostics()["warnings"][-1] == LATE
 
 
 def test_before_there_is_anything_it_raises_as_ever(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     for engine, place, name in [
-        ("em", running, "pose"),
+        ("em", engines, "pose"),
         ("gibbs", gibbs, "Gibbs"),
         ("nuts", nuts.Marginal, "start"),
     ]:
@@ -202,7 +201,7 @@ def test_of_several_starts_those_that_are_there_count(
 ) -> None:
     first = fitted(engine, data)
     calls: list[float] = []
-    end, preparing = first.diagnostics()["iterations"], svi if engine == "svi" else variational
+    end, preparing = first.diagnostics()["iterations"], svi if engine == "svi" else fit
     if between:
         at(monkeypatch, preparing, "prepare", call=1 if engine == "svi" else 2)
 
@@ -220,14 +219,14 @@ def test_of_several_starts_those_that_are_there_count(
 
 def test_whoever_makes_several_fits_sees_it(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        calls = at(patch, assemble, "truth_over")
+        calls = at(patch, engines, "truth_over")
         found = crowdppl.fit("auto", data, max_iterations=10)
     assert found.diagnostics()["interrupted"] is True and found.method == automatic.ROWS[0]
     assert (
         calls == [1] and "auto was stopped before its methods were weighed" in found.diagnostics()["warnings"][-1]
     )
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        at(patch, assemble, "from_climb")
+        at(patch, engines, "from_climb")
         crowdppl.compare(["one_coin", "class_coin"], data, inference="vb", folds=2)
 
 

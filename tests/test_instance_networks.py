@@ -16,9 +16,9 @@ import crowdppl
 from crowdppl import apart_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.reading.density import Density
-from crowdppl.networks.network import outputs
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.density import Density
+from crowdppl.networks.classifier import outputs
 from tests.crowd import crowd, posed
 from tests.test_networks import clouds
 from tests.test_trained import LABELS, objective, prepared, rows, shares, tiny

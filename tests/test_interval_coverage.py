@@ -19,20 +19,19 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.crowds.simulation import random_design, simulate
+from crowdppl.core.intervals import Estimate, from_draws
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.inference.climbing.response import weights
-from crowdppl.inference.climbing.variational import climb
-from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.inference.draws import draws_of
+from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.draws import draws_of
-from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import quiet
-from crowdppl.inference.reports.report import MOST_DRAWS, Draws, affordable, thinned
-from crowdppl.inference.sampling import gibbs
+from crowdppl.inference.problem import pose, quiet
+from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.tables import MOST_DRAWS, Draws, affordable, thinned
+from crowdppl.inference.vb.fit import climb
+from crowdppl.inference.vb.linear_response import weights
 from crowdppl.results import intervals
-from crowdppl.statistics.estimates import Estimate, from_draws
+from crowdppl.simulation.from_model import random_design, simulate
 
 DATA_SETS = 500
 LEVEL = 0.9

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from crowdppl.errors import DataError
-from crowdppl.pictures.item_map import AREA, STEPS, SUREST, disagreement, plot_item_map
+from crowdppl.plots.posterior import AREA, STEPS, SUREST, disagreement, plot_item_map
 from crowdppl.posterior import Posterior
 from tests.crowd import annotations
 from tests.handmade import coloured, posterior

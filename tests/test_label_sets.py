@@ -12,10 +12,10 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.fit_result import FitResult
+from crowdppl.inference.result import FitResult
 from crowdppl.posterior import Posterior
-from crowdppl.results.label_sets import label_sets
-from crowdppl.stories.card import Card
+from crowdppl.primitives.model import Card
+from crowdppl.results.decisions import label_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

@@ -15,16 +15,16 @@ import torch
 from scipy.special import digamma
 
 import crowdppl
-from crowdppl import Annotations, annotate, plates, truth
-from crowdppl.data.splitting import keep
+from crowdppl import Annotations, annotate, truth
+from crowdppl.data.split import keep
 from crowdppl.errors import MethodError, ParetoWarning
-from crowdppl.inference.asking import leaving_out
-from crowdppl.inference.asking.cavity import ROUNDS, log_left_out
-from crowdppl.inference.asking.leaving_out import given_the_rest, left_out
-from crowdppl.inference.asking.predictive import refit
-from crowdppl.inference.reading.uses import read_uses
+from crowdppl.inference.predict import held_out
+from crowdppl.inference.predict.cavity import ROUNDS, log_left_out, read_uses
+from crowdppl.inference.predict.held_out import given_the_rest, left_out
+from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.results.arviz_export import from_dict
+from crowdppl.primitives import plates
+from crowdppl.results.arviz import from_dict
 from crowdppl.results.leave_one_out import DRAWS, LIMIT, leave_one_out
 from tests.crowd import annotations, crowd, double, posed
 
@@ -67,7 +67,7 @@ def test_leaving_out_costs_something(posterior: Posterior) -> None:
 def test_labels_are_dealt_with_in_pieces(unit: str, posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million labels at a thousand draws are many gigabytes; pieces end within items, too."""
     whole = leave_one_out(posterior, unit)
-    monkeypatch.setattr(leaving_out, "PIECE", 50_000)
+    monkeypatch.setattr(held_out, "PIECE", 50_000)
     widths = [logs.shape[1] for logs in given_the_rest(posterior, unit, 1000)]
     assert len(widths) > 2 and max(widths) <= 50 and sum(widths) == len(whole.values)
     pd.testing.assert_frame_equal(leave_one_out(posterior, unit).values, whole.values, rtol=1e-12)
@@ -296,7 +296,7 @@ def test_the_closed_form_is_near_refits(name: str, engine: str) -> None:
 def test_large_data_go_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior = crowdppl.fit("class_coin", crowd(), inference="em")
     whole = log_left_out(posterior, "label")
-    monkeypatch.setattr("crowdppl.inference.asking.cavity.PIECE", 40)
+    monkeypatch.setattr("crowdppl.inference.predict.cavity.PIECE", 40)
     np.testing.assert_allclose(log_left_out(posterior, "label"), whole, rtol=1e-12)
 
 

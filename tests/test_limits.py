@@ -13,8 +13,8 @@ from pyro import poutine
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.reading.density import Density
-from crowdppl.stories.story import plates_of
+from crowdppl.inference.density import Density
+from crowdppl.primitives.model import plates_of
 from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny
 from tests.crowd import crowd, double
 

@@ -13,9 +13,9 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.reading.density import Density
-from crowdppl.inference.reading.sites import is_dirichlet
-from crowdppl.stories.story import plates_of
+from crowdppl.inference.density import Density
+from crowdppl.inference.sites import is_dirichlet
+from crowdppl.primitives.model import plates_of
 from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny, joint
 
 STORIES: list[tuple[str, dict[str, Any]]] = [

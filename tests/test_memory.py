@@ -13,11 +13,12 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate, fit, plates, prevalence, truth
+from crowdppl import annotate, fit, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.stories.likelihood import coin_table
+from crowdppl.primitives import plates
+from crowdppl.primitives.likelihood import coin_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

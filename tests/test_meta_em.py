@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.few_shot.episodes import Episodes
-from crowdppl.few_shot.tasks import Tasks
-from crowdppl.few_shot.unrolled import Unrolled, em_steps
-from crowdppl.inference.climbing.variational import climb
-from crowdppl.inference.reading.density import Density
+from crowdppl.few_shot.tasks import Episodes, Tasks
+from crowdppl.few_shot.unrolled_em import Unrolled, em_steps
+from crowdppl.inference.density import Density
+from crowdppl.inference.vb.fit import climb
 from crowdppl.networks.embedding import Embedding
 from tests.crowd import crowd, double, posed
 

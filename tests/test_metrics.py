@@ -11,16 +11,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.crowds.simulation import random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
+from crowdppl.evaluation.metrics import (
+    WeightedItems,
+    accuracy,
+    brier_score,
+    calibration_error,
+    errors_of_noise,
+    evaluate,
+    log_score,
+)
 from crowdppl.fitting import fit
-from crowdppl.inference.fit_result import FitResult
+from crowdppl.inference.result import FitResult
 from crowdppl.posterior import Posterior
+from crowdppl.primitives.model import Card
 from crowdppl.registry import method
-from crowdppl.scoring.bootstrap import WeightedItems, errors_of_noise
-from crowdppl.scoring.metrics import accuracy, brier_score, calibration_error, evaluate, log_score
-from crowdppl.stories.card import Card
+from crowdppl.simulation.from_model import random_design, simulate
 
 SCORES = ["accuracy", "log_score", "brier", "ece", "balanced_accuracy", "macro_f1", "mcc", "error_auroc", "aurc"]
 SCORES += ["annotator_spearman", "annotator_coverage"]

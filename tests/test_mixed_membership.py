@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.choosing.comparison import compare
-from crowdppl.scoring.metrics import evaluate
-from crowdppl.stories.summing import Summing, summing
+from crowdppl.evaluation.compare import compare
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.primitives.sums import Summing, summing
 from tests.crowd import crowd, posed
 
 

@@ -16,15 +16,15 @@ from scipy.stats import gaussian_kde
 from torch import nn
 
 import crowdppl
-from crowdppl.criticism.crowd_map import annotator_map, plot_annotator_map
-from crowdppl.criticism.population import GRID, centre_of, modes, one_mode, population_doubts, principal, silverman
+from crowdppl.criticism.doubts import GRID, centre_of, modes, one_mode, population_doubts, principal, silverman
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
-from crowdppl.inference.reports.tables import probe_block
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.tables import probe_block
+from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import TYPICAL, Experts, Worker
-from crowdppl.networks.network import feature_tensor, log_shares
+from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import evaluate
 from tests.handmade import coloured, posterior
 from tests.test_networks import clouds
 from tests.test_trained import LABELS, objective, tiny
@@ -109,7 +109,7 @@ def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -
     want = sum(np.log(labels[a, i, x]) for i, a, x in LABELS) + np.log(answers(story, centre, data.features)[0, 1])
     assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
     prior = torch.distributions.Dirichlet(7 * centre + 1e-6)
-    trace = crowdppl.inference.reading.density.Density(story.model).trace(data.as_block(), values)
+    trace = crowdppl.inference.density.Density(story.model).trace(data.as_block(), values)
     torch.testing.assert_close(trace.nodes["gate"]["fn"].log_prob(gate), prior.log_prob(gate))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import crowdppl
 from crowdppl.datasets import mnist
-from crowdppl.sources.idx import read_idx
+from crowdppl.datasets.idx import read_idx
 
 SIZES = {"train": 10, "t10k": 4}
 

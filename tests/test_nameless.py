@@ -9,12 +9,12 @@ import torch
 from matplotlib.figure import Figure
 
 import crowdppl
-from crowdppl.inference.climbing import particles
-from crowdppl.inference.fit_result import SiteResult
+from crowdppl.inference.draws import draws_of
+from crowdppl.inference.nameless import Nameless
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.draws import draws_of
-from crowdppl.inference.reading.nameless import Nameless
-from crowdppl.inference.reading.problem import Problem
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.result import SiteResult
+from crowdppl.inference.vb import fit
 from crowdppl.posterior import Posterior
 from models.bayesian_dawid_skene import BayesianDawidSkene
 from tests.crowd import annotations
@@ -114,7 +114,7 @@ def test_small_data_leave_less_to_the_seed(method: str, monkeypatch: pytest.Monk
         return float(np.sqrt(np.var(found, axis=0, ddof=1).mean()))
 
     many = rough()
-    monkeypatch.setattr(particles, "MOST", 8)
+    monkeypatch.setattr(fit, "MOST", 8)
     assert many < 0.6 * rough() and many < 0.004
 
 

@@ -15,13 +15,11 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.inference.learning.regularisers import class_shares, wanted
-from crowdppl.networks.network import Network, feature_tensor, log_shares
-from crowdppl.networks.recipes import house_training
-from crowdppl.networks.standardise import Standardise
-from crowdppl.networks.training import Training, training_of
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.neural.regularisers import class_shares, wanted
+from crowdppl.networks.classifier import Network, Standardise, feature_tensor, log_shares
+from crowdppl.networks.training import Training, house_training, training_of
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import evaluate
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -16,15 +16,16 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 import crowdppl
-from crowdppl import annotate, coin_table, plates, prevalence, truth
+from crowdppl import annotate, coin_table, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.engines import run
+from crowdppl.inference.mcmc import gibbs, nuts
+from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
-from crowdppl.inference.running import run
-from crowdppl.inference.sampling import gibbs, nuts
-from crowdppl.inference.sampling.nuts import Marginal
-from crowdppl.stories.story import card_of, plates_of
+from crowdppl.primitives import plates
+from crowdppl.primitives.model import card_of, plates_of
 from tests.crowd import annotations, crowd, double, posed
 from tests.evidence import SETTINGS as PINNED
 from tests.evidence import STATES, exact

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import OneHot, annotate, plates, prevalence, truth
+from crowdppl import OneHot, annotate, prevalence, truth
 from crowdppl.data.blocks import Block
-from crowdppl.inference.climbing.variational import climb
-from crowdppl.inference.sampling import gibbs
+from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.vb.fit import climb
+from crowdppl.primitives import plates
 from tests.crowd import annotations, crowd, double, posed
 
 CAMP, HABIT = torch.tensor([0.51, 0.49]), torch.tensor([0.6, 0.4])

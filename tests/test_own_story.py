@@ -26,16 +26,17 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import Categorical, annotate, plates, prevalence, truth
+from crowdppl import Categorical, annotate, prevalence, truth
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.climbing.variational import climb
-from crowdppl.inference.fit_result import FitResult
+from crowdppl.inference.density import Density
+from crowdppl.inference.engines import run
+from crowdppl.inference.mcmc.gibbs import Gibbs, sample
+from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.density import Density
-from crowdppl.inference.running import run
-from crowdppl.inference.sampling.gibbs import Gibbs, sample
-from crowdppl.inference.sampling.nuts import Marginal
+from crowdppl.inference.result import FitResult
+from crowdppl.inference.vb.fit import climb
+from crowdppl.primitives import plates
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import Exact, State, exact
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from crowdppl.errors import ResultError
-from crowdppl.results.packing import pack, unpack
+from crowdppl.results.archive import pack, unpack
 
 
 def through_json(value: Any) -> Any:

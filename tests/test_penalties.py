@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.climbing.ascent import Ascent
-from crowdppl.inference.climbing.penalties import Penalties
-from crowdppl.inference.climbing.rules import Average
-from crowdppl.inference.climbing.state import State
-from crowdppl.inference.climbing.variational import climb, prepare
+from crowdppl.inference.vb.coordinate_ascent import Ascent, Average, Penalties, State
+from crowdppl.inference.vb.fit import climb, prepare
 from tests.crowd import crowd, posed
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -15,11 +15,10 @@ from matplotlib.figure import Figure
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.pictures.canvas import short, short_names
-from crowdppl.pictures.plots import plot_annotators
+from crowdppl.plots.posterior import plot_annotators, short, short_names
 from crowdppl.posterior import Posterior
-from crowdppl.results.information import information
-from crowdppl.statistics.choices import entropy
+from crowdppl.results.choices import entropy
+from crowdppl.results.tables import information
 from tests.handmade import coloured, posterior, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

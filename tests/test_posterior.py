@@ -13,10 +13,9 @@ from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference.fit_result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.results import intervals
-from crowdppl.statistics import choices
+from crowdppl.results import choices, intervals
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

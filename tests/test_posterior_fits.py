@@ -12,17 +12,17 @@ import pandas as pd
 import pytest
 from scipy.stats import beta
 
-from crowdppl.crowds.simulation import random_design
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.asking.leaving_out import given_the_rest
-from crowdppl.inference.climbing.ascent import Ascent
-from crowdppl.inference.fit_result import SiteResult
+from crowdppl.inference.predict.held_out import given_the_rest
+from crowdppl.inference.result import SiteResult
+from crowdppl.inference.vb.coordinate_ascent import Ascent
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS
+from crowdppl.simulation.from_model import random_design
 from tests.crowd import crowd
 from tests.three_items import Handmade, data, posterior, result
 

@@ -104,10 +104,10 @@ class Bare:
 
     def model(self, data: Any) -> None:
         """Dawid-Skene with a classifier for a prior."""
-        with crowdppl.plates.annotators(data):
+        with crowdppl.primitives.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(crowdppl.leaning_rows(3)).to_event(1))
         log_p = crowdppl.classify(data, self.network)
-        with crowdppl.plates.items(data):
+        with crowdppl.primitives.plates.items(data):
             crowdppl.annotate(data, confusion.log(), crowdppl.truth(data, log_p))
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Annotations, Block, Categorical, MethodError, annotate, leaning_rows, plates, prevalence, truth
+from crowdppl import Annotations, Block, Categorical, MethodError, annotate, leaning_rows, prevalence, truth
+from crowdppl.primitives import plates
 
 ENUMERATED = {"enumerate": "parallel"}
 

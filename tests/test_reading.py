@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.files import read_annotations, read_gold
+from crowdppl.data.tables import ALIASES, recognise
 from crowdppl.errors import CrowdpplWarning, DataError
-from crowdppl.files.reading import read_annotations, read_gold
-from crowdppl.tables.columns import ALIASES, recognise
 from tests.benchmarks.results import ROOT
 
 ROWS = [

@@ -15,8 +15,8 @@ from pyro import poutine
 import crowdppl
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.stories.labels import Labels
-from crowdppl.stories.story import card_of
+from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.model import card_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.machinery import recording, repeating
-from crowdppl.inference.machinery.recording import Function, aside, recorded
-from crowdppl.inference.machinery.repeating import FIRST, Repeated
-from crowdppl.inference.reading import problem
+from crowdppl.inference import problem, replay
+from crowdppl.inference.replay import FIRST, Function, Repeated, aside, recorded
 from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
@@ -131,7 +129,7 @@ def test_a_look_aside_is_no_look() -> None:
 
 
 def test_a_large_function_has_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "LARGEST", 100)
+    monkeypatch.setattr(replay, "LARGEST", 100)
     results, program = recorded(with_slope, HERE)
     assert program is None
     assert torch.equal(results["slope"], with_slope(HERE)["slope"])
@@ -196,7 +194,7 @@ def test_a_function_that_remembers_is_called_each_time() -> None:
 
 def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written down anew, for the data are others; a function of another kind is compared."""
-    monkeypatch.setattr(repeating, "_proven", set())
+    monkeypatch.setattr(replay, "_proven", set())
     for weight, kind, calls in ((1, "a", 2), (2, "a", 1), (3, "b", 2), (4, None, 2), (5, None, 2)):
         counting = Counting(lambda at, weight=weight: {"x": at["x"] * weight})
         repeated = Repeated(counting, 0, kind)
@@ -206,7 +204,7 @@ def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.Monkey
 
 
 def test_what_could_not_be_repeated_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeating, "_proven", set())
+    monkeypatch.setattr(replay, "_proven", set())
     for _ in range(2):
         seen: list[int] = []
 
@@ -304,8 +302,8 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
 @pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine in ("nuts", "gibbs") else {}
-    monkeypatch.setattr(repeating, "FIRST", 3)  # some of these settle soon
-    monkeypatch.setattr(repeating, "_proven", set())
+    monkeypatch.setattr(replay, "FIRST", 3)  # some of these settle soon
+    monkeypatch.setattr(replay, "_proven", set())
     trusted = []
     compared = Repeated._compared
 

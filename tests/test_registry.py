@@ -13,8 +13,7 @@ import pytest
 import crowdppl.models
 from crowdppl import registry
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.stories.card import Card
-from crowdppl.stories.story import settings_of
+from crowdppl.primitives.model import Card, settings_of
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 

@@ -15,11 +15,11 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.learning.regularisers import Regularised, wanted
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.neural.regularisers import Regularised, wanted
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.posing import pose
+from crowdppl.inference.problem import pose
 from crowdppl.networks.training import Training, training_of
-from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.learning.rehearsal import batch_sizes, rehearse
+from crowdppl.inference.neural.learner import batch_sizes, rehearse
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds
 

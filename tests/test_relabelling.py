@@ -12,10 +12,9 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.assemble import from_draws, mixing
-from crowdppl.inference.reading.problem import Problem
-from crowdppl.inference.sampling.gibbs import Gibbs, sample
-from crowdppl.inference.sampling.relabelling import likeness, named_already, permutation, permutations, renamed
+from crowdppl.inference.engines import from_draws, mixing
+from crowdppl.inference.mcmc.gibbs import Gibbs, likeness, named_already, permutation, permutations, renamed, sample
+from crowdppl.inference.problem import Problem
 from tests.crowd import annotations, double, posed
 
 CHAINS = 4

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
 from crowdppl.errors import DataError, MethodError
-from crowdppl.pictures.reliability import plot_reliability, wilson
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.plots.evaluation import plot_reliability, wilson
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ from scipy.stats import beta
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.inference.climbing import response
+from crowdppl.core.intervals import from_dirichlet
+from crowdppl.inference.vb import linear_response
 from crowdppl.posterior import Posterior
-from crowdppl.statistics.estimates import from_dirichlet
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -69,7 +69,7 @@ def dense(posterior: Posterior) -> np.ndarray:
 
 
 def test_rows_are_as_wide_as_a_dense_matrix_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(response, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(linear_response, "TOLERANCE", 1e-6)
     found = fitted(drawn(1).data)
     ratio = dense(found)
     rows = [found.result.sites[name].arrays for name in ("confusion", "prevalence")]
@@ -84,7 +84,7 @@ def test_random_signs_find_nearly_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     data = drawn(2, 600, 30, 3).data
     exact, few = (np.empty(0),) * 2
     for most in (1000, 20):
-        monkeypatch.setattr(response, "PROBES", most)
+        monkeypatch.setattr(linear_response, "PROBES", most)
         exact, few = few, fitted(data).result.sites["confusion"].arrays["weight"]
     width = np.sqrt(exact / few)
     assert np.sqrt(np.mean((width - 1) ** 2)) < 0.1 and abs(width.mean() - 1) < 0.03
@@ -102,7 +102,7 @@ def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypat
     data = Annotations.from_frame(pd.DataFrame(labels, columns=["item", "annotator", "label"]))
     weight = {}
     for most in (1_000, 40):  # the first is one for each share
-        monkeypatch.setattr(response, "_affordable", lambda *_, most=most: most)
+        monkeypatch.setattr(linear_response, "_affordable", lambda *_, most=most: most)
         weight[most] = fitted(data).result.sites["confusion"].arrays["weight"]
     assert weight[40].size * 3 < 1_000
     assert np.abs(np.sqrt(weight[1_000] / weight[40])[:4] - 1).max() < 0.1
@@ -121,7 +121,7 @@ def test_short_of_the_fixed_point_widths_are_those_at_it(seed: int, monkeypatch:
 
     there, short = weight(1e-13), weight(1e-3)
     np.testing.assert_allclose(short, there, rtol=0.02)
-    monkeypatch.setattr(response, "_settle", lambda *_: None)
+    monkeypatch.setattr(linear_response, "_settle", lambda *_: None)
     assert np.abs(np.sqrt(there / weight(1e-3)) - 1).max() > 0.5
 
 
@@ -132,7 +132,7 @@ def test_stopped_while_intervals_are_widened_a_fit_is_what_there_is(monkeypatch:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(response, "_solve", stop)
+    monkeypatch.setattr(linear_response, "_solve", stop)
     found = fitted(data)
     said = found.diagnostics()
     assert said["interrupted"] and not said["converged"] and "too narrow" in said["warnings"][-1]
@@ -243,7 +243,7 @@ def test_draws_of_many_annotators_take_little_more_than_themselves(root: Path) -
     code = (
         "import torch; from tests.benchmarks.peak import status\n"
         "rows, stream = torch.full((10_000, 4, 4), 2.0, dtype=torch.float64), torch.Generator().manual_seed(0)\n"
-        "from crowdppl.inference.reading.families import DIRICHLET\n"
+        "from crowdppl.inference.sites import DIRICHLET\n"
         "DIRICHLET.draw(rows.expand(2, 10_000, 4, 4), stream); before = status('VmHWM')\n"
         "out = DIRICHLET.draw(rows.expand(100, 10_000, 4, 4), stream)\n"
         "print((status('VmHWM') - before) * 2**20 / out.nbytes)"
@@ -254,30 +254,30 @@ def test_draws_of_many_annotators_take_little_more_than_themselves(root: Path) -
 
 def test_few_vectors_are_solved_for_where_tables_are_very_large() -> None:
     """At 300 annotators and 100 classes, 80 vectors had taken 1.9 GB an array, and minutes."""
-    assert response._affordable(5_000, 5, 3_000_100) == 33
-    assert (response._affordable(10_000, 5, 1_000), response._affordable(10**7, 5, 1_000)) == (100, 8)
-    assert response._affordable(100, 5, 8 * 10**7) == 8
+    assert linear_response._affordable(5_000, 5, 3_000_100) == 33
+    assert (linear_response._affordable(10_000, 5, 1_000), linear_response._affordable(10**7, 5, 1_000)) == (100, 8)
+    assert linear_response._affordable(100, 5, 8 * 10**7) == 8
 
 
 def test_few_vectors_are_solved_for_where_items_have_many_alternatives() -> None:
     """Items of 20 classes lie between them in 1,221 ways, and 50 vectors had taken three minutes."""
-    assert response._affordable(3_000, 311, 5_000) == 42
-    assert response._affordable(8_000, 1_221, 26_000) == 8
+    assert linear_response._affordable(3_000, 311, 5_000) == 42
+    assert linear_response._affordable(8_000, 1_221, 26_000) == 8
 
 
 def test_few_vectors_are_solved_for_where_tables_are_larger_than_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass makes the tables of all annotators: with 100 of them, 15 classes and 100 labels, 200 vectors took a
     minute, 57 of them at once."""
     asked: list[tuple[int, int]] = []
-    solve = response._solve
+    solve = linear_response._solve
 
     def noted(curvature: Any, rows: Any, right: dict[str, Any]) -> dict[str, Any]:
         asked.append((len(next(iter(right.values()))), curvature.at_once))
         return solve(curvature, rows, right)
 
-    monkeypatch.setattr(response, "_solve", noted)
-    monkeypatch.setattr(response, "FACTORS", 40_000)
-    monkeypatch.setattr(response, "WIDTH", 10_000)
+    monkeypatch.setattr(linear_response, "_solve", noted)
+    monkeypatch.setattr(linear_response, "FACTORS", 40_000)
+    monkeypatch.setattr(linear_response, "WIDTH", 10_000)
     stream = np.random.default_rng(0)
     data = crowdppl.Annotations.from_arrays(
         np.arange(60) // 2, stream.permutation(np.arange(60) % 30), stream.integers(5, size=60), classes=range(5)
@@ -291,14 +291,14 @@ def test_few_vectors_are_solved_for_where_tables_are_larger_than_labels(monkeypa
 
 def test_a_site_with_long_rows_takes_fewer_vectors() -> None:
     """An item of eight classes lies between them in 201 ways, whose one row took half of the time."""
-    assert response._enough(78, 8, 8) == response._enough(78, 8, 2) == 78
-    assert response._enough(200, 8, 201) == 8 and response._enough(200, 8, 32) == 50
+    assert linear_response._enough(78, 8, 8) == linear_response._enough(78, 8, 2) == 78
+    assert linear_response._enough(200, 8, 201) == 8 and linear_response._enough(200, 8, 32) == 50
 
 
 def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     data = drawn(9).data
     whole = fitted(data)
-    monkeypatch.setattr("crowdppl.inference.reports.report.HELD", 70 * (6 * K * K + K))
+    monkeypatch.setattr("crowdppl.inference.tables.HELD", 70 * (6 * K * K + K))
     fewer = fitted(data)
     found = [x.result.table_draws for x in (whole, fewer)]
     assert [None if x is None else len(x) for x in found] == [1_000, 70]
@@ -307,10 +307,10 @@ def test_fewer_draws_are_made_of_very_large_tables(monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(fewer.confusion(), whole.confusion())
     coins = crowdppl.fit("one_coin", data, inference="vb", seed=0).result.table_draws  # the tables of few numbers
     assert coins is not None and len(coins) == 70 * (6 * K * K + K) // (6 * K * K)
-    monkeypatch.setattr("crowdppl.inference.reports.report.HELD", 1)
+    monkeypatch.setattr("crowdppl.inference.tables.HELD", 1)
     least = fitted(data).result.table_draws
     assert least is not None and len(least) == 50
     monkeypatch.undo()
-    monkeypatch.setattr("crowdppl.inference.reports.report.NUMBERS", 300 * (6 * K * K + K))
+    monkeypatch.setattr("crowdppl.inference.tables.NUMBERS", 300 * (6 * K * K + K))
     some = fitted(data).result.table_draws
     assert some is not None and 300 <= len(some) <= 301

@@ -11,10 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from crowdppl.errors import DataError
-from crowdppl.pictures.reliability import wilson
-from crowdppl.pictures.risk_plot import plot_risk_coverage, risk_curve
-from crowdppl.scoring.metrics import evaluate
-from crowdppl.scoring.scores import RankedErrors
+from crowdppl.evaluation.metrics import RankedErrors, evaluate
+from crowdppl.plots.evaluation import plot_risk_coverage, risk_curve, wilson
 from tests.handmade import coloured, posterior, texts
 
 

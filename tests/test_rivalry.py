@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import t
 
 import crowdppl
-from crowdppl.choosing.rivalry import rivals
 from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.compare import rivals
 
 
 def score(log_p: np.ndarray) -> crowdppl.ClassifierScore:

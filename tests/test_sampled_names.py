@@ -15,12 +15,13 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate, leaning_rows, plates, prevalence, truth, with_abstentions
-from crowdppl.contract.trial import Trial
+from crowdppl import annotate, leaning_rows, prevalence, truth, with_abstentions
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.posterior import Posterior
-from crowdppl.stories.story import Story
+from crowdppl.primitives import plates
+from crowdppl.primitives.model import Story
+from crowdppl.testing.fixtures import Trial
 from tests.crowd import double
 
 LENGTH: dict[str, dict[str, int]] = {

@@ -22,10 +22,10 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.data.blocks import Block, build_blocks
+from crowdppl.inference.density import Density
+from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.density import Density
-from crowdppl.inference.reading.problem import Problem
-from crowdppl.inference.sampling import gibbs, nuts
+from crowdppl.inference.problem import Problem
 from tests.crowd import double
 
 SIMULATIONS = 300

@@ -15,13 +15,13 @@ import pytest
 import torch
 from scipy import stats
 
-from crowdppl import annotate, coin_table, method, plates, prevalence, random_design, simulate, truth
-from crowdppl.contract import sbc
-from crowdppl.contract.ranks import RankCheck, uniform_band
-from crowdppl.contract.sbc import rank_check
+from crowdppl import annotate, coin_table, method, prevalence, random_design, simulate, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import assemble
+from crowdppl.inference import engines
+from crowdppl.primitives import plates
+from crowdppl.testing import sbc
+from crowdppl.testing.sbc import RankCheck, rank_check, uniform_band
 from tests.handmade import coloured
 
 SMALL: dict[str, Any] = {"simulations": 2, "max_iterations": 3, "inference": "vb"}
@@ -186,6 +186,6 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out(monkeypatch: pyt
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.15, wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
-    monkeypatch.setattr(assemble, "weights", lambda *_, **__: {})
+    monkeypatch.setattr(engines, "weights", lambda *_, **__: {})
     narrow = rank_check(story, design, inference="vb", simulations=150)
     assert narrow.table.loc["prevalence", "spread"] > 1.15 and narrow.p_value < 1e-3, narrow

@@ -12,7 +12,8 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import balanced_accuracy_score, f1_score, matthews_corrcoef, roc_auc_score
 
-from crowdppl.scoring.scores import (
+from crowdppl.core.intervals import Estimate
+from crowdppl.evaluation.metrics import (
     ClassCounts,
     RankedErrors,
     accuracy,
@@ -26,7 +27,6 @@ from crowdppl.scoring.scores import (
     right,
     risk_coverage,
 )
-from crowdppl.statistics.estimates import Estimate
 
 
 def drawn(n: int, k: int, seed: int, tied: bool = False) -> tuple[np.ndarray, np.ndarray]:

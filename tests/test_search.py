@@ -10,8 +10,8 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.errors import NumericalError
-from crowdppl.inference.climbing.variational import climb
-from crowdppl.inference.machinery.climb import LOOKS, PRIOR_LOOKS, Climb
+from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, Climb
+from crowdppl.inference.vb.fit import climb
 from tests.crowd import crowd, double, posed
 
 

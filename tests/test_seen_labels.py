@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubt import Doubt
+from crowdppl.criticism.doubts import Doubt
 from crowdppl.posterior import Posterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -13,9 +13,9 @@ import torch
 
 import crowdppl
 from crowdppl import registry
+from crowdppl.core.validation import Count, Positive, _declared, _range, check_settings
 from crowdppl.errors import MethodError
 from crowdppl.networks.training import Training, training_of
-from crowdppl.settings import Count, Positive, _declared, _range, check_settings
 from tests.crowd import crowd
 from tests.test_networks import clouds
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.process.shortage import is_shortage, told_of_shortage
+from crowdppl.core.devices import is_shortage, told_of_shortage
 from tests.crowd import crowd
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried 180 GB."

@@ -11,20 +11,10 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import (
-    Block,
-    DataError,
-    MethodError,
-    annotate,
-    classify,
-    method,
-    plates,
-    random_design,
-    simulate,
-    truth,
-)
+from crowdppl import Block, DataError, MethodError, annotate, classify, method, random_design, simulate, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
+from crowdppl.primitives import plates
 
 
 def in_blocks(design: Annotations, labels: int) -> Annotations:
@@ -158,7 +148,7 @@ def test_a_story_needs_a_truth_and_labels() -> None:
 
     class Truthless:
         def model(self, data: Any) -> None:
-            with crowdppl.plates.items(data):
+            with crowdppl.primitives.plates.items(data):
                 state = crowdppl.truth(data, torch.zeros(data.n_classes), name="kind")
                 crowdppl.annotate(data, torch.zeros(data.n_annotators, data.n_classes, data.n_answers), state)
 

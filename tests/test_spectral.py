@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.inference.reading.spectral import confusion_from_joints, pairwise_joints, spectral_truth
-from crowdppl.inference.reading.starts import soft_truth, votes
+from crowdppl.inference.starts import confusion_from_joints, pairwise_joints, soft_truth, spectral_truth, votes
 from tests.crowd import annotations, crowd, double, posed, split
 
 

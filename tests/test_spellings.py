@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.files import read_annotations
+from crowdppl.data.ids import Codebook
 from crowdppl.errors import SpellingWarning
-from crowdppl.files.reading import read_annotations
-from crowdppl.tables.codebook import Codebook
 
 PEOPLE, LABELS = ["ann", "bob", "cy", "dan"], ["x", "y", "x", "y"]
 

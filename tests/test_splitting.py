@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.crowds.simulation import random_design
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import item_folds, keep, label_folds
+from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import DataError
+from crowdppl.simulation.from_model import random_design
 from tests.crowd import annotations, crowd
 
 

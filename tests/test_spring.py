@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdppl.pictures.spring import spring_layout
+from crowdppl.plots.annotators import spring_layout
 
 
 def distances(place: np.ndarray) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.choosing.comparison import Comparison, compare
 from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction

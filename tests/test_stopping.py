@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.data.splitting import keep, label_folds
+from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
+from crowdppl.inference.neural.early_stopping import _epochs, _left_out, _score
 from crowdppl.inference.options import Options
-from crowdppl.inference.reading.posing import pose
-from crowdppl.inference.reading.problem import quiet
-from crowdppl.inference.stopping import _epochs, _left_out, _score
+from crowdppl.inference.problem import pose, quiet
 from crowdppl.networks.training import training_of
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds

@@ -14,13 +14,12 @@ from torch.utils.data import Dataset, IterableDataset
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
-from crowdppl.data.stored_features import StoredFeatures, joined, taken
+from crowdppl.data.features import StoredFeatures, joined, taken
+from crowdppl.data.split import keep
 from crowdppl.errors import DataError
-from crowdppl.networks import standardise
+from crowdppl.networks import classifier
+from crowdppl.networks.classifier import Network, Standardise, outputs
 from crowdppl.networks.experts import Experts
-from crowdppl.networks.network import Network, outputs
-from crowdppl.networks.standardise import Standardise
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -103,7 +102,7 @@ def picture() -> nn.Module:
 def test_images_of_a_dataset_and_the_most_that_is_held(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     images = np.random.default_rng(1).normal(size=(90, 1, 8, 8))
     disk, looked = Disk(images), []
-    monkeypatch.setattr(standardise, "NUMBERS", 10 * 64)
+    monkeypatch.setattr(classifier, "NUMBERS", 10 * 64)
     whole = StoredFeatures.read
 
     def watched(self: StoredFeatures) -> Tensor:
@@ -139,7 +138,7 @@ def test_tables_are_standardised_in_parts(shift: float, monkeypatch: pytest.Monk
     x = np.random.default_rng(4).gamma(2.0, 3.0, (103, 5)) + shift
     x[:, 1], x[:, 2] = 7.3, x[:, 2] + 1e3
     whole = Standardise(torch.from_numpy(x.astype(np.float32)))
-    monkeypatch.setattr(standardise, "ROWS", 10)
+    monkeypatch.setattr(classifier, "ROWS", 10)
     parts = Standardise(StoredFeatures.of(Disk(x), pd.RangeIndex(103)))
     assert bool(whole.root) == (shift == 0.0)
     for name, value in whole.state_dict().items():

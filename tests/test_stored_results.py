@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, ResultError
-from crowdppl.networks import network as networks
-from crowdppl.pictures.story_graph import graph_of
+from crowdppl.networks import classifier as networks
+from crowdppl.plots.model_graph import graph_of
 from tests.test_checkpoints import Killed, kill
 from tests.test_networks import clouds
 from tests.test_stored_features import Disk, again

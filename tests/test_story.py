@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from crowdppl.errors import MethodError
-from crowdppl.stories.card import Card
-from crowdppl.stories.likelihood import coin_table
-from crowdppl.stories.story import Guided, Prepared, Started, Story, card_of, plates_of, settings_of
+from crowdppl.primitives.likelihood import coin_table
+from crowdppl.primitives.model import Card, Guided, Prepared, Started, Story, card_of, plates_of, settings_of
 
 
 @dataclass

@@ -13,11 +13,11 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
-from crowdppl import Categorical, annotate, method, plates, prevalence, random_design, truth
+from crowdppl import Categorical, annotate, method, prevalence, random_design, truth
 from crowdppl.errors import MethodError
-from crowdppl.pictures.canvas import LIGHT
-from crowdppl.pictures.story_graph import a_few_labels, graph_of
-from crowdppl.pictures.story_plot import plot_story
+from crowdppl.plots.model_graph import a_few_labels, graph_of, plot_story
+from crowdppl.plots.posterior import LIGHT
+from crowdppl.primitives import plates
 from tests.handmade import coloured
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl import logsumexp
 from crowdppl.errors import MethodError
-from crowdppl.stories.summing import Summing, draw_counts, summing
+from crowdppl.primitives.sums import Summing, draw_counts, summing
 
 
 def stream(seed: int = 0) -> torch.Generator:

@@ -9,14 +9,14 @@ from scipy.stats import binom, norm
 
 import crowdppl
 from crowdppl import annotator_kind, simulate_annotators
-from crowdppl.criticism import collusion, suspicion
-from crowdppl.criticism.excess import Excess, excess_of
-from crowdppl.criticism.suspicion import covariance_spammers, suspicious_annotators
+from crowdppl.criticism import collusion, spammers
+from crowdppl.criticism.collusion import Excess, excess_of
+from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.results.information import information
+from crowdppl.results.tables import information
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -294,5 +294,5 @@ def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPat
     few = covariance_spammers(data)["strength"]
     alike = Annotations.from_frame(data.frame().assign(label=0), classes=range(3))
     assert (covariance_spammers(alike)["strength"] == 0).all()  # nothing covaries
-    monkeypatch.setattr(suspicion, "LARGE", 10_000)
+    monkeypatch.setattr(spammers, "LARGE", 10_000)
     np.testing.assert_allclose(few, covariance_spammers(data)["strength"], atol=1e-8)

@@ -16,15 +16,16 @@ from pyro.infer import SVI, Predictive, TraceEnum_ELBO
 from pyro.optim import Adam
 
 import crowdppl
-from crowdppl import annotate, classify, leaning_rows, plates, prevalence, truth
+from crowdppl import annotate, classify, leaning_rows, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.fit_result import FitResult
-from crowdppl.inference.gradients import svi
+from crowdppl.inference.engines import run
 from crowdppl.inference.options import Options
-from crowdppl.inference.running import run
-from crowdppl.stories.story import card_of
+from crowdppl.inference.result import FitResult
+from crowdppl.inference.svi import svi
+from crowdppl.primitives import plates
+from crowdppl.primitives.model import card_of
 from tests.crowd import crowd, double
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.doors.telling import tell
+from crowdppl.core.validation import tell
 from crowdppl.errors import (
     ConvergenceWarning,
     CrowdpplWarning,

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism import thinness
+from crowdppl.criticism import doubts
 from crowdppl.criticism.doubts import doubts
-from crowdppl.crowds.simulation import Simulation
+from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
-from crowdppl.inference.fit_result import SiteResult
+from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.scores import log_score
+from crowdppl.simulation.from_model import Simulation
 from tests.crowd import annotations, crowd
 from tests.doubtful import CONFUSION, handmade, kinds, simulated, site
 
@@ -34,11 +34,11 @@ def test_free_parameters_by_hand() -> None:
         "shared": (site(("truth", "label"), 4, 4), (0, 0)),
     }
     for name, (one, expected) in sites.items():
-        assert thinness.parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
+        assert doubts.parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
     two = {"coin": sites["coin"][0], "confusion": sites["confusion"][0]}
-    assert thinness.parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
+    assert doubts.parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
     scores = SiteResult("site", ("annotator", "class"), "normal", {"mean": np.ones((a, 4))})
-    assert thinness.parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
+    assert doubts.parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
 
 
 @pytest.mark.parametrize(("n_classes", "need"), [(2, 16), (3, 24), (5, 40), (6, 60)])
@@ -69,7 +69,7 @@ def test_narrow_posteriors_are_spared() -> None:
     for worth, expected in ((8, ["thin"]), (20, [])):  # 12 labels a row are asked of two classes
         draws = rng.dirichlet([0.8 * worth, 0.2 * worth], (200, 6, 2))
         draws[:, :, 1] = draws[:, :, 1, ::-1]
-        np.testing.assert_allclose(thinness.narrowness(draws), worth, rtol=0.35)
+        np.testing.assert_allclose(doubts.narrowness(draws), worth, rtol=0.35)
         sites = {"confusion": site(CONFUSION, 6, 2, 2)}
         assert kinds(handmade([5] * 6, 2, sites=sites, table_draws=draws.astype(np.float32))) == expected
 
@@ -157,7 +157,7 @@ def test_agreement_against_a_loop() -> None:
         equal += [one[1] == other[1] for one, other in pairs]
         expected += [float(share @ (table[one[0]] * table[other[0]]).sum(1)) for one, other in pairs]
         by_item.append(sum(equal[-len(pairs) :]) - sum(expected[-len(pairs) :]))
-    found = thinness._agreement(posterior)
+    found = doubts._agreement(posterior)
     chance = (posterior.data.frame()["label"].value_counts(normalize=True) ** 2).sum()
     far = np.array(by_item) - np.mean(by_item)
     error = np.sqrt((far**2).sum() * 30 / 29) / len(equal)
@@ -207,7 +207,7 @@ def test_draws_under_a_careful_prior_are_spared() -> None:
     """Annotators are right in 93 % of their labels: they agree more than the prior expects, and no harm is done."""
     crowd = drawn(0, mass=40.0, diagonal=0.93)
     posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-    observed, expected, _, error = thinness._agreement(posterior)
+    observed, expected, _, error = doubts._agreement(posterior)
     assert observed - expected > 5 * error
     assert worse(posterior, crowd) < 0.03
     assert thin_text(posterior) == ""

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.crowds.simulation import Simulation
 from crowdppl.errors import DataError, MethodError, ToldWarning
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.simulation.from_model import Simulation
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.crowds.simulated_crowd import SimulatedCrowd
 from crowdppl.errors import DoubtWarning
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.simulation.crowd import SimulatedCrowd
 from tests.benchmarks.test_trace import Cell, confusion_error, is_dominant, losses, paired
 
 TRAINING = {"epochs": 20, "learning_rate": 0.01, "batch_size": 50}

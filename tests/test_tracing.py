@@ -15,12 +15,9 @@ from pyro.ops.contract import contract_tensor_tree
 from torch import Tensor
 
 import crowdppl
+from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
-from crowdppl.inference.reading.leaves import scored
-from crowdppl.inference.reading.nodes import is_latent, nodes
-from crowdppl.inference.reading.ring import DrawingRing, Terms, contract, named
-from crowdppl.inference.reading.tracing import traced
-from crowdppl.process.seeding import seed_streams, seeded
+from crowdppl.inference.density import DrawingRing, Terms, contract, is_latent, named, nodes, scored, traced
 
 PATIENTS = crowdppl.anaesthetists()
 

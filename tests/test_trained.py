@@ -17,8 +17,8 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.networks.training import log_volume
-from crowdppl.scoring.metrics import evaluate
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -11,9 +11,9 @@ import pytest
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.extras import covariate_table, history_table
+from crowdppl.data.covariates import covariate_table, history_table
+from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
-from crowdppl.tables.codebook import Codebook
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 

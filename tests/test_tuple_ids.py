@@ -9,7 +9,7 @@ import pytest
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.tables.codebook import as_index
+from crowdppl.data.ids import as_index
 
 
 @pytest.mark.parametrize("tupled", ["item", "annotator"])

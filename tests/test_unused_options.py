@@ -10,9 +10,9 @@ import pytest
 
 import crowdppl
 from crowdppl import Annotations, UnusedOptionWarning
-from crowdppl.command.cli import main
+from crowdppl.cli.commands import main
+from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import ENGINES_WITH, FitOptions
-from crowdppl.inference.running import ENGINES
 
 BOTH = {"a": "em", "b": "gibbs"}
 SHORT: dict[str, Any] = {"draws": 20, "warmup": 10}

@@ -12,7 +12,7 @@ from scipy.special import digamma
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
+from crowdppl.data.split import keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
 from tests.test_networks import Frozen, clouds

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.choosing import classifier_scores, volumes
-from crowdppl.choosing.classifier_scores import ClassifierScore
-from crowdppl.choosing.volumes import chosen
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError, ResultError
-from crowdppl.inference import stopping
-from crowdppl.inference.learning import learner as learning
+from crowdppl.evaluation import heldout, volumes
+from crowdppl.evaluation.heldout import ClassifierScore
+from crowdppl.evaluation.volumes import chosen
+from crowdppl.inference.neural import early_stopping
+from crowdppl.inference.neural import learner as learning
 from crowdppl.inference.options import Options
 from crowdppl.networks.training import VOLUMES, training_of
 from tests.benchmarks.featured import read_featured
@@ -181,7 +181,7 @@ def test_ctrl_c_in_a_trial_ends_the_fit_after_an_epoch(
     many: Annotations, trials: dict[Any, Any], tmp_path: Path, patience: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials[LARGE] = KeyboardInterrupt()
-    monkeypatch.setattr(stopping, "_epochs", lambda *_: pytest.fail("patience trains after Ctrl-C"))
+    monkeypatch.setattr(early_stopping, "_epochs", lambda *_: pytest.fail("patience trains after Ctrl-C"))
     kept, settings = tmp_path / "kept", {"training": {**SHORT, "patience": patience}}
     with pytest.warns(ConvergenceWarning, match="vb was stopped after 1 iterations"):
         found: Any = crowdppl.fit(
@@ -198,7 +198,7 @@ def test_so_does_ctrl_c_in_the_middle_of_one(
     many: Annotations, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking: list[bool] = []
-    real, of_judge, choice = learning.Learner.epoch, classifier_scores.run, volumes.chosen
+    real, of_judge, choice = learning.Learner.epoch, heldout.run, volumes.chosen
 
     def epoch(self: Any, *given: Any) -> None:
         if where == "network" and looking[-1]:
@@ -218,7 +218,7 @@ def test_so_does_ctrl_c_in_the_middle_of_one(
             looking.append(False)
 
     monkeypatch.setattr(learning.Learner, "epoch", epoch)
-    monkeypatch.setattr(classifier_scores, "run", judged)
+    monkeypatch.setattr(heldout, "run", judged)
     monkeypatch.setattr(volumes, "chosen", watched)
     found = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
     told = found.diagnostics()
@@ -265,7 +265,7 @@ def test_trials_of_a_killed_fit_are_not_made_again(
     """Nor the first training of ``patience``; the result is, to the bit, that of a fit that nobody killed."""
     how: dict[str, Any] = {"inference": "vb", "settings": {"training": {**SHORT, "patience": 3}}}
     whole = crowdppl.fit("bayes_dgc", many, **how)
-    real, first, calls = volumes.classifier_score, stopping._best_epoch, list[str]()
+    real, first, calls = volumes.classifier_score, early_stopping._best_epoch, list[str]()
 
     def scored_once(story: Any, *given: Any, **more: Any) -> ClassifierScore:
         calls.append(str(story.training["volume"]))
@@ -281,7 +281,7 @@ def test_trials_of_a_killed_fit_are_not_made_again(
         raise RuntimeError("killed")
 
     monkeypatch.setattr(volumes, "classifier_score", scored_once)
-    monkeypatch.setattr(stopping, "_best_epoch", stopped_once)
+    monkeypatch.setattr(early_stopping, "_best_epoch", stopped_once)
     how |= {"checkpoint": str(tmp_path / "kept"), "checkpoint_every": 1}
     for more in ({}, {"callback": kill}):
         with pytest.raises(RuntimeError, match="killed"):

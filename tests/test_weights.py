@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.networks.weights import described
+from crowdppl.results.archive import described
 from tests.test_networks import clouds
 
 pytestmark = [

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.files import read_annotations
 from crowdppl.errors import CrowdpplWarning, DataError
-from crowdppl.files.reading import read_annotations
 
 ROWS = [("i", "ann", 1), ("i", "bob", 0), ("k", "ann", 0)]
 WIDE = pd.DataFrame({"ann": [1.0, np.nan, 0.0], "bob": [0.0, np.nan, np.nan]}, index=["i", "j", "k"])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from crowdppl.command import arguments, cli
-from crowdppl.command.wording import (
+from crowdppl.cli import arguments, commands
+from crowdppl.cli.inputs import (
     ENGINE,
     IN_PYTHON,
     OF_GOLD,
@@ -23,7 +23,7 @@ from crowdppl.inference.options import FitOptions
 from tests.test_architecture import LIBRARY, strings
 from tests.test_cli import refused, run, write
 
-COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(commands.app).commands  # type: ignore[attr-defined]
 EXISTING = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
 
 # Settings of methods, and entries of training=, are said as --setting takes them.

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.fit_result import FitResult
+from crowdppl.inference.result import FitResult
 from crowdppl.posterior import Posterior
-from crowdppl.stories.card import Card
+from crowdppl.primitives.model import Card
 
 ITEMS = [10, 7, 7, 7, 9, 9, 10, 10]
 ANNOTATORS = ["b", "a", "b", "c", "a", "b", "a", "c"]

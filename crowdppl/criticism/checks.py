@@ -1,7 +1,8 @@
-"""Whether labels look as a fitted model says that they should: posterior predictive checks."""
+"""Posterior predictive checks: statistics of labels that are compared with labels drawn from a fit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -9,14 +10,201 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from crowdppl.criticism.discrepancies import STATISTICS, Design, of_pairs
-from crowdppl.doors import demands
-from crowdppl.doors.counts import seed_number, whole_number
-from crowdppl.pictures.check_plot import plot_check
-from crowdppl.results.engines import ENGINES, Refit
+from crowdppl.agreement.coefficients import later
+from crowdppl.core import validation
+from crowdppl.core.validation import seed_number, whole_number
+from crowdppl.data.annotations import row_sizes
+from crowdppl.errors import DataError
+from crowdppl.plots.posterior import axes_or_new
+from crowdppl.results.updating import ENGINES, Refit
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from crowdppl.data.annotations import Annotations
     from crowdppl.posterior import Posterior
+
+FEW = 10
+"""Items that two annotators have to share for their agreement to be looked at."""
+AT_ONCE = 2_000_000
+"""Pairs of labels that are held at once."""
+RAREST = 0.05
+"""Probability of an answer below which agreement on it weighs no more."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """Who labelled what, by position, and what was answered.
+
+    Attributes:
+        item, annotator, answer: of each label, (S,); labels of an item stand together.
+        labels: of each item, (N,).
+        n_annotators, n_answers: A, L.
+    """
+
+    item: np.ndarray
+    annotator: np.ndarray
+    answer: np.ndarray
+    labels: np.ndarray
+    n_annotators: int
+    n_answers: int
+
+    @classmethod
+    def of(cls, data: Annotations, named: bool = False) -> Design:
+        """The design of annotations, and their answers.
+
+        Args:
+            named: whether to leave out labels that name no class.
+
+        Raises:
+            DataError: when no item has two labels.
+        """
+        labels = np.concatenate([row_sizes(block) for block in data.blocks])
+        cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
+        item = np.repeat(np.arange(len(labels)), labels)
+        annotator, answer = np.divmod(cells, data.n_answers)
+        if named and data.n_answers > data.n_classes:
+            item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
+            labels = np.bincount(item, minlength=len(labels))
+        if labels.max(initial=0) < 2:
+            raise DataError(
+                f"none of {len(labels)} items has two labels, so that nothing tells how labels vary on an item; "
+                "have some items labelled twice"
+            )
+        return cls(item, annotator, answer, labels, data.n_annotators, data.n_answers)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Numbers of labels that items have, from two on."""
+        return np.unique(self.labels[self.labels > 1])
+
+    @property
+    def sized(self) -> np.ndarray:
+        """How many items have as many labels."""
+        counts: np.ndarray = np.bincount(self.labels)[self.sizes]
+        return counts
+
+    def votes(self, answer: np.ndarray) -> np.ndarray:
+        """How often each item was given each answer: (S,) to (N, L)."""
+        return _counts(self.item, answer, (len(self.labels), self.n_answers))
+
+    def spread(self, answer: np.ndarray) -> np.ndarray:
+        """Variance of the top vote share among items of each of ``sizes``."""
+        several = self.labels > 1
+        size = self.labels[several]
+        top = self.votes(answer)[several].max(1) / size
+        n = np.maximum(np.bincount(size), 1)
+        mean = np.bincount(size, top) / n
+        variance: np.ndarray = (np.bincount(size, (top - mean[size]) ** 2) / n)[self.sizes]
+        return variance
+
+    def meetings(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Pairs of labels of an item by two annotators, some items at a time: two rows, and a key for who met."""
+        end = np.cumsum(self.labels)
+        chunk = np.cumsum(self.labels * (self.labels - 1) // 2) // AT_ONCE
+        for part in np.split(np.arange(len(end)), np.flatnonzero(np.diff(chunk)) + 1):
+            one, other = (rows + end[part[0]] - self.labels[part[0]] for rows in later(self.labels[part]))
+            a, b = self.annotator[one], self.annotator[other]
+            differ = a != b
+            key = np.minimum(a, b) * self.n_annotators + np.maximum(a, b)
+            yield one[differ], other[differ], key[differ]
+
+
+def _unanimous(design: Design, answer: np.ndarray) -> float:
+    several = design.labels > 1
+    return float((design.votes(answer)[several].max(1) == design.labels[several]).mean())
+
+
+def _pair_agreement(design: Design, answer: np.ndarray) -> float:
+    votes = design.votes(answer)
+    return float((votes * (votes - 1)).sum() / (design.labels * (design.labels - 1)).sum())
+
+
+def _class_shares(design: Design, answer: np.ndarray) -> float:
+    given = _counts(design.annotator, answer, (design.n_annotators, design.n_answers))
+    n = given.sum(1, keepdims=True)
+    distance = given / np.maximum(n, 1) - given.sum(0) / n.sum()
+    return float((n * distance**2).sum() / n.sum())
+
+
+STATISTICS: dict[str, Callable[[Design, np.ndarray], float]] = {
+    "unanimous": _unanimous,
+    "pair_agreement": _pair_agreement,
+    "class_shares": _class_shares,
+}
+"""Those that one set of answers has by itself."""
+
+
+def of_pairs(design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
+    """The two statistics of annotator pairs, for each row of answers; none where no pair shares enough."""
+    parts = [np.unique(key, return_counts=True) for _, _, key in design.meetings()]
+    met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
+    times = np.bincount(place, np.concatenate([n for _, n in parts]))
+    met = met[times >= FEW]
+    if not len(met):
+        return {}
+    rarity = _rarity(answers, design.n_answers)
+    agreed = np.zeros((len(answers), len(met)))
+    for one, other, key in design.meetings():
+        column = np.minimum(np.searchsorted(met, key), len(met) - 1)
+        kept = met[column] == key
+        one, other, column = one[kept], other[kept], column[kept]
+        for total, answer, weight in zip(agreed, answers, rarity, strict=True):
+            same = answer[one] == answer[other]
+            a, b = one[same], other[same]
+            total += np.bincount(column[same], weight[a] * weight[b], len(met))
+    distance = (agreed - agreed.mean(0)) / np.sqrt(agreed.var(0) + 1)
+    return {"pair_excess": distance.max(1), "pair_misfit": (distance**2).mean(1)}
+
+
+def _rarity(answers: np.ndarray, n_answers: int) -> np.ndarray:
+    """One over the root of how probable each answer was at its place: (n, S), float32."""
+    out = np.empty(answers.shape, np.float32)
+    for answer in range(n_answers):
+        given = answers == answer
+        p = np.maximum(given.mean(0), RAREST)
+        out[given] = np.broadcast_to(p**-0.5, given.shape)[given]
+    return out
+
+
+def _counts(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    return np.bincount(row * shape[1] + column, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
+    """Draws each statistic of the data (diamond) among those of the replicates (dots, bar: central 95 %).
+
+    All are in standard deviations from the mean of the replicates, so that they share an axis; the observed value,
+    the mean that the model expects and the p-value of the statistic alone are written beside.
+
+    Args:
+        check: what ``predictive_check`` returned.
+        ax: axes to draw on; made if absent.
+    """
+    table = check.table.iloc[::-1]
+    axes = axes_or_new(ax, 7.6, 1.2 + 0.5 * len(table))
+    sd = np.where(table["sd"] > 0, table["sd"], 1)
+    place = np.arange(len(table))
+    stream = np.random.default_rng(0)  # heights only
+    for n, name in enumerate(table.index):
+        x = (check.replicates[name] - table["mean"].iloc[n]) / sd[n]
+        height = n + stream.uniform(-0.18, 0.18, len(x))
+        axes.plot(x, height, ".", color=LIGHT, markersize=3, zorder=1)
+    scaled = table[["low", "high", "observed"]].sub(table["mean"], axis=0).div(sd, axis=0)
+    axes.hlines(place, scaled["low"], scaled["high"], color="0.45", linewidth=1.5, zorder=2)
+    axes.plot(scaled["observed"], place, "D", color=DARK, markersize=6, zorder=3, clip_on=False)
+    for n, (seen, mean, p) in enumerate(table[["observed", "mean", "p_value"]].itertuples(index=False)):
+        text = f"{seen:.3g} (expected {mean:.3g})\np = {p:.2g}"
+        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axes.annotate(text, (1, n), (6, 0), va="center", fontsize="small", **beside)
+    axes.axvline(0, color="0.4", linestyle=":", linewidth=1, zorder=0)
+    axes.set_yticks(place, [str(name) for name in table.index])
+    axes.set_ylim(-0.6, len(table) - 0.4)
+    axes.set_xlabel("standard deviations from what the model expects")
+    axes.set_title(f"{check.method}: data among {len(check.replicates)} replicates, p = {check.p_value:.2g}")
+    axes.title.set_fontsize("medium")
+    return axes
+
 
 FEWEST_DRAWS = 20
 UPWARD = ("class_shares", "pair_excess", "pair_misfit")
@@ -119,7 +307,7 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
         >>> check.p_value <= 0.05
         False
     """
-    posterior, seed = demands.require_posterior(posterior), seed_number(seed)
+    posterior, seed = validation.require_posterior(posterior), seed_number(seed)
     draws = whole_number("draws", draws, FEWEST_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
     engine = cast(Refit, import_module(ENGINES)) if posterior._refit is None else posterior._refit
@@ -168,3 +356,6 @@ def _summary(pooled: np.ndarray, names: pd.Index[Any]) -> pd.DataFrame:
         / len(pooled),
     }
     return pd.DataFrame(columns, index=names)
+
+
+LIGHT, DARK = "0.75", "0.15"

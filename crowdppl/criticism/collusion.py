@@ -1,16 +1,413 @@
-"""Pairs of annotators who agree more than a fitted model says that they should, and the groups that they form."""
+"""Agreement between annotators in excess of what a fit expects, with exact tail probabilities."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
-from crowdppl.statistics.holm import holm
-from crowdppl.statistics.saddlepoint import upper_tail
+from crowdppl.criticism.checks import FEW, Design
+from crowdppl.errors import MethodError
+from crowdppl.primitives.model import card_of
+from crowdppl.results.intervals import among_named
+from crowdppl.results.updating import REFITS
 
 if TYPE_CHECKING:
-    from crowdppl.criticism.excess import Excess
+    from crowdppl.posterior import Posterior
+
+ROUNDS, CLOSE = 40, 1e-3
+"""Steps at most in which a tilt is found, and standard deviations by which its sum may be off; their square is the
+error of a log-probability, about."""
+STEEPEST = 50.0
+"""Largest tilt. A sum whose tilt would be larger is the largest possible one, or next to it."""
+NEAR = 0.1
+"""Standard deviations from the mean below which the approximation divides 0 by 0, and the normal one is as good."""
+RAREST = 1e-300
+"""Smallest probability that is turned into a deviate."""
+
+
+def deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Standard normal deviates that are exceeded as seldom as sums reach what they were seen to be.
+
+    Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
+    variables", in the form of Barndorff-Nielsen (1986) and for sums that jump by the least of their values. Sums
+    of terms of one value do, and their probability is exact to some per cent. Where terms differ, sums jump less,
+    and it is mostly larger than exact, the more so the fewer terms. Chernoff's bound is taken where it says more.
+
+    Args:
+        total: of each sum, (P,).
+        value, share: values of each term, above 0, and their probabilities, (K, M) each; what is left is for 0.
+        part: the sum that each term is part of, (M,).
+
+    Returns:
+        (P,). Sums near their mean or below it have their distance from it, in standard deviations.
+    """
+    n = len(total)
+    mean, variance = _cumulants(np.zeros(n), value, share, part)[1:]
+    step = np.full(n, np.inf)
+    np.minimum.at(step, part, value.min(0, initial=np.inf))
+    step[np.isinf(step)] = 0
+    reached = total - step / 2
+    out: np.ndarray = (reached - mean) / np.sqrt(np.maximum(variance, 1e-12))
+    far = out > NEAR
+    if not far.any():
+        return out
+    kept = far[part]
+    value, share, part = value[:, kept], share[:, kept], (np.cumsum(far) - 1)[part[kept]]
+    reached = reached[far]
+    tilt = _tilts(reached, value, share, part)
+    log_mean, _, variance = _cumulants(tilt, value, share, part)
+    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), RAREST))
+    half = np.clip(tilt * step[far] / 2, 1e-9, 300)
+    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, RAREST)
+    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=RAREST)).numpy()
+    out[far] = np.maximum(root + np.log(wide / root) / root, least)
+    return out
+
+
+def upper_tail(deviate: np.ndarray) -> np.ndarray:
+    """Probability that a standard normal variable is larger."""
+    out: np.ndarray = torch.special.log_ndtr(-torch.from_numpy(deviate)).exp().numpy()  # ndtr is 0 from 8.3 on
+    return out
+
+
+def _cumulants(
+    tilt: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logarithm of the mean of exp(tilt x sum), and its first two derivatives, (P,) each."""
+    weight = share * np.exp(tilt[part] * value)
+    norm = 1 - share.sum(0) + weight.sum(0)
+    weight *= value
+    first = weight.sum(0) / norm
+    weight *= value
+    second = weight.sum(0) / norm - first**2
+    log_mean, mean, variance = (np.bincount(part, x, len(tilt)) for x in (np.log(norm), first, second))
+    return log_mean, mean, np.maximum(variance, 0)
+
+
+def _tilts(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Tilts under which the sums are expected to be what they are, (P,): Newton's steps, kept between bounds."""
+    low, high = np.zeros(len(total)), np.full(len(total), STEEPEST)
+    tilt = low
+    for _ in range(ROUNDS):
+        _, mean, variance = _cumulants(tilt, value, share, part)
+        short = total - mean
+        if (np.abs(short) <= CLOSE * np.sqrt(variance)).all():
+            break
+        low, high = np.where(short > 0, tilt, low), np.where(short > 0, high, tilt)
+        tilt = tilt + short / np.maximum(variance, 1e-12)
+        tilt = np.where((tilt > low) & (tilt < high), tilt, (low + high) / 2)
+    return tilt
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Corrects p-values for their number: calling those at most ``level`` is wrong anywhere in that share of cases.
+
+    Holm (1979), "A simple sequentially rejective multiple test procedure", which holds however tests depend.
+
+    Args:
+        p: of each test by itself, (m,).
+
+    Returns:
+        (m,), at most 1.
+    """
+    order = np.argsort(p, kind="stable")
+    out = np.empty(len(p))
+    out[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return out
+
+
+Agreement = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From rows of the design, those of one label of each pair and of the other, to probabilities (K, P) of each class:
+that both labels name it, and that one of them does, whatever the other (the mean of the two)."""
+
+EVEN = 0.01
+"""Share of an even row mixed into each row of a confusion, so that an answer never given is not impossible."""
+DRAWS = 10
+"""Draws of the posterior over which a story's expectation is averaged."""
+NUMBERS = 2_000_000
+"""Numbers that are held at once, such as the tables of the annotators of some pairs of labels."""
+
+
+def shares_more(story: object) -> bool:
+    """Whether labels of an item have more in common than its truth, as far as the story's card says.
+
+    It says so by listing another site of items, such as an opinion that annotators share, a subtype or a
+    difficulty. A story without a card may have one.
+    """
+    card = card_of(story)
+    return card is None or any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
+
+
+def independent(posterior: Posterior, design: Design) -> Agreement:
+    """Labels that name a class are independent given the truth, with the fitted confusions and prevalence.
+
+    After an update, what earlier labels said of an item is known of it, too: it may have come again for that.
+    Where abstentions are informative, the item's others are seen, too, and so is that the two labels are none.
+    """
+    result, data = posterior.result, posterior.data
+    table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
+    whole, answers, naming = design, table, np.ones(table.shape[:2])
+    if data.alphabet.informative:
+        whole, naming = Design.of(data), result.table[..., : data.n_classes].sum(-1)
+        answers = np.concatenate([table * naming[..., None], result.table[..., data.n_classes :]], -1)
+    logs = np.log(np.maximum(answers, 1e-300))
+    told = logs[whole.annotator, :, whole.answer].T  # (K, S)
+    start = np.log(np.maximum(result.prevalence, 1e-12))
+    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told]) + start[:, None]
+    if posterior.memory is not None:
+        joint += posterior.memory.said_of(data).T
+    if data.gold_codes is not None:
+        gold = data.gold_codes[data.order]
+        joint[(gold >= 0) & (np.arange(data.n_classes)[:, None] != gold)] = -np.inf
+    said = np.ascontiguousarray(logs[design.annotator, :, design.answer].T)
+    naming, given = np.ascontiguousarray(naming.T), np.ascontiguousarray(np.moveaxis(table, 0, -1))
+
+    def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one, other = design.annotator[a], design.annotator[b]
+        rest = joint[:, design.item[a]] - said[:, a] - said[:, b]
+        rest = np.exp(rest - rest.max(0)) * naming[:, one] * naming[:, other]
+        rest = (rest / rest.sum(0))[:, None]
+        first, second = rest * given.take(one, 2), given.take(other, 2)  # (K, K, P)
+        return (first * second).sum(0), (first + rest * second).sum(0) / 2
+
+    return _in_parts(agreement, max(1, NUMBERS // table[0].size), data.n_classes)
+
+
+def by_the_story(posterior: Posterior, design: Design) -> Agreement:
+    """The story itself says how probable two labels are beside the item's others, averaged over draws.
+
+    A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
+    That both labels name a class is one less the probability that one or both abstain. How probable one label is
+    whatever the other is not asked, for that takes twice as long; it is taken from ``independent``. There it only
+    weighs agreement, and the tail of what is weighed is right for any weights.
+
+    Returns:
+        What raises MethodError when the story cannot be asked about items alone, because its plate is another.
+    """
+    engines: Any = import_module(REFITS)  # by name, so that results import no engine
+    data, kept = posterior.data, (1 - EVEN) ** 2
+    whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
+    if data.alphabet.informative:
+        whole = Design.of(data)
+        at = np.flatnonzero(whole.answer < n_classes)
+    pairs, sign = _pairs_of_answers(n_classes, data.n_answers)
+    may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
+    near = independent(posterior, design)
+
+    def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
+        possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
+        answers = np.where(possible, pairs, -1)
+        rows = engines.Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
+        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
+        p = np.exp(logs - logs[..., :1])
+        agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
+        return kept * (agreed / named).mean(0).T + (1 - kept) / n_classes**2, near(a, b)[1]
+
+    return _in_parts(agreement, max(1, NUMBERS // (len(pairs) * n_classes)), n_classes)
+
+
+def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Answers of two labels whose probabilities are asked for, int64 (pairs, 2); -1 is any.
+
+    First any both, then the same class, for each class, then what has an abstention.
+
+    Returns:
+        With them the sign of each in the sum that is the probability that both name a class, (pairs,).
+    """
+    same = [(k, k, 0) for k in range(n_classes)]
+    away = range(n_classes, n_answers)
+    one = [pair for w in away for pair in ((w, -1, -1), (-1, w, -1))]
+    table = np.array([(-1, -1, 1), *same, *one, *((v, w, 1) for v in away for w in away)])
+    return table[:, :2], table[:, 2]
+
+
+def _beside_the_rest(
+    design: Design, a: np.ndarray, b: np.ndarray, answers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bags for P pairs of labels: the item's others, then each of the answers (P, width, 2); rows and cells."""
+    n, width, _ = answers.shape
+    starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
+    pair = np.repeat(np.arange(n), sizes)
+    label = np.arange(len(pair)) + np.repeat(starts[design.item[a]] - np.cumsum(sizes) + sizes, sizes)
+    other = (label != a[pair]) & (label != b[pair])
+    pair, label = pair[other], label[other]
+    cell = design.annotator * design.n_answers + design.answer
+    row = [(pair[:, None] * width + np.arange(width)).ravel()]
+    cells = [np.repeat(cell[label], width)]
+    for labels, said in ((a, answers[..., 0]), (b, answers[..., 1])):
+        pair, place = np.nonzero(said >= 0)
+        row.append(pair * width + place)
+        cells.append(design.annotator[labels][pair] * design.n_answers + said[pair, place])
+    return np.concatenate(row), np.concatenate(cells)
+
+
+def _in_parts(agreement: Agreement, size: int, n_classes: int) -> Agreement:
+    def of_parts(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not len(a):
+            return np.empty((n_classes, 0)), np.empty((n_classes, 0))
+        ends = range(size, len(a), size)
+        parts = [agreement(x, y) for x, y in zip(np.split(a, ends), np.split(b, ends), strict=True)]
+        return np.concatenate([both for both, _ in parts], 1), np.concatenate([one for _, one in parts], 1)
+
+    return of_parts
+
+
+BEYOND = 1.0
+"""Standard deviations of excess from which on its tail is found, and a story asked whether it explains it."""
+REPEATED = 0.6
+"""Share of labels that a copier is supposed to repeat, when agreement is weighed."""
+HELD = 8_000_000
+"""Probabilities of agreement that are held at once, while the tails of some pairs are found."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Agreement of pairs of annotators, beside what the fitted model expects of them.
+
+    Attributes:
+        one, other: codes of the annotators, (P,).
+        shared: pairs of labels by the two, (P,).
+        agreed, expected: number of equal ones, and its expectation, (P,).
+        variance: of the number under the model, (P,).
+        surplus: standard deviations by which weighed agreement exceeds its expectation, (P,).
+        deviate: standard normal deviate that is exceeded as seldom as weighed agreement is so large, (P,).
+        met: others with whom an annotator shares an item or more, (A,).
+    """
+
+    one: np.ndarray
+    other: np.ndarray
+    shared: np.ndarray
+    agreed: np.ndarray
+    expected: np.ndarray
+    variance: np.ndarray
+    surplus: np.ndarray
+    deviate: np.ndarray
+    met: np.ndarray
+
+    @property
+    def z(self) -> np.ndarray:
+        """Standard deviations by which a pair agrees more than expected, each agreement counted as one, (P,)."""
+        return _distance(self.agreed, self.expected, self.variance)
+
+    @property
+    def tail(self) -> np.ndarray:
+        """Probability of so much weighed agreement for each pair by itself, (P,)."""
+        return upper_tail(self.deviate)
+
+
+def excess_of(posterior: Posterior, alone: bool = False) -> Excess:
+    """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
+
+    It is among labels that name a class: what is too hard for one is so for others, who abstain without copying.
+    Whether two labels of an item agree is predicted from the *other* labels of the item, by the fitted confusions
+    and prevalence, so that a pair cannot hide by having convinced the model of a truth. A story that lets labels of
+    an item have more in common than its truth, as those of a group have, is asked itself what it expects of the
+    pairs who agree more than that (``crowdppl.criticism.collusion``): what it has explained is no excess.
+    One that cannot be asked about items alone is not.
+
+    A shared error tells more of copying than a shared right label, which most give. An agreement on a class weighs
+    as much as it speaks for a pair of whom one repeats the other in a share ``REPEATED`` of items, c, and against
+    one of whom each says its own: log(1 + c / (1 - c) x (probability that one names the class) / (that both do)),
+    the logarithm of the ratio of likelihoods but for a constant.
+
+    Args:
+        alone: whether to take labels for independent given the truth whatever the story, which is quicker.
+
+    Raises:
+        DataError: when no item has two labels.
+    """
+    design, n_classes = Design.of(posterior.data, named=True), posterior.data.n_classes
+    met, times = _met(design)
+    keys, shared = met[times >= FEW], times[times >= FEW]
+    sums, deviate = _sums_and_deviates(independent(posterior, design), design, keys, shared, n_classes)
+    asked = (_distance(*sums[:3]) > BEYOND) | (_distance(*sums[3:]) > BEYOND)
+    if asked.any() and not alone and shares_more(posterior.story):
+        try:
+            story = by_the_story(posterior, design)
+            again = _sums_and_deviates(story, design, keys[asked], shared[asked], n_classes)
+            sums[:, asked], deviate[asked] = again
+        except MethodError:  # its plate is not that of items; better a doubt too many than a fit that fails for one
+            pass
+    one, other = np.divmod(keys, design.n_annotators)
+    others = np.bincount(np.concatenate(np.divmod(met, design.n_annotators)), minlength=design.n_annotators)
+    agreed, expected, variance = sums[:3]
+    return Excess(one, other, shared, agreed, expected, variance, _distance(*sums[3:]), deviate, others)
+
+
+def _distance(total: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """In standard deviations."""
+    out: np.ndarray = (total - mean) / np.sqrt(np.maximum(variance, 1e-12))
+    return out
+
+
+class _Terms(NamedTuple):
+    """Pairs of labels of an item: the pair of annotators, the class both gave or -1, (M,); the probabilities that
+    both give a class, and what that weighs, (K, M)."""
+
+    pair: np.ndarray
+    named: np.ndarray
+    both: np.ndarray
+    weight: np.ndarray
+
+    def of(self, pairs: np.ndarray) -> _Terms:
+        """Those of some pairs, (pairs,) bool, counted anew."""
+        kept = pairs[self.pair]
+        number = (np.cumsum(pairs) - 1)[self.pair[kept]]
+        return _Terms(number, self.named[kept], self.both[:, kept], self.weight[:, kept])
+
+    def sums(self, n: int) -> np.ndarray:
+        """Agreements of n pairs, their mean and variance; the same of what they weigh: (6, n)."""
+        p, weighed = self.both.sum(0), self.both * self.weight
+        mean = weighed.sum(0)
+        weighed *= self.weight
+        seen = self.weight[self.named, np.arange(len(p))] * (self.named >= 0)
+        rows = (self.named >= 0, p, p * (1 - p), seen, mean, weighed.sum(0) - mean**2)
+        return np.stack([np.bincount(self.pair, row, n) for row in rows])
+
+
+def _terms(design: Design, probable: Agreement, keys: np.ndarray, n_classes: int) -> Iterator[_Terms]:
+    """Of the pairs of annotators with these keys, not many at a time."""
+    size, odds = max(1, NUMBERS // n_classes), REPEATED / (1 - REPEATED)
+    for one, other, key in design.meetings():
+        column = np.searchsorted(keys, key)
+        kept = np.flatnonzero(keys[np.minimum(column, len(keys) - 1)] == key)
+        for some in np.split(kept, range(size, len(kept), size)):
+            a, b = one[some], other[some]
+            both, either = probable(a, b)
+            named = np.where(design.answer[a] == design.answer[b], design.answer[a], -1)
+            yield _Terms(column[some], named, both, np.log1p(odds * either / both))
+
+
+def _sums_and_deviates(
+    probable: Agreement, design: Design, keys: np.ndarray, shared: np.ndarray, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the pairs of annotators with these keys, (6, pairs) and (pairs,), of which some are held at a time."""
+    sums, deviate = np.zeros((6, len(keys))), np.zeros(len(keys))
+    held = np.cumsum(shared * n_classes) // HELD
+    for part in np.split(np.arange(len(keys)), np.flatnonzero(np.diff(held)) + 1):
+        found = list(_terms(design, probable, keys[part], n_classes)) if len(part) else []
+        if found:
+            terms = _Terms(*(np.concatenate(columns, -1) for columns in zip(*found, strict=True)))
+            sums[:, part] = terms.sums(len(part))
+            deviate[part] = _distance(*sums[3:, part])
+            far = deviate[part] > BEYOND
+            some = terms.of(far)
+            deviate[part[far]] = deviates(sums[3, part[far]], some.weight, some.both, some.pair)
+    return sums, deviate
+
+
+def _met(design: Design) -> tuple[np.ndarray, np.ndarray]:
+    """Keys of the pairs of annotators who share an item, and how many pairs of labels: two of (pairs,)."""
+    parts = [np.unique(key, return_counts=True) for _, _, key in design.meetings()]
+    met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
+    return met, np.bincount(place, np.concatenate([n for _, n in parts]), len(met)).astype(np.int64)
+
 
 PAIRS = 20
 """Pairs of annotators from which on their bulk tells how far a sound pair may be from the model."""

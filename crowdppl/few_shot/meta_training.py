@@ -12,19 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.doors.counts import number_within, seed_number, switch, whole_number
-from crowdppl.doors.naming import kind_of
+from crowdppl.core.devices import device_named, device_of, seeded
+from crowdppl.core.validation import kind_of, number_within, seed_number, switch, whole_number
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.few_shot.episodes import Episodes
-from crowdppl.few_shot.tasks import Tasks
-from crowdppl.few_shot.unrolled import Unrolled
-from crowdppl.inference.checkpoints import Arrays, Checkpoint, network_arrays, place_of, restore_network
-from crowdppl.inference.digests import digest_of, learned
-from crowdppl.inference.machinery.optimisers import optimiser_arrays, restore_optimiser
-from crowdppl.inference.midway import Midway
+from crowdppl.few_shot.tasks import Episodes, Tasks
+from crowdppl.few_shot.unrolled_em import Unrolled
+from crowdppl.inference.checkpoint import (
+    Arrays,
+    Checkpoint,
+    Midway,
+    digest_of,
+    learned,
+    network_arrays,
+    place_of,
+    restore_network,
+)
+from crowdppl.inference.optimisers import optimiser_arrays, restore_optimiser
 from crowdppl.networks.embedding import Embedding, embedding_for
-from crowdppl.process.devices import device_named, device_of
-from crowdppl.process.seeding import seeded
 
 
 def meta_trained(

@@ -1,16 +1,27 @@
-"""Few-shot tasks: a few labelled items of some classes, and others that are to be told apart."""
+"""Few-shot tasks: a few labelled items of some classes, and a sampler of such episodes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from crowdppl.core.validation import is_whole, seed_number, whole_number
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.covariates import feature_table
+from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
+from crowdppl.errors import DataError, MethodError
+from crowdppl.simulation.annotators import kinds_and_shares
+
+if TYPE_CHECKING:
+    from crowdppl.simulation.annotators import Kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,3 +88,218 @@ class Tasks:
 
     def _table(self, features: Tensor, ids: pd.Index[Any]) -> pd.DataFrame:
         return pd.DataFrame(features.flatten(1).numpy(), index=ids)
+
+
+MIX: Mapping[Any, float] = MappingProxyType({"expert": 0.1, "hammer": 0.7, "spammer": 0.2})
+"""Shares of the kinds of annotators, as in the source below."""
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Where few-shot tasks come from: items whose classes are known, and the annotators to be made up for them.
+
+    A task has ``ways`` classes, some items of each that annotators label, and others that are to be told apart.
+
+    Args:
+        truth: class of each item: Series by item id, or an array for the items 0, 1, ...
+        features: as for annotations: a DataFrame by item id, or an array (N, ...) in the order of ``truth``.
+        classes: the classes to draw from; by default all. Items of others are left out.
+        ways: K, classes a task.
+        shots: labelled items of each class; of several numbers one is drawn for each draw of tasks.
+        queries: other items of each class.
+        annotators: A, annotators a task; of several numbers one is drawn likewise.
+        kinds: probability of each kind of annotator, by name or kind, as for ``crowdppl.draw_kinds``.
+        labels_per_item: how many of the annotators, drawn at random, label an item; None for all.
+        apart_from: other episodes with which no class and no item may be shared, such as those trained on.
+
+    Raises:
+        DataError: when truth, features or classes cannot be used, a class has too few items for a task, or a class
+            or an item is among those of ``apart_from``.
+        MethodError: for a kind that there is not or that makes no confusion, shares that do not sum to one, or
+            sizes out of range.
+
+    Source: Kumagai et al. (2025), "Meta-learning representations for learning from multiple annotators", arXiv
+    2506.10259: episodes, and the default shares. How accurate their experts and hammers are is not said.
+
+    Examples:
+        >>> import numpy as np
+        >>> from crowdppl import Episodes
+        >>> truth = np.arange(100) % 5
+        >>> episodes = Episodes(truth, np.eye(5)[truth], ways=3, shots=2, queries=4, annotators=3)
+        >>> tasks = episodes.draw(10, seed=0)
+        >>> tuple(tasks.support.shape), tuple(tasks.query.shape), len(tasks.label)
+        ((10, 6, 5), (10, 12, 5), 180)
+    """
+
+    truth: Any
+    features: Any
+    classes: Sequence[Any] | None = None
+    ways: int = 4
+    shots: int | Sequence[int] = (1, 3, 5)
+    queries: int = 10
+    annotators: int | Sequence[int] = (3, 5, 7)
+    kinds: Mapping[Any, float] = field(default_factory=lambda: MIX)
+    labels_per_item: int | None = None
+    apart_from: Episodes | None = None
+
+    def __post_init__(self) -> None:
+        self._check_sizes()
+        self._check_kinds()
+        needed = max(_several(self.shots)) + self.queries
+        for name, rows in zip(self.names, self._by_class, strict=True):
+            if len(rows) < needed:
+                raise DataError(
+                    f"class {plain(name)!r} has {len(rows)} items, and a task takes {needed}: ask for fewer shots "
+                    "or queries, or leave the class out of classes="
+                )
+        if self.apart_from is not None:
+            self._check_apart(self.apart_from)
+
+    @property
+    def names(self) -> pd.Index[Any]:
+        """The classes that tasks are made of, in order."""
+        return self._coded[1]
+
+    @property
+    def items(self) -> pd.Index[Any]:
+        """Ids of all items of these classes."""
+        return self._coded[0].index
+
+    @property
+    def table(self) -> Tensor:
+        """Features of these items, float32 (N, ...)."""
+        return self._coded[2]
+
+    @property
+    def about(self) -> list[Any]:
+        """What tasks are drawn from and how, beside features, for JSON."""
+        codes, names, _ = self._coded
+        kinds, shares = self._kinds
+        sizes = [self.ways, _several(self.shots), self.queries, _several(self.annotators), self.labels_per_item]
+        items = [codes.tolist(), list(map(str, codes.index)), list(map(str, names))]
+        return [repr(sizes), [kind.name for kind in kinds], shares.tolist(), *items]
+
+    def draw(self, number: int, seed: int | Sequence[int] = 0, *, clean: bool = False) -> Tasks:
+        """Draws tasks: classes, items, annotators of drawn kinds, and what these say.
+
+        Args:
+            number: T.
+            seed: the same seed draws the same tasks.
+            clean: whether all annotators are always right, as if there were none.
+
+        Raises:
+            MethodError: when the number or the seed is none.
+        """
+        number = whole_number("number", number, 1, "draw a task")
+        parts = seed if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
+        rng = np.random.default_rng([seed_number(part) for part in parts])
+        shots, n_annotators = (int(rng.choice(_several(x))) for x in (self.shots, self.annotators))
+        chosen = np.stack([rng.permutation(len(self.names))[: self.ways] for _ in range(number)])
+        each = [[rng.permutation(self._by_class[c])[: shots + self.queries] for c in task] for task in chosen]
+        rows: np.ndarray = np.array(each)  # (T, K, shots + queries)
+        support, query = (part.reshape(number, -1) for part in np.split(rows, [shots], 2))
+        truth, asked = (np.repeat(np.arange(self.ways), n) for n in (shots, self.queries))
+        confusion = self._confusions(rng, number, n_annotators, clean)
+        item, annotator, label = self._labels(rng, confusion, truth)
+        return Tasks(
+            self.table[support],
+            self.table[query],
+            torch.from_numpy(truth).expand(number, -1),
+            torch.from_numpy(asked).expand(number, -1),
+            torch.from_numpy(item),
+            torch.from_numpy(annotator),
+            torch.from_numpy(label),
+            n_annotators,
+            self.names,
+            chosen,
+            self.items,
+            np.concatenate([support, query], 1),
+        )
+
+    @cached_property
+    def _coded(self) -> tuple[pd.Series[Any], pd.Index[Any], Tensor]:
+        """Class codes by item id, names of the classes, features; of the items that are used."""
+        truth = self.truth if isinstance(self.truth, pd.Series) else pd.Series(list(self.truth))
+        if not len(truth) or truth.isna().any() or not truth.index.is_unique:
+            raise DataError("truth must give one class to each item, by an id of its own; correct it")
+        if self.features is None:
+            raise DataError("episodes need features=, one row an item")
+        found = as_index(truth.drop_duplicates())
+        names = (
+            found[sorting(found, "class")] if self.classes is None else as_index(listed(self.classes, "classes"))
+        )
+        unknown = names.difference(found)
+        if len(unknown):
+            raise DataError(f"classes= names {plain(unknown[0])!r}, which no item is of; correct it")
+        values = np.asarray(feature_table(self.features, truth.index, Codebook("item", truth.index)), np.float32)
+        used = truth.isin(names).to_numpy()
+        codes: pd.Series[Any] = pd.Series(names.get_indexer(pd.Index(truth[used])), truth.index[used])
+        return codes, names, torch.from_numpy(np.array(values[used]))
+
+    @cached_property
+    def _by_class(self) -> list[np.ndarray]:
+        codes = self._coded[0].to_numpy()
+        return [np.flatnonzero(codes == code) for code in range(len(self.names))]
+
+    @cached_property
+    def _kinds(self) -> tuple[list[Kind], np.ndarray]:
+        return kinds_and_shares(self.kinds)
+
+    def _confusions(self, rng: np.random.Generator, tasks: int, annotators: int, clean: bool) -> np.ndarray:
+        """(T, A, K, K) [truth, label]."""
+        kinds, p = self._kinds
+        which = rng.choice(len(kinds), size=(tasks, annotators), p=p)
+        if clean:
+            return np.broadcast_to(np.eye(self.ways), (tasks, annotators, self.ways, self.ways))
+        each = [[kinds[number].confusion(self.ways, rng) for number in task] for task in which]
+        return np.array(each)
+
+    def _labels(
+        self, rng: np.random.Generator, confusion: np.ndarray, truth: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes of item, annotator and label of every label."""
+        tasks, annotators, n = *confusion.shape[:2], len(truth)
+        chance = rng.random((tasks, annotators, n, 1))
+        label = (chance >= confusion[:, :, truth].cumsum(-1)[..., :-1]).sum(-1)
+        given = np.ones(label.shape, bool)
+        if self.labels_per_item is not None:
+            given = rng.random(label.shape).argsort(1).argsort(1) < self.labels_per_item
+        task, annotator, item = np.nonzero(given)
+        return task * n + item, task * annotators + annotator, label[given]
+
+    def _check_sizes(self) -> None:
+        whole_number("ways", self.ways, 2, "a task tells classes apart")
+        whole_number("queries", self.queries, 1)
+        if self.labels_per_item is not None:
+            whole_number("labels_per_item", self.labels_per_item, 1, "None lets all annotators label an item")
+        for name, sizes in (("shots", self.shots), ("annotators", self.annotators)):
+            if isinstance(sizes, str) or not (is_whole(sizes) or isinstance(sizes, Iterable)):
+                raise MethodError(f"{name}={sizes!r} must be a whole number, or several of them")
+            for size in _several(sizes):
+                whole_number(name, size, 1)
+        if self.ways > len(self.names):
+            raise MethodError(f"ways={self.ways}, but there are {len(self.names)} classes; ask for fewer")
+
+    def _check_kinds(self) -> None:
+        for kind in self._kinds[0]:
+            if not callable(getattr(kind, "confusion", None)):
+                raise MethodError(
+                    f"{kind.name} has no confusion of its own, which tasks need; leave it out of kinds"
+                )
+            kind.confusion(self.ways, np.random.default_rng(0))
+
+    def _check_apart(self, other: Episodes) -> None:
+        for what, mine, theirs in (("class", self.names, other.names), ("item", self.items, other.items)):
+            shared = mine.intersection(theirs)
+            if len(shared):
+                raise DataError(
+                    f"the {what} {plain(shared[0])!r} is in both episodes, and {len(shared) - 1} more are; keep "
+                    "those that are trained on apart from those that are tested on"
+                )
+
+
+def _several(sizes: int | Sequence[int]) -> list[int]:
+    found: list[Any] = [sizes] if is_whole(sizes) else list(cast("Sequence[int]", sizes))
+    if not found:
+        raise MethodError("shots and annotators must name at least one number")
+    return found

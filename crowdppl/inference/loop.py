@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crowdppl.doors.telling import tell
+from crowdppl.core.devices import handlers_kept, let_through
+from crowdppl.core.validation import tell
 from crowdppl.errors import ConvergenceWarning
 from crowdppl.inference.options import Options
-from crowdppl.process.handlers import handlers_kept
-from crowdppl.process.holding import let_through
 
 if TYPE_CHECKING:
-    from crowdppl.inference.checkpoints import Checkpoint
+    from crowdppl.inference.checkpoint import Checkpoint
     from crowdppl.posterior import Posterior
 
 LATE = "Ctrl-C came after the last iteration: the fit is complete"

@@ -11,12 +11,20 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import torch
 
-from crowdppl.doors.counts import SEED, SEEDS
-from crowdppl.doors.naming import shown
-from crowdppl.doors.telling import tell
+from crowdppl.core.devices import device_named
+from crowdppl.core.validation import (
+    SEED,
+    SEEDS,
+    Count,
+    NotNegative,
+    Positive,
+    Range,
+    Whole,
+    check_settings,
+    shown,
+    tell,
+)
 from crowdppl.errors import MethodError, UnusedOptionWarning
-from crowdppl.process.devices import device_named
-from crowdppl.settings import Count, NotNegative, Positive, Range, Whole, check_settings
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every", "checkpoint_steps")
 """Options that belong to the session of a fit, and not to its result."""

@@ -10,13 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.doors.demands import require_data
+from crowdppl.core.devices import made_in, seed_streams
+from crowdppl.core.validation import require_data
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks.feeding import entrance, own_copy
-from crowdppl.networks.network import outputs, tried
-from crowdppl.networks.standardise import Standardise
-from crowdppl.process.devices import made_in
-from crowdppl.process.seeding import seed_streams
+from crowdppl.networks.classifier import Standardise, entrance, outputs, own_copy, tried
 
 SPREAD = 3.0
 """Typical distance of standardised features from their mean, after the first projection."""

@@ -12,19 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from crowdppl.core.devices import lent, seeded
+from crowdppl.core.validation import is_whole
 from crowdppl.data.blocks import Block
-from crowdppl.data.feature_values import whole_numbers
-from crowdppl.data.stored_features import Features, read, taken
-from crowdppl.doors.counts import is_whole
+from crowdppl.data.features import Features, read, taken, whole_numbers
 from crowdppl.errors import MethodError
-from crowdppl.networks.feeding import copied, own_copy, put_back
-from crowdppl.networks.network import Network, features_for, outputs, tried
-from crowdppl.networks.sight import look
+from crowdppl.networks.classifier import Network, copied, features_for, outputs, own_copy, put_back, tried
+from crowdppl.networks.outputs import look
 from crowdppl.networks.training import training_of
-from crowdppl.plates import Data
-from crowdppl.process.devices import lent
-from crowdppl.process.seeding import seeded
-from crowdppl.stories.labels import Table
+from crowdppl.primitives.labels import Table
+from crowdppl.primitives.plates import Data
 
 if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations

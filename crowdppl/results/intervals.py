@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.inference.fit_result import FitResult, SiteResult
-from crowdppl.statistics.estimates import Estimate, check_level, from_dirichlet, from_draws, from_point
+from crowdppl.core.intervals import Estimate, check_level, from_dirichlet, from_draws, from_point
+from crowdppl.inference.result import FitResult, SiteResult
 
 
 def confusion(result: FitResult, level: float) -> Estimate:

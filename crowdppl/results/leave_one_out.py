@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from crowdppl.doors import demands
-from crowdppl.doors.telling import tell
+from crowdppl.core import validation
+from crowdppl.core.validation import tell
 from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
-from crowdppl.networks.sight import networks_of
+from crowdppl.networks.outputs import networks_of
 
 if TYPE_CHECKING:
     from crowdppl.posterior import Posterior
 
-ENGINES = "crowdppl.inference.asking.leaving_out"
+ENGINES = "crowdppl.inference.predict.held_out"
 """Module that scores labels at draws; looked up by name, so that results import no engine."""
-CLOSED = "crowdppl.inference.asking.cavity"
+CLOSED = "crowdppl.inference.predict.cavity"
 """Module that takes what a label taught out of the parameters; looked up likewise."""
 SAME = 1e-9
 """Log-probabilities that differ by less from draw to draw do so by rounding: there is nothing to weigh."""
@@ -109,8 +109,8 @@ def leave_one_out(
         >>> round(float(posterior.leave_one_out().values["log_p"].mean()), 2)
         -0.67
     """
-    demands.one_of("unit", unit, ("label", "item"))
-    demands.one_of("method", method, ("auto", "psis", "closed"))
+    validation.one_of("unit", unit, ("label", "item"))
+    validation.one_of("method", method, ("auto", "psis", "closed"))
     if posterior.correction is not None and not posterior.correction.leaves_all:
         raise MethodError("leave-one-out scores a method's own posterior; give posterior.uncorrected()")
     points = {site.family for site in posterior.result.sites.values()} <= {"point"}
@@ -176,7 +176,7 @@ def _of_draws(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, None]
 
 def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log predictive probability and Pareto shape of each column of (draws, n), by either generation of ArviZ."""
-    from crowdppl.results.arviz_export import from_dict
+    from crowdppl.results.arviz import from_dict
 
     groups = {"posterior": {"one": np.zeros((1, len(logs)))}, "log_likelihood": {"unit": logs[None]}}
     given = from_dict(az, groups, {}, {"unit": ["n"]}, {})

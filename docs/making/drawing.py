@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from math import hypot
 
-from crowdppl.pictures.story_graph import ANNOTATORS, FEATURES, ITEMS, StoryGraph
-from crowdppl.pictures.story_layout import Box, Oval, arrange
-from crowdppl.pictures.story_plot import extent
+from crowdppl.plots.model_graph import ANNOTATORS, FEATURES, ITEMS, Box, Oval, StoryGraph, arrange, extent
 from docs.making import symbols
 
 INK, FILL, SHADE = "#333333", "#ffffff", "#d9d9d9"

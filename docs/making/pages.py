@@ -15,9 +15,8 @@ from pathlib import Path
 
 import crowdppl
 from crowdppl.errors import MethodError
-from crowdppl.pictures.story_graph import FEATURES, StoryGraph
-from crowdppl.stories.card import Card
-from crowdppl.stories.story import card_of
+from crowdppl.plots.model_graph import FEATURES, StoryGraph
+from crowdppl.primitives.model import Card, card_of
 from docs.making import measured, symbols
 from docs.making.drawing import svg
 from docs.making.links import slug_of

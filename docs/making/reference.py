@@ -72,7 +72,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "crowdppl.datasets": ("available", "load", "Dataset"),
-    "crowdppl.plates": (),
+    "crowdppl.primitives.plates": (),
     "crowdppl.testing": (),
 }
 """Modules that users open as such; names to describe, where they are not all that the module defines."""

@@ -11,7 +11,7 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.networks.embedding import embedding_for
-from crowdppl.pictures.story_graph import StoryGraph, a_few_labels, graph_of
+from crowdppl.plots.model_graph import StoryGraph, a_few_labels, graph_of
 
 
 def _grouped(data: Annotations) -> dict[str, Any]:

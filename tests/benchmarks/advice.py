@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crowdppl import registry
-from crowdppl.stories.story import card_of
+from crowdppl.primitives.model import card_of
 from tests.benchmarks import results
 from tests.benchmarks.tables import markdown
 

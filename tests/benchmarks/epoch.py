@@ -13,7 +13,7 @@ from torch import nn
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
-from crowdppl.inference.machinery.optimisers import adamw
+from crowdppl.inference.optimisers import adamw
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.timing import least_seconds, on_threads
 

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl.few_shot.episodes import Episodes
 from crowdppl.few_shot.meta_training import meta_train
-from crowdppl.few_shot.tasks import Tasks
-from crowdppl.few_shot.unrolled import em_steps
+from crowdppl.few_shot.tasks import Episodes, Tasks
+from crowdppl.few_shot.unrolled_em import em_steps
 from crowdppl.networks.embedding import Embedding, embedding_for
 from crowdppl.registry import method
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import crowdppl
 from crowdppl.errors import CrowdpplError
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.tables import markdown
 

@@ -15,9 +15,9 @@ import pytest
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
+from crowdppl.evaluation.metrics import Evaluation, evaluate
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import Evaluation, evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
-from crowdppl.inference.asking.answers import AnswerTables
+from crowdppl.inference.predict.answers import AnswerTables
 from crowdppl.posterior import Posterior
 from crowdppl.results.acquisition import information
-from crowdppl.results.label_sets import label_sets
-from crowdppl.scoring.metrics import evaluate
-from crowdppl.statistics.choices import entropy
+from crowdppl.results.choices import entropy
+from crowdppl.results.decisions import label_sets
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.choosing.automatic import members as automatic_members
-from crowdppl.choosing.calibration import calibrated
+from crowdppl.automatic import members as automatic_members
 from crowdppl.data.annotations import Annotations
+from crowdppl.evaluation.calibration import calibrated
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction
-from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SCORES, SETS, read

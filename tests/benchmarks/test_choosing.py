@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from crowdppl.choosing.classifier_scores import ClassifierScore, classifier_score
-from crowdppl.choosing.rivalry import rivals
+from crowdppl.evaluation.compare import rivals
+from crowdppl.evaluation.heldout import ClassifierScore, classifier_score
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.recorder import Recorder

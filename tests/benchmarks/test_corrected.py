@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.neural import ROWS, Row
 from tests.benchmarks.recorder import Recorder

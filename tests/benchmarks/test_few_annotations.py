@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.splitting import keep
+from crowdppl.data.split import keep
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import evaluate
 from tests.benchmarks import results
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown

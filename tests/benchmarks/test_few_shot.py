@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from crowdppl.few_shot.episodes import Episodes
-from crowdppl.few_shot.tasks import Tasks
+from crowdppl.few_shot.tasks import Episodes, Tasks
 from crowdppl.fitting import fit
 from crowdppl.registry import method
 from tests.benchmarks.few_shot import (

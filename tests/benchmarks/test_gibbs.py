@@ -77,7 +77,7 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
 
 def house_prior(k: int) -> np.ndarray:
     """The prior of `bayesian_dawid_skene` for an annotator's rows, (K, K)."""
-    from crowdppl.stories.priors import leaning_rows
+    from crowdppl.primitives.priors import leaning_rows
 
     return leaning_rows(k).numpy()
 

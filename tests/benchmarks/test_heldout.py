@@ -8,8 +8,8 @@ import warnings
 import pandas as pd
 import pytest
 
-from crowdppl.choosing.comparison import Comparison, compare
-from crowdppl.command.arguments import COMPARED
+from crowdppl.cli.arguments import COMPARED
+from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.bench
 WHAT = {
     "`import pyro`": "import pyro",
     "then `import crowdppl`": "import crowdppl",
-    "then all that a fit needs": "import crowdppl.posterior, crowdppl.inference.climbing.variational",
+    "then all that a fit needs": "import crowdppl.posterior, crowdppl.inference.vb.fit",
 }
 
 

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.choosing.classifier_scores import lead
 from crowdppl.errors import MethodError
+from crowdppl.evaluation.heldout import lead
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.recorder import Recorder

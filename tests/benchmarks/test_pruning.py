@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.criticism.suspicion import covariance_spammers, suspicious_annotators
+from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
+from crowdppl.evaluation.metrics import matched, right
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from crowdppl.scoring.metrics import matched
-from crowdppl.scoring.scores import right
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.evaluation.metrics import evaluate
 from tests.benchmarks import neural
 from tests.benchmarks.featured import read_featured
 from tests.benchmarks.recorder import Recorder

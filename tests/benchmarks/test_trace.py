@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from crowdppl.crowds.known_kinds import annotator_kind
-from crowdppl.crowds.simulated_crowd import SimulatedCrowd
 from crowdppl.datasets import digits, mnist
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.simulation.annotators import annotator_kind
+from crowdppl.simulation.crowd import SimulatedCrowd
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.crowds.simulated_crowd import simulate_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import DIGITS_CROWD
+from crowdppl.evaluation.metrics import Evaluation, evaluate
 from crowdppl.fitting import fit
-from crowdppl.scoring.metrics import Evaluation, evaluate
+from crowdppl.simulation.crowd import simulate_annotators
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import read

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.crowds.simulated_crowd import SimulatedCrowd, simulate_annotators
 from crowdppl.datasets import DIGITS_CROWD
+from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
-from crowdppl.scoring.metrics import evaluate
+from crowdppl.simulation.crowd import SimulatedCrowd, simulate_annotators
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 

@@ -8,9 +8,8 @@ from functools import cache
 
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.cells import cell
-from crowdppl.inference.running import ENGINES
-from crowdppl.stories.story import card_of
+from crowdppl.inference.engines import ENGINES, cell
+from crowdppl.primitives.model import card_of
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
 

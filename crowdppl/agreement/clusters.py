@@ -1,0 +1,248 @@
+"""Groups of annotators who err together, found from their labels alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
+from scipy.sparse import csr_matrix
+from scipy.spatial.distance import squareform
+from scipy.special import logsumexp
+from scipy.stats import chi2
+
+from crowdppl.core.validation import require_annotations, share_between, whole_number
+from crowdppl.errors import MethodError
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MAX_ANNOTATORS = 4000  # tables of annotator pairs are held whole, 128 MB each at this many
+PAIRS = 1_000_000  # pairs of labels compared at a time
+STEPS = 500  # of EM; a tenth of them where the truth is held
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Labels as codes (S,); answers below ``n_classes`` are classes."""
+
+    item: Ints
+    annotator: Ints
+    answer: Ints
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    n_answers: int
+
+    def take(self, rows: NDArray[Any]) -> Coded:
+        """Some of the labels, by position or mask."""
+        return replace(self, item=self.item[rows], annotator=self.annotator[rows], answer=self.answer[rows])
+
+    def of(self, annotators: Ints) -> Coded:
+        """The labels of some annotators (sorted codes), who are then counted from 0."""
+        own = self.take(np.isin(self.annotator, annotators))
+        return replace(own, annotator=np.searchsorted(annotators, own.annotator), n_annotators=len(annotators))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Posterior of the truth (N, K), confusion (A, K, L), and the log-likelihood in nats."""
+
+    truth: Floats
+    confusion: Floats
+    log_likelihood: float
+
+
+def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+    """Finds annotators who make the same mistakes on the same items, without any known truth.
+
+    1. Dawid-Skene is fitted by maximum likelihood. What it leaves, residuals onehot(label) - confusion[annotator,
+       truth], is uncorrelated between annotators who are independent given the truth. All pairs' correlations,
+       squared, add up to a chi-square (Satterthwaite's moments); with a p-value above ``alpha`` all stay alone.
+    2. A tree of average linkage on the correlations is cut at the height where groups gain most log-likelihood over
+       independent members, at Dawid-Skene's truth, less K (K - 1) / 2 log(N) for each opinion table (the BIC).
+    3. A large group can pass its opinion off as the truth and look independent. So a second tree, cut alike, grows
+       on residuals from annotators' own label frequencies. Of both and no groups, the best BIC of a full fit wins.
+
+    Source: groups from cross-covariances, then Dawid-Skene with groups: Traganitis & Giannakis, in the ICASSP 2025
+    tutorial of Ibrahim, Traganitis, Fu & Giannakis; BIC: Schwarz (1978), Annals of Statistics 6, 461. The test,
+    the posterior residuals, the cut and the second tree are this package's.
+
+    Args:
+        data: the labels; gold and history are not looked at.
+        alpha: false alarms of the test, in (0, 1).
+        max_labels: of more labels than this, those of every n-th item are used.
+
+    Returns:
+        (A,) int64, the group of each annotator in codebook order, numbered as they first appear.
+
+    Raises:
+        MethodError: more than 4000 annotators, or a setting out of range; DataError for what is no annotations.
+
+    Examples:
+        >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
+        array([0, 0, 0, 1, 2, 3])
+    """
+    blocks, order = require_annotations(data).blocks, np.asarray(data.order, dtype=np.int64)
+    rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in blocks]
+    position, annotator, answer = np.concatenate(rows, axis=1)
+    sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
+    return find_in_codes(Coded(order[position], annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
+
+
+def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+    """Finds groups as `find_groups` does, from plain codes in any order."""
+    n = labels.n_annotators
+    if n > MAX_ANNOTATORS:
+        raise MethodError(f"groups are found among at most {MAX_ANNOTATORS} annotators, here are {n}: give groups=")
+    alpha, max_labels = share_between("alpha", alpha), whole_number("max_labels", max_labels, 1)
+    alone, step = np.arange(n), max(1, -(-len(labels.item) // max_labels))
+    kept, item = np.unique(labels.item, return_inverse=True)
+    labels = replace(labels, item=item // step, n_items=-(-len(kept) // step)).take(item % step == 0)
+    labels = labels.take(np.lexsort((labels.answer, labels.annotator, labels.item)))
+    base = fit_groups(labels, alone)
+    if n < 2 or independence(labels, base) > alpha:
+        return alone
+    counts = np.bincount(labels.annotator * labels.n_answers + labels.answer, minlength=n * labels.n_answers)
+    chance = Fitted(np.ones((labels.n_items, 1)), _normalise(counts.reshape(n, 1, -1)), 0.0)
+    best, groups = base.log_likelihood, alone
+    for fit in (base, chance):
+        found = _cut(labels, base, _products(labels, fit))
+        score = fit_groups(labels, found).log_likelihood - np.sum(np.bincount(found) > 1) * _penalty(labels)
+        if score > best:
+            best, groups = score, found
+    return groups
+
+
+def fit_groups(labels: Coded, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
+    """Fits, by maximum likelihood, Dawid-Skene in which groups (A,) of two and more have an opinion of their own.
+
+    With ``fixed`` a posterior of the truth (N, K) is held, and the log-likelihood is its mean given the truth.
+    """
+    use, item, parts = _bags(labels, groups)
+    k, last = labels.n_classes, -np.inf
+    add = csr_matrix((np.ones(len(item)), (item, np.arange(len(item)))), (labels.n_items, len(item)))
+    votes = use @ np.tile(np.eye(labels.n_answers, k), (labels.n_annotators, 1))
+    truth = _normalise(add @ votes + 1e-6) if fixed is None else fixed
+    opinion = truth[item]
+    for part in parts:
+        opinion[part] = _normalise(votes[part] + opinion[part])
+    links = [_normalise(truth[item[part]].T @ opinion[part]) for part in parts]
+    for _ in range(STEPS if fixed is None else STEPS // 10):
+        table = _normalise((use.T @ opinion).reshape(-1, labels.n_answers, k).swapaxes(1, 2))
+        message = use @ np.log(table).swapaxes(1, 2).reshape(-1, k)
+        top = message.max(1, keepdims=True)
+        seen = np.exp(message - top)
+        for part, link in zip(parts, links, strict=True):
+            message[part] = np.log(seen[part] @ link.T) + top[part]
+        if fixed is None:
+            joint = np.log(_normalise(truth.sum(0))) + add @ message
+            evidence = logsumexp(joint, axis=1, keepdims=True)
+            truth = np.exp(joint - evidence)
+        now = float(evidence.sum() if fixed is None else (truth[item] * message).sum())
+        if now - last < tolerance:
+            break
+        last, opinion = now, truth[item]
+        for j, part in enumerate(parts):
+            ratio = opinion[part] / (seen[part] @ links[j].T)
+            opinion[part] = seen[part] * (ratio @ links[j])
+            links[j] = _normalise(links[j] * (ratio.T @ seen[part]))
+    return Fitted(truth, table, now)
+
+
+def _bags(labels: Coded, groups: Ints) -> tuple[csr_matrix, Ints, list[slice]]:
+    """A group's labels of an item, as counts (B, A * L); items (B,); where each group of two and more lies."""
+    group = np.where(np.bincount(groups) > 1, np.arange(groups.max() + 1) + 1, 0)[groups]  # 0: all who are alone
+    rows, bag = np.unique(group[labels.annotator] * labels.n_items + labels.item, return_inverse=True)
+    ends = [np.searchsorted(rows, (g + np.arange(2)) * labels.n_items) for g in np.unique(group[group > 0])]
+    cells = labels.annotator * labels.n_answers + labels.answer
+    use = csr_matrix((np.ones(len(cells)), (bag, cells)), (len(rows), labels.n_annotators * labels.n_answers))
+    return use, rows % labels.n_items, [slice(first, last) for first, last in ends]
+
+
+def _normalise(counts: NDArray[Any]) -> Floats:
+    """Shares along the last axis, none of them zero."""
+    counts = np.maximum(counts, 1e-10)
+    return np.asarray(counts / counts.sum(-1, keepdims=True))
+
+
+def _penalty(labels: Coded) -> float:
+    """What a group's opinion table costs in nats."""
+    return 0.5 * labels.n_classes * (labels.n_classes - 1) * float(np.log(labels.n_items))
+
+
+def _products(labels: Coded, fit: Fitted) -> Floats:
+    """Posterior mean products of two annotators' residuals, summed over items: (A, A)."""
+    total = np.zeros((labels.n_annotators, labels.n_annotators))
+    for k in range(fit.truth.shape[1]):
+        weight = np.sqrt(fit.truth[labels.item, k])
+        for answer in range(labels.n_answers):
+            left = weight * ((labels.answer == answer) - fit.confusion[labels.annotator, k, answer])
+            residual = csr_matrix((left, (labels.item, labels.annotator)), (labels.n_items, len(total)))
+            total += (residual.T @ residual).toarray()
+    return total
+
+
+def _lengths(products: Floats) -> Floats:
+    """Square roots of the diagonal, (A,)."""
+    return np.asarray(np.sqrt(np.maximum(np.diag(products), 1e-12)))
+
+
+def _pairs(labels: Coded) -> Iterator[tuple[Ints, Ints]]:
+    """Positions of all pairs of labels of one item by two annotators, a chunk at a time."""
+    starts = np.searchsorted(labels.item, np.arange(labels.n_items + 1))
+    sizes = np.diff(starts)
+    for size in np.unique(sizes[sizes > 1]):
+        first, second = np.triu_indices(size, 1)
+        bags = starts[:-1][sizes == size, None]
+        step = max(1, PAIRS // len(first))
+        for chunk in range(0, len(bags), step):
+            p, q = ((bags[chunk : chunk + step] + x).ravel() for x in (first, second))
+            apart = labels.annotator[p] != labels.annotator[q]
+            yield p[apart], q[apart]
+
+
+def independence(labels: Coded, fit: Fitted) -> float:
+    """Tests that annotators are independent given the truth: the p-value of their residual correlations.
+
+    Under independence the products of an item have mean zero, so that a pair's squared sum has the mean of its sum
+    of squares v and a variance near 2 v**2, and different pairs are uncorrelated. Labels are sorted by item.
+    """
+    n, table, length = labels.n_annotators, fit.confusion, _lengths(_products(labels, fit))
+    sums = np.zeros((3, n * n))
+    for p, q in _pairs(labels):
+        a, b, here = labels.annotator[p], labels.annotator[q], np.arange(len(p))
+        of_a, of_b, x, y = table[a], table[b], labels.answer[p], labels.answer[q]
+        product = (x == y)[:, None] - of_a[here, :, y] - of_b[here, :, x] + (of_a * of_b).sum(-1)
+        value = (fit.truth[labels.item[p]] * product).sum(1) / (length[a] * length[b])
+        for row, weight in zip(sums, (value, value**2, np.ones(len(p))), strict=True):
+            row += np.bincount(np.minimum(a, b) * n + np.maximum(a, b), weight, n * n)
+    score, square, _ = sums[:, sums[2] > 1]  # a pair that met once has no variance to be judged by
+    scale = square.sum() / max((square**2).sum(), 1e-300)
+    return float(chi2.sf((score**2).sum() * scale, square.sum() * scale)) if scale > 0 else 1.0
+
+
+def _cut(labels: Coded, base: Fitted, products: Floats) -> Ints:
+    """Cuts the tree of average linkage where the groups' gains add up highest: the groups (A,)."""
+    n, length = labels.n_annotators, _lengths(products)
+    distance = 1 - products / np.outer(length, length)
+    members = {a: np.array([a]) for a in range(n)}
+    single = np.array([fit_groups(labels.of(m), m * 0, base.truth).log_likelihood for m in members.values()])
+    gains, groups = dict.fromkeys(range(n), 0.0), np.arange(n)
+    best, total, kept = 0.0, 0.0, groups.copy()
+    for step, pair in enumerate(linkage(squareform(distance, checks=False), "average")[:, :2].astype(int)):
+        joined = np.sort(np.concatenate([members.pop(c) for c in pair]))
+        group = fit_groups(labels.of(joined), joined * 0, base.truth, tolerance=0.01)
+        gain = group.log_likelihood - single[joined].sum() - _penalty(labels)
+        total += gain - sum(gains.pop(c) for c in pair)
+        members[n + step], gains[n + step], groups[joined] = joined, gain, joined[0]
+        if total > best:
+            best, kept = total, groups.copy()
+    _, first, code = np.unique(kept, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[code])

@@ -1,0 +1,80 @@
+"""A quantity and how sure one is of it: from a point, from draws or from a Dirichlet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdppl.core.validation import share_between
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity and how sure the posterior is of it; all four arrays have the quantity's shape.
+
+    Attributes:
+        mean: posterior mean, or the point that em found.
+        sd: posterior standard deviation; NaN for a point.
+        low, high: ends of a central credible interval; NaN for a point.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def columns(self, name: str = "") -> dict[str, np.ndarray]:
+        """Columns of a table: ``mean, sd, low, high``, or ``name, name_sd, name_low, name_high``."""
+        ends = {"sd": self.sd, "low": self.low, "high": self.high}
+        if not name:
+            return {"mean": self.mean, **ends}
+        return {name: self.mean, **{f"{name}_{end}": values for end, values in ends.items()}}
+
+    def at(self, *key: Any) -> Estimate:
+        """The estimate of a part of the quantity, as ``array[key]`` would take it."""
+        return Estimate(self.mean[key], self.sd[key], self.low[key], self.high[key])
+
+
+def from_point(mean: np.ndarray) -> Estimate:
+    """An estimate without a posterior."""
+    nothing = np.full(np.shape(mean), np.nan)
+    return Estimate(np.asarray(mean), nothing, nothing, nothing)
+
+
+def from_draws(draws: np.ndarray, level: float) -> Estimate:
+    """An estimate from draws along the first axis; the interval leaves out equal shares on both sides."""
+    check_level(level)
+    low, high = np.quantile(draws, _tails(level), axis=0)
+    mean, sd = draws.mean(0, dtype=np.float64), draws.std(0, dtype=np.float64)
+    return Estimate(mean, sd, low.astype(np.float64), high.astype(np.float64))
+
+
+def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
+    """An estimate of each share of a Dirichlet, exact: its marginals are Beta distributions.
+
+    Args:
+        concentration: (..., K).
+        level: probability of the interval.
+    """
+    from scipy.stats import beta  # slow to import
+
+    check_level(level)
+    total = concentration.sum(-1, keepdims=True)
+    mean = concentration / total
+    low, high = (beta.ppf(q, concentration, total - concentration) for q in _tails(level))
+    return Estimate(mean, np.sqrt(mean * (1 - mean) / (total + 1)), low, high)
+
+
+def check_level(level: float) -> None:
+    """Refuses an interval that is none.
+
+    Raises:
+        MethodError: when the level is no number between 0 and 1.
+    """
+    share_between("level", level, "0.95 means a 95 % interval")
+
+
+def _tails(level: float) -> tuple[float, float]:
+    return (1 - level) / 2, (1 + level) / 2

@@ -1,0 +1,390 @@
+"""Argument validation: counts, seeds, switches, choices and settings, each refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+
+from crowdppl.errors import CrowdpplError, DataError, MethodError
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+LONGEST = 80
+"""Letters of a value in a message."""
+
+
+def shown(value: object) -> str:
+    """A wrong value as messages show it; of what would fill the page, such as a table, its kind."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        text = ""
+    return text if 0 < len(text) <= LONGEST and "\n" not in text else kind_of(value)
+
+
+def kind_of(value: Any) -> str:
+    """What something is, as messages say it: "a list", "an Annotations"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+SEEDS = 2**63
+"""Seeds lie below: torch's streams take no larger ones."""
+SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number, of any kind; True and False are no numbers."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether something is a finite number, of any kind; True and False are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def whole_number(
+    name: str, value: Any, least: int, hint: str = "", error: type[CrowdpplError] = MethodError
+) -> int:
+    """A whole number that is large enough, as Python's.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+        least: the least that makes sense.
+        hint: what to give instead, for the message.
+        error: what is raised.
+
+    Raises:
+        MethodError: (or ``error``) when it is no whole number, or too small.
+    """
+    remedy = f"; {hint}" if hint else ""
+    if not is_whole(value):
+        raise error(f"{name}={shown(value)} must be a whole number, {least} or more{remedy}")
+    if value < least:
+        raise error(f"{name}={shown(value)} must be at least {least}{remedy}")
+    return int(value)
+
+
+def seed_number(value: Any) -> int:
+    """A seed, as Python's.
+
+    Raises:
+        MethodError: when it is no whole number, below 0, or too large for torch.
+    """
+    if not is_whole(value) or not 0 <= value < SEEDS:
+        raise MethodError(f"seed={shown(value)} must be {SEED}")
+    return int(value)
+
+
+def number_within(
+    name: str,
+    value: Any,
+    wanted: str,
+    holds: Callable[[float], bool],
+    hint: str = "",
+    error: type[CrowdpplError] = MethodError,
+) -> float:
+    """A finite number in a range, as Python's.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+        wanted: the range in words, for the message: "a number above 0".
+        holds: whether a number lies in it.
+        hint: what to give instead, for the message.
+        error: what is raised.
+
+    Raises:
+        MethodError: (or ``error``) when it is no finite number, or out of range.
+    """
+    if not is_number(value) or not holds(value):
+        raise error(f"{name}={shown(value)} must be {wanted}" + (f"; {hint}" if hint else ""))
+    return float(value)
+
+
+def share_between(name: str, value: Any, hint: str = "") -> float:
+    """A number above 0 and below 1, as Python's.
+
+    Raises:
+        MethodError: when it is none.
+    """
+    return number_within(name, value, "a number between 0 and 1", lambda x: 0 < x < 1, hint)
+
+
+def switch(name: str, value: Any, hint: str = "") -> bool:
+    """True or False, as Python's; what merely counts as one of them is refused.
+
+    Raises:
+        MethodError: for anything else.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise MethodError(f"{name}={shown(value)} must be True or False" + (f"; {hint}" if hint else ""))
+    return bool(value)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Finite numbers that a setting may have.
+
+    Attributes:
+        says: the range in words.
+        holds: whether a number lies in it.
+        whole: whether it has to be a whole number.
+    """
+
+    says: str
+    holds: Callable[[Any], bool]
+    whole: bool = False
+
+    def takes(self, value: object) -> bool:
+        """Whether a value is a finite number in the range; True and False are no numbers."""
+        return (is_whole if self.whole else is_number)(value) and self.holds(value)
+
+
+Positive = Annotated[float, Range("a number above 0", lambda x: x > 0)]
+NotNegative = Annotated[float, Range("a number, at least 0", lambda x: x >= 0)]
+Share = Annotated[float, Range("a number above 0 and below 1", lambda x: 0 < x < 1)]
+Count = Annotated[int, Range("a whole number, at least 1 and below 2**63", lambda x: 1 <= x < 2**63, whole=True)]
+Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
+
+
+def check_settings(story: object, where: str = "") -> None:
+    """Refuses settings that their annotations rule out.
+
+    Looked at are constructor arguments that are annotated as a mapping, ``bool``, ``float`` (no text, and numbers
+    have to be finite), ``Literal`` or one of the ranges above, alone or among other kinds; the rest is left to the
+    story.
+
+    Args:
+        story: an object that keeps its settings under their own names.
+        where: what a message begins with.
+
+    Raises:
+        MethodError: naming the setting, its value and what it may be.
+    """
+    cls: Any = type(story)
+    for name, kinds in _declared(cls).items():
+        value = getattr(story, name, None)
+        if hasattr(story, name) and not any(_is(value, kind) for kind in kinds):
+            raise MethodError(f"{where}{name}={value!r} {_wanted(kinds)}")
+
+
+def named_settings(settings: Any) -> dict[str, Any]:
+    """Settings by name, as they were handed over.
+
+    Raises:
+        MethodError: when they are no mapping from names.
+    """
+    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        raise MethodError(
+            f'settings={settings!r} is no mapping from names to values; write it as in {{"prevalence": "uniform"}}'
+        )
+    return dict(settings)
+
+
+@lru_cache(maxsize=256)
+def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
+    """The kinds that each setting may be of, where one of them can be checked."""
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        spelled = type(
+            "Spelled", (), {"__annotations__": {name: parameter.annotation}, "__module__": cls.__module__}
+        )
+        try:
+            kind = get_type_hints(spelled, include_extras=True)[name]
+        except Exception:  # a story of a user's own may spell what only type checkers can read
+            continue
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        plain = get_origin(kind) is Mapping or bool in kinds or float in kinds
+        if plain or any(get_origin(k) is Literal or _range(k) for k in kinds):
+            found[name] = kinds
+    return found
+
+
+def _range(kind: Any) -> Range | None:
+    return next((x for x in getattr(kind, "__metadata__", ()) if isinstance(x, Range)), None)
+
+
+def _is(value: object, kind: Any) -> bool:
+    limits = _range(kind)
+    if limits is not None:
+        return limits.takes(value)
+    if kind is NoneType:
+        return value is None
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(one) and value == one for one in get_args(kind))
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is float:  # a tensor of a user's own story may stand for a number
+        return (
+            value is not None
+            and not isinstance(value, str | bool)
+            and (not isinstance(value, Real) or is_number(value))
+        )
+    cls = get_origin(kind) or kind
+    return not isinstance(cls, type) or isinstance(value, cls)
+
+
+def _wanted(kinds: tuple[Any, ...]) -> str:
+    names = [repr(one) for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
+    if len(kinds) == 1 and len(names) == 2:
+        return f"is neither {names[0]} nor {names[1]}"
+    if len(kinds) == 1 and names:
+        return f"is none of {', '.join(names[:-1])} and {names[-1]}"
+    return f"must be {' or '.join(_said(kind) for kind in kinds)}"
+
+
+def _said(kind: Any) -> str:
+    limits = _range(kind)
+    if limits is not None:
+        return limits.says
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if kind is NoneType:
+        return "None"
+    if kind in (bool, float):
+        return "True or False" if kind is bool else "a finite number"
+    return "a mapping" if get_origin(kind) is Mapping else f"a {getattr(kind, '__name__', kind)}"
+
+
+LIBRARY = __name__.partition(".")[0]
+
+
+def tell(message: str | Warning, category: type[Warning] | None = None) -> None:
+    """Warns at the innermost line outside this library, however deep inside it the reason was found.
+
+    Args:
+        message: what is to be said, or a warning that says it.
+        category: of a message that is text.
+    """
+    frame, level = sys._getframe(1), 2
+    while str(frame.f_globals.get("__name__")).partition(".")[0] == LIBRARY and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+Given = TypeVar("Given")
+
+
+def require_annotations(data: Any, name: str = "data") -> Annotations:
+    """The same, when it is annotations.
+
+    Args:
+        data: what was given.
+        name: of the argument, for the message.
+
+    Raises:
+        DataError: for anything else, a DataFrame of labels say.
+    """
+    if isinstance(data, import_module("crowdppl.data.annotations").Annotations):
+        found: Annotations = data
+        return found
+    raise no_annotations(data, name)
+
+
+def require_data(data: Given) -> Given:
+    """The same, when a story may be given it: annotations, or a block of them.
+
+    Raises:
+        DataError: for anything else.
+    """
+    if isinstance(data, type) or not hasattr(data, "as_block"):
+        raise no_annotations(data)
+    return data
+
+
+def require_posterior(fitted: Any) -> Posterior:
+    """The same, when it is a posterior.
+
+    Raises:
+        DataError: for anything else, annotations say.
+    """
+    if isinstance(fitted, import_module("crowdppl.posterior").Posterior):
+        found: Posterior = fitted
+        return found
+    raise DataError(
+        f"posterior is {kind_of(fitted)}; give what a fit returned: crowdppl.fit(method, data), or "
+        "crowdppl.load(path)"
+    )
+
+
+def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
+    """A path, of a path or its text.
+
+    Raises:
+        DataError: (or ``error``) for anything else, a DataFrame say.
+    """
+    if not isinstance(path, str | PathLike):
+        raise error(f"path is {kind_of(path)}; give where the file or folder is, as text or a Path")
+    return Path(path)
+
+
+def require_text(name: str, value: Any) -> str | None:
+    """The same, when it is text or None.
+
+    Raises:
+        DataError: for anything else; it names the argument.
+    """
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
+    return value
+
+
+def one_of(name: str, value: Any, names: Sequence[str]) -> str:
+    """The same, when it is one of some names.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+        names: what it may be, two or more.
+
+    Raises:
+        MethodError: for anything else.
+    """
+    if isinstance(value, str) and value in names:
+        return value
+    *first, last = map(repr, names)
+    raise MethodError(
+        f"{name}={shown(value)} is {'neither' if len(first) == 1 else 'none of'} {', '.join(first)} "
+        f"{'nor' if len(first) == 1 else 'and'} {last}"
+    )
+
+
+def no_annotations(data: Any, name: str = "data") -> DataError:
+    """What to raise of something that is no annotations."""
+    return DataError(
+        f"{name} is {kind_of(data)}; make annotations of it first: crowdppl.read_annotations(path), or "
+        "crowdppl.Annotations.from_frame(frame)"
+    )

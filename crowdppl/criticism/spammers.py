@@ -1,0 +1,234 @@
+"""Annotators to look at: whose labels say nothing, who copy another, who act in a group."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from scipy.sparse.linalg import ArpackError, eigsh
+
+from crowdppl.agreement.coefficients import Ballots, later
+from crowdppl.core import validation
+from crowdppl.core.validation import number_within, share_between
+from crowdppl.criticism import collusion
+from crowdppl.criticism.collusion import Excess, excess_of
+from crowdppl.data.annotations import labels_given
+from crowdppl.errors import DataError
+from crowdppl.results.tables import information, telling
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.posterior import Posterior
+
+LARGE = 200
+"""Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
+STEPS, STILL = 1000, 1e-5
+"""V is fitted in at most so many rounds, until no cell of its product moves by more."""
+
+
+def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: float = 0.05) -> pd.DataFrame:
+    """Looks for annotators whose labels carry no information, who copy another, or who act together.
+
+    Nothing here proves an intent: two who were trained together may err alike.
+
+    - A spammer's label says little of the truth: the mutual information of the two, under the fitted confusion and
+      prevalence, is below ``bits``. With two even classes .05 bits are an accuracy of .63. An annotator of few
+      labels seems to tell more than is true: a confusion by maximum likelihood from n labels adds about
+      (K - 1)^2 / (1.4 n) bits. Who gave no labels is not flagged.
+    - Copying: a pair agrees on its shared items more than the model, given the other labels of these items,
+      expects. An agreement weighs the more the less it is expected, for honest annotators share few errors: the sum
+      of weights is the likelihood ratio of a pair of whom one repeats the other in 60 % of items. Under the fitted
+      model, taken as known, the p-value of the sum is a saddlepoint approximation, which is mostly larger than
+      exact, and it is corrected for the number of pairs (Holm): if annotators erred each alone, some pair would be
+      flagged in a share ``level`` of data sets at most. Where all pairs agree more than expected, as when some
+      items are hard for all, only those are flagged that stand out. Who copied whom cannot be told. Pairs who share
+      fewer than 10 items are left out: ``met`` says how many others labelled an item of an annotator's, ``tested``
+      with how many of them 10 or more are shared; who was tested with nobody is not cleared.
+      What silence means depends on how many items two share. Who repeats another's label in 80 % of items was
+      found, with them, in 2, 53, 87 and 100 % of crowds where the two shared 8, 27, 52 and 265 items (20
+      annotators right by .6 to .9, three classes, five labels an item, 200 to 5,000 items; vb, level .05; 60
+      crowds each, 20 of the largest), and in 2, 40, 85 and 100 % at level .01; who repeats 50 %, in 0, 23, 53 and
+      100 % (0, 15, 43 and 100 % at level .01); with 40 annotators and 1,000 items, where two share 13, who repeats
+      80 % in 8 % (5 %). Of 260 honest crowds of these sizes 2 were flagged at level .05 and none at .01; of 200
+      with six labels for each of 1,000 items and accuracies from .5 on, 8 and 1.
+      Who labels an item twice counts twice, as if the two labels were independent: take repeats="first" first.
+      The fitted model is the yardstick. After an update it is too sure of items that were chosen for what it said
+      of them: of 45 honest crowds of six annotators, whose items were labelled twice more where three labels had
+      made them seem to be of a rare class, 7 were flagged at level .05 and 2 at .01; of as many whose items were
+      chosen at random 2 and 1, and where all labels were fitted at once none: do so before anyone is accused. And
+      a method that cannot know of habits takes them for copying: where four of 16 always say one class, all 113
+      fits by one_coin found a group, and none of 27 by bayesian_dawid_skene.
+      Intervals of accuracies at level .9, of mean field alone, held the truth for 85 % of honest annotators, for
+      87, 86, 75 and 25 % of pairs of 80 %, and for 78, 55, 41 and 0 % of four of whom three repeat the first as
+      often: who copies is taken for better, and the more labels, the surer.
+    - Colluding: three or more annotators linked by such pairs are a group. ``collusion`` is a score that needs no
+      test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
+      squared), in standard deviations of noise; 0 where nothing stands out.
+
+    Args:
+        posterior: what a fit returned.
+        bits: information below which an annotator counts as a spammer.
+        level: of the tests for copying.
+
+    Returns:
+        DataFrame by annotator: labels given, before an update too; information in bits; spammer; met and tested,
+        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested; with
+        it shared labels,
+        agreement, expected, z and p_value, where z is the standard normal deviate that is as improbable as the
+        agreement of the two, weighed; copying; collusion; group, a number from 0, missing outside of groups.
+
+    Raises:
+        MethodError: when bits or level are out of range.
+        DataError: when no item has two labels.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="em", seed=0)
+        >>> crowdppl.suspicious_annotators(posterior)[["labels", "information", "spammer", "copying"]].round(2)
+                   labels  information  spammer  copying
+        annotator
+        hammer-1      150         0.56    False    False
+        hammer-2      150         0.39    False    False
+        hammer-3      150         0.78    False    False
+        spammer-1     150         0.00     True    False
+    """
+    posterior, level = validation.require_posterior(posterior), share_between("level", level, "0.05 is usual")
+    bits = number_within("bits", bits, "a number, at least 0", lambda x: x >= 0)
+    data, n = posterior.data, posterior.data.n_annotators
+    excess = excess_of(posterior)
+    p = collusion.p_values(excess)
+    labels = labels_given(data) + (0 if posterior.memory is None else posterior.memory.labels)
+    partners = _partners(data, excess, p)
+    told = information(telling(posterior, posterior.result.table), posterior.result.prevalence)
+    group = collusion.groups(excess, p <= level, n)
+    columns = {
+        "labels": labels,
+        "information": told,
+        "spammer": (told < bits) & (labels > 0),
+        "met": excess.met,
+        "tested": np.bincount(np.concatenate([excess.one, excess.other]), minlength=n),
+        **partners,
+        "copying": partners["p_value"] <= level,
+        "collusion": collusion.loadings(excess, n),
+        "group": pd.array(np.where(group < 0, 0, group), "Int64"),
+    }
+    table = pd.DataFrame(columns, index=data.annotators)
+    table.loc[group < 0, "group"] = pd.NA
+    return table
+
+
+def covariance_spammers(data: Annotations) -> pd.DataFrame:
+    """Finds spammers from labels alone, as a second opinion: no model is fitted.
+
+    Labels of two annotators covary only through the truth. Their covariances, summed over classes (agreement less
+    what is expected from how often each gives a class), are off the diagonal a matrix V V' of rank (K - 1)^2 at
+    most, and a spammer's row of V is zero. Pairs weigh as many items as they share, the diagonal nothing. Rows are
+    then parted by length into two clusters of least squares, of which the shorter are the spammers. There are
+    always two clusters: look at lengths before dropping anyone; weak annotators may stand with spammers, and a fit
+    without them may be worse. Who copies a spammer passes. After Traganitis & Giannakis (2021), "Identifying
+    spammers to boost crowdsourced classification", who cluster rows. Abstentions are no labels.
+
+    Returns:
+        DataFrame by annotator: labels; strength, the length of the row of V; spammer. Annotators who share no item
+        with anyone have a strength of NaN.
+
+    Raises:
+        DataError: when fewer than three annotators share items.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3, "spammer": 1}, seed=0)
+        >>> crowdppl.covariance_spammers(crowd.data).round(2)
+                   labels  strength  spammer
+        annotator
+        hammer-1      150      0.55    False
+        hammer-2      150      0.48    False
+        hammer-3      150      0.60    False
+        spammer-1     150      0.14     True
+    """
+    ballots = Ballots.of(validation.require_annotations(data))
+    covariance, shared, own = _covariances(ballots)
+    seen = shared.any(1)
+    if seen.sum() < 3:
+        raise DataError(f"{int(seen.sum())} annotators share items; at least 3 have to, for a structure to show")
+    strength = np.full(ballots.n_annotators, np.nan)
+    rank = min((data.n_classes - 1) ** 2, int(seen.sum()) - 1)
+    strength[seen] = _lengths(covariance[np.ix_(seen, seen)], shared[np.ix_(seen, seen)], own[seen], rank)
+    labels = np.bincount(ballots.annotator[ballots.first_rows], minlength=ballots.n_annotators)
+    columns = {"labels": labels, "strength": strength, "spammer": strength < _cut(strength[seen])}
+    return pd.DataFrame(columns, index=data.annotators)
+
+
+def _partners(data: Annotations, excess: Excess, p: np.ndarray) -> dict[str, pd.Series]:
+    """For each annotator the pair with the smallest p-value, of equal ones that with the largest deviate."""
+    rows = np.concatenate([np.arange(len(p))] * 2)
+    me, other = np.concatenate([excess.one, excess.other]), np.concatenate([excess.other, excess.one])
+    best = np.lexsort([-excess.deviate[rows], p[rows], me])
+    first = best[np.unique(me[best], return_index=True)[1]]
+    row, who = rows[first], data.annotators[me[first]]
+    found = {
+        "partner": data.annotators[other[first]].to_series(index=who),
+        "shared": pd.Series(excess.shared[row], who),
+        "agreement": pd.Series(excess.agreed[row] / excess.shared[row], who),
+        "expected": pd.Series(excess.expected[row] / excess.shared[row], who),
+        "z": pd.Series(excess.deviate[row], who),
+        "p_value": pd.Series(p[row], who),
+    }
+    return {name: values.reindex(data.annotators) for name, values in found.items()}
+
+
+def _covariances(ballots: Ballots) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Covariances summed over classes and numbers of shared items, (A, A) each; own variances, (A,)."""
+    a, k = ballots.n_annotators, ballots.n_classes
+    given = np.bincount(ballots.annotator * k + ballots.answer, ballots.share, a * k).reshape(a, k)
+    rates = given / np.maximum(given.sum(1, keepdims=True), 1)
+    one, other = later(np.bincount(ballots.item))
+    cell = ballots.annotator[one] * a + ballots.annotator[other]
+    weight = ballots.share[one] * ballots.share[other] * (ballots.annotator[one] != ballots.annotator[other])
+    shared, same = (
+        (x + x.T)
+        for x in (
+            np.bincount(cell, w, a * a).reshape(a, a)
+            for w in (weight, weight * (ballots.answer[one] == ballots.answer[other]))
+        )
+    )
+    chance = rates @ rates.T
+    return np.where(shared > 0, same / np.maximum(shared, 1e-9) - chance, 0), shared, 1 - chance.diagonal()
+
+
+def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: int) -> np.ndarray:
+    """Lengths of the rows of V, for which V V' is nearest off the diagonal, pairs weighted by shared items.
+
+    No row is longer than the root of the annotator's own variance, ``own``: where few items are shared, the best
+    fit without this bound gives all length to a few annotators. Each round moves the fit towards the data by the
+    weights (Srebro & Jaakkola 2003, "Weighted low-rank approximations").
+    """
+    weight = shared / shared.max()
+    fitted = np.zeros_like(covariance)
+    for _ in range(STEPS):
+        values, vectors = _largest(fitted + weight * (covariance - fitted), rank)
+        v = vectors * np.sqrt(np.maximum(values, 0))
+        v *= np.minimum(1, np.sqrt(own / np.maximum((v**2).sum(1), 1e-12)))[:, None]
+        before, fitted = fitted, v @ v.T
+        if np.abs(fitted - before).max() < STILL:
+            break
+    return np.asarray(np.sqrt((v**2).sum(1)))
+
+
+def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest eigenvalues (rank,) of a symmetric matrix (A, A), and their vectors (A, rank)."""
+    if len(matrix) >= LARGE and 10 * rank <= len(matrix):
+        with suppress(ArpackError):  # to which a matrix of zeros is one
+            found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
+            return found
+    values, vectors = np.linalg.eigh(matrix)
+    return values[-rank:], vectors[:, -rank:]
+
+
+def _cut(lengths: np.ndarray) -> float:
+    """The shortest length of the longer cluster: two clusters of least squares, found by trying all cuts."""
+    x = np.sort(lengths)
+    n = np.arange(1, len(x))
+    before, after = np.cumsum(x)[:-1], x.sum() - np.cumsum(x)[:-1]
+    return float(x[1 + np.argmax(before**2 / n + after**2 / (len(x) - n))])

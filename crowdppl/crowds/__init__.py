@@ -1,1 +1,0 @@
-"""Simulated annotators and data sets, whose truth is known."""

@@ -1,0 +1,195 @@
+"""What is refused and what is warned of once labels are coded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from crowdppl.data.blocks import Block, connected_sets
+from crowdppl.data.ids import Alphabet, Codebook, Place, plain
+from crowdppl.errors import (
+    CrowdpplWarning,
+    DataError,
+    DisconnectedWarning,
+    OneClassWarning,
+    RepeatsWarning,
+    ThinDataWarning,
+)
+
+TABLES = 4
+"""Tables of the size of all confusion matrices that a fit holds at once: values, logarithms, counts, priors."""
+
+
+def check_tables(n_annotators: int, n_classes: int, n_answers: int, memory: int | None = None) -> None:
+    """Refuses data whose confusion tables could not be held.
+
+    Args:
+        n_annotators, n_classes, n_answers: A, K and L.
+        memory: bytes that there are; by default those of the machine.
+
+    Raises:
+        DataError: when annotators times answers reach 2**31, or tables of A * K * L numbers exceed the memory.
+    """
+    sizes = f"{n_annotators} annotators, {n_classes} classes and {n_answers} answers"
+    advice = (
+        "merge rare classes, leave out annotators with few labels, or give annotators who are alike one id, "
+        "such as their group"
+    )
+    if n_annotators * n_answers >= 2**31:
+        raise DataError(f"{sizes} need {n_annotators * n_answers} table rows, and 2**31 is the limit; {advice}")
+    needed = TABLES * 8 * n_annotators * n_classes * n_answers
+    memory = memory or _memory()
+    if memory is not None and needed > memory:
+        raise DataError(
+            f"confusion tables of {sizes} take {needed / 2**30:.1f} GiB and this machine has {memory / 2**30:.1f}; "
+            f"{advice}"
+        )
+
+
+def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
+    """How often each annotator gave each answer, (A, L)."""
+    first = blocks[0]
+    counts = np.zeros(first.n_annotators * first.n_answers, np.int64)
+    for block in blocks:
+        counts += np.bincount(block.bags.cells.numpy(), minlength=len(counts))
+    return counts.reshape(first.n_annotators, first.n_answers)
+
+
+def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
+    """Raises on the first repeated pair.
+
+    Args:
+        item, annotator, books: codes (S,), and the two codebooks.
+        place: where a row stands.
+
+    Raises:
+        DataError: with the item, the annotator and both rows.
+    """
+    _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
+    row = int(np.argmax(first[inverse] != np.arange(len(item))))
+    names = [plain(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
+    raise DataError(
+        f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
+        f"{place(row)}; correct one, or use repeats='keep', 'first' or 'last'"
+    )
+
+
+def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
+    """What to say of labels that repeat a pair of item and annotator.
+
+    Args:
+        extra, n_labels: labels beyond the first of each pair, and all labels.
+        repeats: what is done with them.
+    """
+    done = {
+        "keep": "all count, as if they were independent: if rows were copied, take repeats='first'",
+        "first": "only the first of each counts",
+        "last": "only the last of each counts",
+    }[repeats]
+    return RepeatsWarning(
+        f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
+    )
+
+
+def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
+    """What users should know of their data: thin, disconnected, or annotators who always say the same.
+
+    Args:
+        blocks: the data.
+        annotators: their codebook.
+        counts: labels by annotator and answer, (A, L).
+    """
+    n_classes = blocks[0].n_classes
+    found = [
+        _thin(counts.sum(1), annotators, n_classes),
+        _disconnected(blocks, annotators, counts.sum(1) > 0),
+        _one_class(counts[:, :n_classes], annotators),
+    ]
+    return [warning for warning in found if warning is not None]
+
+
+def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: Alphabet) -> list[ThinDataWarning]:
+    """What to say of classes that nobody listed and no label is of: categories of pandas, or repeats left out.
+
+    Args:
+        counts: labels by annotator and answer, (A, L).
+        answer: of each label before repeats were left out, codes.
+        alphabet: classes, which nobody listed, and abstentions.
+    """
+    k, found = alphabet.n_classes, []
+    unused = counts[:, :k].sum(0) == 0
+    if not unused.any():
+        return []
+    named = np.bincount(answer, minlength=counts.shape[1]) > 0
+    for which, why, remedy in (
+        (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
+        (unused & ~named[:k], "the labels are a categorical that has them", "use .cat.remove_unused_categories()"),
+    ):
+        names = [repr(plain(name)) for name in alphabet.classes.ids[which]]
+        several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        text = (
+            f"no label is of {len(names)} of {k} classes ({several}), which are there because {why}, and a method "
+            f"without a prior may take items for them; list classes that are meant in classes=, or {remedy}"
+        )
+        found += [ThinDataWarning(text)] if names else []
+    return found
+
+
+def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> ThinDataWarning | None:
+    if np.count_nonzero(given) == 1:
+        name = plain(annotators.ids[int(given.argmax())])
+        return ThinDataWarning(f"all labels are by {name!r}: they alone cannot tell how often they are right")
+    few = np.flatnonzero(given < n_classes)
+    if not len(few):
+        return None
+    return ThinDataWarning(
+        f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
+        f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; what is said of them rests on the prior"
+    )
+
+
+def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndarray) -> DisconnectedWarning | None:
+    sets = connected_sets(blocks, active)
+    kinds, first, sizes = np.unique(sets[active], return_index=True, return_counts=True)
+    if len(kinds) < 2:
+        return None
+    some = annotators.ids[active][np.sort(first)[:2]]
+    listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
+    return DisconnectedWarning(
+        f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
+        f"{plain(some[0])!r} and {plain(some[1])!r}; across sets they are compared through the prior alone"
+    )
+
+
+def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | None:
+    same = np.flatnonzero((counts.sum(1) > 1) & (np.count_nonzero(counts, 1) == 1))
+    if not len(same):
+        return None
+    one = same[np.argmax(counts[same].sum(1))]
+    return OneClassWarning(
+        f"{len(same)} of {len(counts)} annotators always give one class, such as {plain(annotators.ids[one])!r} in "
+        f"all of {counts[one].sum()} labels; they tell nothing apart"
+    )
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def require_labels(blocks: Sequence[Block]) -> None:
+    """Refuses a design, which says who labels what and holds no labels.
+
+    Raises:
+        DataError: with the remedy.
+    """
+    if not blocks[0].observed:
+        n = sum(block.n_labels for block in blocks)
+        raise DataError(
+            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or "
+            "give annotations with labels (items without any go into items=)"
+        )

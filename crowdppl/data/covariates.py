@@ -1,0 +1,403 @@
+"""Columns of numbers about items and annotators, and known truths, aligned by id."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from crowdppl.core.validation import kind_of
+from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
+from crowdppl.data.ids import (
+    ONE_WAY,
+    Alphabet,
+    Codebook,
+    as_index,
+    named_twice,
+    of_tensor,
+    otherwise_spelled,
+    plain,
+    unmasked,
+)
+from crowdppl.errors import DataError
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class CovariateColumns:
+    """Columns of a table of covariates; one that holds no numbers stays aside until a story asks for it.
+
+    Attributes:
+        what: "item_covariates" or "annotator_covariates".
+        names: of the columns, (D,).
+        values: float64 (n, D), a row an item of the block, or an annotator.
+        mean: (D,), over all items or annotators of the data.
+        faults: by name, why a column cannot be read.
+        asked: names that a story has asked for.
+    """
+
+    what: str
+    names: tuple[Hashable, ...]
+    values: Tensor
+    mean: Tensor
+    faults: Mapping[Hashable, str]
+    asked: set[Hashable] = field(default_factory=set, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls, table: pd.DataFrame | None, entity: str, order: np.ndarray | None = None
+    ) -> CovariateColumns | None:
+        """The columns of a table; None without one.
+
+        Args:
+            table: a row for each item or annotator, in codebook order.
+            entity: "item" or "annotator".
+            order: codes of the rows, as they are wanted; by default as they stand.
+        """
+        if table is None:
+            return None
+        values = np.full(table.shape, np.nan)
+        faults: dict[Hashable, str] = {}
+        for n, name in enumerate(table.columns):
+            fault = _fill(values[:, n], table.iloc[:, n], entity)
+            if fault or (table.columns == name).sum() > 1:
+                faults[name] = fault or "occurs several times; rename all but one"
+        mean = torch.from_numpy(values.mean(0) if len(values) else np.zeros(values.shape[1]))
+        found = torch.from_numpy(values if order is None else values[order])
+        return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults)
+
+    def chosen(self, names: Sequence[Hashable]) -> Tensor:
+        """Some columns (n, D), in the order of their names; without names, all.
+
+        Raises:
+            DataError: when there is no such column, or it does not hold a number for everyone.
+        """
+        wanted = tuple(names) or self.names
+        for name in wanted:
+            if name not in self.names:
+                there = ", ".join(repr(plain(x)) for x in self.names) or "none"
+                raise DataError(
+                    f"{self.what} have no column {plain(name)!r}, which the story reads; there are {there}"
+                )
+            if name in self.faults:
+                raise DataError(f"the column {plain(name)!r} of {self.what} {self.faults[name]}")
+        self.asked.update(wanted)
+        return self.values[:, [self.names.index(name) for name in wanted]]
+
+    def at(self, rows: Tensor) -> CovariateColumns:
+        """Those of some items."""
+        return replace(self, values=self.values[rows])
+
+    def average(self, n: int) -> CovariateColumns:
+        """Those of so many items of which nothing is known: the mean over all items."""
+        return replace(self, values=self.mean.expand(n, -1))
+
+    def to(self, device: torch.device | str) -> CovariateColumns:
+        """The same on a device."""
+        return replace(self, values=self.values.to(device), mean=self.mean.to(device))
+
+    @staticmethod
+    def joined(parts: Iterable[CovariateColumns | None]) -> CovariateColumns | None:
+        """One after the other, of parts of one table."""
+        found = [part for part in parts if part is not None]
+        return replace(found[0], values=torch.cat([part.values for part in found])) if found else None
+
+
+def _fill(out: np.ndarray, column: pd.Series[Any], entity: str) -> str:
+    """Writes a column's numbers down; says what is wrong where it has none."""
+    there = column.notna().to_numpy(bool)
+    present = column[there].infer_objects()  # a gap makes a column of whole numbers or of bool another one
+    kind = present.dtype
+    if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
+        return f"holds no numbers (its dtype is {kind}); encode it as numbers, as pandas.get_dummies does"
+    out[there] = present.to_numpy(np.float64)
+    wrong = ~np.isfinite(out)
+    if not wrong.any():
+        return ""
+    first = plain(column.index[int(np.argmax(wrong))])
+    return f"has no finite number for the {entity} {first!r} ({int(wrong.sum())} in all); fill it in"
+
+
+ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
+"""What to hand over where truths are scored."""
+
+
+def by_item(gold: Any) -> pd.Series[Any]:
+    """Known truths as a series by item id; what is masked is missing.
+
+    Raises:
+        DataError: for anything but a series or a mapping.
+    """
+    if isinstance(gold, Mapping):
+        values = [None if value is np.ma.masked else value for value in gold.values()]
+        return pd.Series(values, index=as_index(gold), dtype=object)
+    if not isinstance(gold, pd.Series):
+        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
+    return gold
+
+
+def codes_once(items: Codebook, named: pd.Index[Any]) -> np.ndarray:
+    """The code of each item of gold, -1 for an unknown one.
+
+    Raises:
+        DataError: when an item is named twice, however it is spelled: two truths would contradict each other.
+    """
+    codes = items.codes(named)
+    twice = named_twice(named, codes)
+    if twice:
+        raise DataError(f"gold names the item {twice} more than once; keep one class an item")
+    return codes
+
+
+def table_of(posterior: Posterior | pd.DataFrame) -> pd.DataFrame:
+    """Probabilities, items x classes.
+
+    Raises:
+        DataError: for what is neither a posterior nor a DataFrame, and for an item or a class that is there twice.
+    """
+    if not isinstance(posterior, pd.DataFrame):
+        if not isinstance(posterior, import_module("crowdppl.posterior").Posterior):
+            raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")
+        table: pd.DataFrame = posterior.probabilities()
+        return table
+    for what, ids in (("item", posterior.index), ("class", posterior.columns)):
+        if not ids.is_unique:
+            twice = plain(ids[ids.duplicated()][0])
+            raise DataError(f"the probabilities have the {what} {twice!r} more than once; keep one")
+    return posterior
+
+
+def values_of(table: pd.DataFrame) -> np.ndarray:
+    """Probabilities as numbers (N, K).
+
+    Raises:
+        DataError: when something is no number.
+    """
+    try:
+        return table.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the probabilities hold something that is no number ({error}); give numbers") from error
+
+
+def told(posterior: Posterior | pd.DataFrame, row: np.ndarray) -> str:
+    """What to warn of when the fit was told truths of these rows; empty where it was told none."""
+    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
+    n = 0 if codes is None else int((codes[row] >= 0).sum())
+    if not n:
+        return ""
+    return (
+        f"the fit was told {n} of the {len(row)} truths that are scored here, so that it is right about these "
+        "whatever the annotators say, and scores look better than they are; leave them out of gold"
+    )
+
+
+def rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
+    """The row of each item of gold in the table, -1 where it has none."""
+    row = codes_once(Codebook("item", known), asked)
+    if not (row >= 0).any():
+        near = otherwise_spelled(plain(asked[0]), map(plain, known)) if len(asked) else ""
+        example = (
+            f" (gold has {plain(asked[0])!r}, the posterior {near or repr(plain(known[0]))})" if len(asked) else ""
+        )
+        raise DataError(f"no item of gold is in the posterior{example}; spell items as the answers do")
+    return row
+
+
+def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
+    """The class code of each truth; columns ``of_table`` may be something else than classes."""
+    code = Codebook("class", classes).codes(truth)
+    unknown = np.flatnonzero(code < 0)
+    if len(unknown):
+        item, value = plain(truth.index[unknown[0]]), plain(truth.iloc[unknown[0]])
+        names = ", ".join(repr(plain(name)) for name in classes)
+        near = otherwise_spelled(value, map(plain, classes))
+        remedy = (
+            f"{near} is: {ONE_WAY}"
+            if near
+            else "correct it, or list all classes when the answers are read, in classes="
+        )
+        if of_table and len(unknown) == len(code) and not near:
+            remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
+        raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
+    return code
+
+
+WITH_LABELS = "correct the id, or add it to items= if it is an item without labels"
+
+
+def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | None:
+    """The known class of each item.
+
+    Args:
+        gold: series or mapping from item id to class; a missing class means that it is not known.
+        items: codebook of the items.
+        alphabet: classes.
+
+    Returns:
+        Whole numbers (N,), -1 where the class is not known; None without gold.
+
+    Raises:
+        DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
+    """
+    if gold is None:
+        return None
+    gold = by_item(gold)
+    codes_once(items, gold.index)
+    known = gold[gold.notna()]
+    item = items.require(known.index, "gold", _spelling_hint(known.index, items) or WITH_LABELS)
+    remedy = _spelling_hint(as_index(known), alphabet.classes) or "correct it, or list all classes in classes="
+    given = alphabet.classes.require(known, "gold", remedy)
+    codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
+    codes[item] = given
+    return codes
+
+
+def feature_table(
+    features: Any, items: Iterable[Any] | None, book: Codebook
+) -> pd.DataFrame | np.ndarray | StoredFeatures | None:
+    """Features in codebook order, one row an item.
+
+    Args:
+        features: DataFrame indexed by item id, or an array or tensor (N, ...) whose rows belong to ``items``, or a
+            ``torch.utils.data.Dataset`` of such rows. A dataset, however small, is never read as a whole: rows are
+            read, and checked, when a network looks at them. Who wants them in memory hands over an array.
+        items: ids of the rows of an array or dataset.
+        book: codebook of the items, those without labels included.
+
+    Returns:
+        A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset. Tables and
+        arrays are dense, and of numpy's whole numbers, float32, float64 or bool.
+
+    Raises:
+        DataError: when an item has no features or several, or a feature is no number, or not finite in float32, in
+            which networks compute; of a dataset, the first row alone is looked at.
+    """
+    if features is None:
+        return None
+    if isinstance(features, pd.DataFrame):
+        features = plain_table(features)
+        ids, values = features.index, numbers_of(features)
+    else:
+        if items is None:
+            raise DataError(
+                "features are an array or a dataset, which says nothing of items; give the id of each row in items="
+            )
+        ids = as_index(items)
+        if is_dataset(features):
+            return StoredFeatures.of(features, ids).at(_rows(ids, book, "features", every=True))
+        values = plain_array(features)
+    if values.ndim < 2 or len(values) != len(ids):
+        raise DataError(f"features have shape {values.shape} for {len(ids)} items; give one row an item")
+    rows = _rows(ids, book, "features", every=True)
+    values = values[rows]
+    require_finite(values, book.ids)
+    return features.iloc[rows].set_axis(book.ids) if isinstance(features, pd.DataFrame) else values
+
+
+def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
+    """Covariates in codebook order; missing values where an id has no row.
+
+    Args:
+        frame: DataFrame indexed by id.
+        book: codebook of items or annotators.
+
+    Raises:
+        DataError: when it is no DataFrame, or names an unknown id, or one twice.
+    """
+    if frame is None:
+        return None
+    what = f"{book.name}_covariates"
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"{what} is {kind_of(frame)}; give a DataFrame indexed by {book.name} id")
+    rows = _rows(frame.index, book, what, every=False)
+    return frame.set_axis(pd.RangeIndex(len(frame))).reindex(rows).set_axis(book.ids)
+
+
+def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndarray | None:
+    """Pseudo-counts [annotator, truth, label] from earlier work, for use in a prior.
+
+    Args:
+        history: mapping from annotator id to a (K, K) matrix, zeros for those it leaves out; or (A, K, K) in
+            codebook order.
+        annotators: codebook of the annotators.
+        n_classes: K.
+
+    Returns:
+        float64 (A, K, K), or None.
+
+    Raises:
+        DataError: for an annotator who is unknown or named twice, another shape, or counts that are negative, not
+            finite or masked.
+    """
+    if history is None:
+        return None
+    shape = (len(annotators), n_classes, n_classes)
+    if isinstance(history, Mapping):
+        table = np.zeros(shape)
+        remedy = "leave it out, or add it to annotators= if it is an annotator without labels"
+        if not history:
+            return table
+        codes = annotators.require(history, "history", remedy)
+        twice = named_twice(as_index(history), codes)
+        if twice:
+            raise DataError(f"history names the annotator {twice} more than once; keep one matrix an annotator")
+        for annotator, counts in zip(codes, history.values(), strict=True):
+            table[annotator] = _counts(
+                counts, shape[1:], f"history of annotator {plain(annotators.ids[annotator])!r}"
+            )
+        return table
+    return _counts(history, shape, "history")
+
+
+def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
+    counts = unmasked(of_tensor(counts, origin))
+    try:
+        table = np.array(counts, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{origin} holds what is no number ({error}); it must be {shape}, pseudo-counts") from error
+    if table.shape != shape:
+        raise DataError(f"{origin} has shape {table.shape}; it must be {shape}, rows for the truth")
+    wrong = ~np.isfinite(table) | (table < 0)
+    if wrong.any():
+        place = tuple(map(int, np.argwhere(wrong)[0]))
+        raise DataError(f"{origin} holds {table[place]} at {place}; pseudo-counts are finite and not negative")
+    return table
+
+
+def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndarray:
+    """The row of each id of the book; -1 where there is none."""
+    codes = book.require(ids, what, _spelling_hint(ids, book) or "leave the row out")
+    twice = named_twice(ids, codes)
+    if twice:
+        raise DataError(f"{what} has several rows for the {book.name} {twice}; keep one")
+    rows = np.full(len(book), -1, np.int64)
+    rows[codes] = np.arange(len(codes))
+    if every and (rows < 0).any():
+        lost = plain(book.ids[int(np.argmax(rows < 0))])
+        raise DataError(f"{what} has no row for the {book.name} {lost!r} ({int((rows < 0).sum())} in all); add it")
+    return rows
+
+
+def _spelling_hint(ids: pd.Index[Any], book: Codebook) -> str:
+    """What to say when ids differ in type from the known ones."""
+    if not len(ids) or not len(book) or type(plain(ids[0])) is type(plain(book.ids[0])):
+        return ""
+    mine, theirs = type(plain(ids[0])).__name__, type(plain(book.ids[0])).__name__
+    return f"it has type {mine} and the known ones have type {theirs}: spell it as they are spelled"
+
+
+def is_dataset(features: Any) -> bool:
+    """Whether rows are asked for one by one: torch's map-style datasets, and what looks like them."""
+    if isinstance(features, StoredFeatures | Dataset):
+        return True
+    known = isinstance(features, (Sequence, Mapping)) or hasattr(features, "shape")
+    return hasattr(features, "__getitem__") and hasattr(features, "__len__") and not known

@@ -1,0 +1,398 @@
+"""Features of items: tables, arrays, tensors, or rows read from disk when a network asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from crowdppl.core.devices import made_in
+from crowdppl.core.validation import kind_of, tell
+from crowdppl.data.ids import plain
+from crowdppl.errors import CrowdpplWarning, DataError, ResultError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredFeatures:
+    """Rows of a ``torch.utils.data.Dataset``, one an item, of which no more is held in memory than is looked at.
+
+    To networks it is a tensor (N, ...) of float32: a slice is a view, and rows by number, as whole passes
+    (``split``), are read. A dataset has to give the same row each time: what is to differ from epoch to epoch, such
+    as crops of images, belongs into the network, where ``training`` is true. While rows are read, torch makes new
+    tensors in float32 on the CPU, as it does outside of fits. ``numpy.asarray`` reads everything.
+
+    Attributes:
+        dataset: gives a row by its number, or a tuple or list that begins with it, such as an image and its class.
+        rows: int64 (N,), the number of each item's row.
+        ids: of the items (N,), for messages.
+        row_shape: of a row; () until one was read.
+        device: where rows go.
+        whole: whether the first row was of whole numbers.
+    """
+
+    dataset: Any
+    rows: np.ndarray
+    ids: pd.Index[Any]
+    row_shape: tuple[int, ...] = ()
+    device: torch.device | str = "cpu"
+    whole: bool = False
+
+    @classmethod
+    def of(cls, dataset: Any, ids: pd.Index[Any]) -> StoredFeatures:
+        """All rows of a dataset, which belong to items in this order; the first is read, for its shape.
+
+        Raises:
+            DataError: when there is not one row an item, or the first cannot be used.
+        """
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise DataError(
+                f"the {type(dataset).__name__} of features has no length, or no rows by number; give a map-style "
+                "dataset, with __len__ and __getitem__"
+            )
+        if isinstance(dataset, StoredFeatures):
+            found = replace(dataset, ids=ids)
+        else:
+            found = cls(dataset, np.arange(len(dataset)), ids)
+        if len(found.rows) != len(ids):
+            raise DataError(
+                f"the dataset of features has {len(found.rows)} rows for {len(ids)} items; give one each"
+            )
+        first = found._given(0) if len(ids) else ()
+        shape = tuple(found._numbers(first, 0).shape)
+        whole = "int" in str(first.dtype if isinstance(first, Tensor) else np.asarray(first).dtype)
+        if len(ids) and not shape:
+            raise DataError(f"{found._place(0)} is a single number; let the dataset return rows of numbers")
+        return replace(found, row_shape=shape, whole=whole)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, ...)."""
+        return (len(self.rows), *self.row_shape)
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions, that of items included."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """Dimensions, as a tensor says it."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        """A view for a slice; else the rows, by their numbers or by a mask, or the row, read."""
+        if isinstance(at, slice):
+            return self.at(at)
+        if isinstance(at, int | np.integer):
+            return self.at(np.array([at])).read()[0]
+        return self.at(at).read()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.to("cpu").read().numpy(), dtype)
+
+    def __repr__(self) -> str:
+        return f"StoredFeatures({len(self)} rows {self.row_shape} of {type(self.dataset).__name__})"
+
+    def at(self, rows: Any) -> StoredFeatures:
+        """Some rows, not yet read, by a slice, numbers or a mask."""
+        index = rows.cpu().numpy() if isinstance(rows, Tensor) else rows
+        return replace(self, rows=self.rows[index], ids=self.ids[index])
+
+    def to(self, device: torch.device | str) -> StoredFeatures:
+        """The same, whose rows go to a device."""
+        return replace(self, device=device)
+
+    def split(self, size: int) -> Iterator[Tensor]:
+        """All rows, read so many at a time."""
+        for first in range(0, max(1, len(self)), size):
+            yield self[first : first + size].read()
+
+    def read(self) -> Tensor:
+        """All rows, float32 (N, ...), on the device.
+
+        Raises:
+            DataError: when the dataset raises, or a row is no array of finite numbers, or of another shape than the
+                first one; with row and item.
+        """
+        with _outside_of_fits():
+            found = [self._row(n) for n in range(len(self))]
+        for n, row in enumerate(found):
+            if tuple(row.shape) != self.row_shape:
+                raise DataError(
+                    f"{self._place(n)} has shape {tuple(row.shape)}, the first one has {self.row_shape}; bring all "
+                    "rows to one shape"
+                )
+        out = torch.stack(found) if found else torch.empty(self.shape, dtype=torch.float32, device="cpu")
+        finite = out.isfinite().flatten(1).all(1)
+        if not bool(finite.all()):
+            raise DataError(f"a feature of {self._place(int((~finite).nonzero()[0]))} is not finite; fill it in")
+        if torch.device(self.device).type == "cuda":
+            out = out.pin_memory()  # so that the network need not wait for the copy
+        return out.to(self.device, non_blocking=True)
+
+    def described(self) -> dict[str, Any]:
+        """What a saved result keeps of them: which rows of what shape, and not what is in the rows."""
+        return {"rows": self.rows, "row_shape": list(self.row_shape), "whole": self.whole}
+
+    @classmethod
+    def recalled(cls, kept: Mapping[str, Any], ids: pd.Index[Any], dataset: Any = None) -> StoredFeatures:
+        """The features that ``described`` told of.
+
+        Args:
+            kept: what it said.
+            ids: of the items.
+            dataset: as it was; without one there are features that cannot be read.
+
+        Raises:
+            ResultError: when the dataset is another one, as far as its length and first row say.
+        """
+        shape = tuple(kept["row_shape"])
+        if dataset is None:
+            return cls(Elsewhere(), kept["rows"], ids, shape, whole=kept.get("whole", False))
+        if len(dataset) <= int(kept["rows"].max(initial=-1)):
+            raise ResultError(f"the dataset has {len(dataset)} rows, and the fit used row {kept['rows'].max()}")
+        first = cls.of(dataset, pd.RangeIndex(len(dataset)))
+        if first.row_shape != shape:
+            raise ResultError(f"the dataset has rows {first.row_shape}, and those of the fit were {shape}")
+        return replace(first, rows=kept["rows"], ids=ids)
+
+    def _row(self, n: int) -> Tensor:
+        return self._numbers(self._given(n), n)
+
+    def _given(self, n: int) -> Any:
+        try:
+            found = self.dataset[int(self.rows[n])]
+        except DataError:
+            raise
+        except Exception as error:  # a user's dataset may raise anything
+            raise DataError(f"{self._place(n)} cannot be read: {error!r}; mend the dataset, or that row") from error
+        if not isinstance(found, tuple | list) or not found:
+            return found
+        begins = isinstance(found, tuple) or (isinstance(found[0], Tensor | np.ndarray) and found[0].ndim > 0)
+        return found[0] if begins else found
+
+    def _numbers(self, row: Any, n: int) -> Tensor:
+        if isinstance(row, Tensor) and not row.is_complex() and row.layout == torch.strided:
+            return row.detach().to("cpu", torch.float32)
+        values = None
+        with suppress(ValueError):  # of nested lists of several lengths
+            values = None if isinstance(row, Tensor | Mapping | str) else np.asarray(row)
+        if values is None or values.dtype.kind not in "iufb":
+            raise DataError(
+                f"{self._place(n)} is {kind_of(row)}, not numbers; let the dataset return tensors or arrays"
+            )
+        with np.errstate(over="ignore"):  # what float32 cannot hold is found by read
+            return torch.from_numpy(np.array(values, np.float32))
+
+    def _place(self, n: int) -> str:
+        return f"row {int(self.rows[n])} of the dataset of features (item {plain(self.ids[n])!r})"
+
+
+class Elsewhere:
+    """A dataset that was not handed over, of a result that was saved without it."""
+
+    def __getitem__(self, row: int) -> Tensor:
+        raise DataError(
+            "the features of this posterior were a dataset, which is not saved with it; hand it over again: "
+            "crowdppl.load(path, features=dataset)"
+        )
+
+
+Features = Tensor | StoredFeatures
+"""What networks look at, a row an item."""
+
+
+def taken(features: Features, at: Tensor) -> Features:
+    """The rows of some items; of those that are stored, none is read yet."""
+    return features[at] if isinstance(features, Tensor) else features.at(at)
+
+
+def read(features: Features) -> Tensor:
+    """Features as a tensor."""
+    return features.read() if isinstance(features, StoredFeatures) else features
+
+
+def joined(parts: Sequence[Features]) -> Features:
+    """One after the other, of parts of one kind."""
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if tensors:
+        return torch.cat(tensors)
+    stored = [part for part in parts if isinstance(part, StoredFeatures)]
+    ids = stored[0].ids.append([part.ids for part in stored[1:]])
+    return replace(stored[0], rows=np.concatenate([part.rows for part in stored]), ids=ids)
+
+
+@contextmanager
+def _outside_of_fits() -> Iterator[None]:
+    with made_in(torch.float32), nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+        yield
+
+
+MOST = float(np.finfo(np.float32).max)
+"""The largest number that networks can look at."""
+STEPS = 256
+"""A feature that takes fewer steps of float32 from its least value to its greatest is worth a warning."""
+
+
+def plain_table(features: pd.DataFrame) -> pd.DataFrame:
+    """The same table with columns of numpy's whole numbers, float32, float64 or bool.
+
+    Sparse, nullable and arrow columns become dense; a missing value is NaN.
+
+    Raises:
+        DataError: when a column is no number; it names the column.
+    """
+    for name, kind in features.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
+            raise DataError(
+                f"the feature {plain(name)!r} is no number (its dtype is {kind}); encode it as numbers, or leave "
+                "the column out"
+            )
+    if all(isinstance(kind, np.dtype) and _held(kind) == kind for kind in features.dtypes):
+        return features
+    columns = [_column(features.iloc[:, n]) for n in range(features.shape[1])]
+    return pd.DataFrame(dict(enumerate(columns)), index=features.index).set_axis(features.columns, axis=1)
+
+
+def numbers_of(features: pd.DataFrame | np.ndarray) -> np.ndarray:
+    """A plain table or array as an array (N, ...), in a dtype that holds all columns."""
+    if isinstance(features, np.ndarray):
+        return features
+    return features.to_numpy(np.result_type(np.bool_, *features.dtypes))
+
+
+def plain_array(features: Any) -> np.ndarray:
+    """An array, tensor or nested list as an array of whole numbers, float32, float64 or bool.
+
+    Raises:
+        DataError: when it is sparse, or no real numbers; it says the dtype.
+    """
+    if hasattr(features, "toarray"):
+        raise DataError(f"features are a sparse {type(features).__name__}; make them dense with .toarray()")
+    if hasattr(features, "detach"):
+        if str(features.layout) != "torch.strided":
+            raise DataError(f"features are a tensor of layout {features.layout}; make them dense with .to_dense()")
+        features = features.detach().cpu()
+        features = features.float() if str(features.dtype) == "torch.bfloat16" else features.numpy()
+    if np.ma.is_masked(features):  # what a mask hides is missing
+        features = features.astype(np.float64).filled(np.nan)
+    try:
+        values = np.asarray(features)
+    except ValueError as error:
+        raise DataError(f"features are no array: {error}; give rows of one shape") from error
+    if values.dtype.kind not in "iufb":
+        raise DataError(f"features are of dtype {values.dtype}, which is no real number; give an array of numbers")
+    with np.errstate(over="ignore"):  # what float64 cannot hold is then not finite
+        return values.astype(_held(values.dtype), copy=False)
+
+
+def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
+    """Refuses what is not finite, or is not once networks look at it in float32.
+
+    Args:
+        values: (N, ...).
+        ids: of the items (N,), for messages.
+
+    Raises:
+        DataError: names the first such item.
+    """
+    if values.dtype.kind != "f" or not len(values):
+        return
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(values.astype(np.float32, copy=False)).reshape(len(values), -1).all(1)
+    if finite.all():
+        return
+    row = int(np.argmin(finite))
+    own, item = values[row].ravel(), plain(ids[row])
+    if not np.isfinite(own).all():
+        raise DataError(f"a feature of item {item!r} is not finite; fill it in")
+    largest = own[np.argmax(np.abs(own))]
+    raise DataError(
+        f"a feature of item {item!r} is {largest:g}; networks compute in float32, which ends at {MOST:.1e}: "
+        "scale the feature"
+    )
+
+
+def whole_numbers(features: Any) -> bool:
+    """Whether features came as whole numbers: those of a table, an array, or a dataset's first row."""
+    if isinstance(features, pd.DataFrame):
+        return all(kind.kind in "iu" for kind in features.dtypes)
+    if isinstance(features, np.ndarray):
+        return features.dtype.kind in "iu"
+    return bool(getattr(features, "whole", False))
+
+
+def warn_of_rounding(features: Any) -> None:
+    """Warns of the columns of a plain table that differ between items by next to nothing in float32.
+
+    Args:
+        features: of annotations; images and datasets are not looked at.
+    """
+    if not isinstance(features, pd.DataFrame | np.ndarray) or features.ndim != 2 or not len(features):
+        return
+    table = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, copy=False)
+    for n, name in enumerate(table.columns):
+        column = table.iloc[:, n].to_numpy()
+        if column.dtype.kind not in "iuf" or column.dtype == np.float32:
+            continue
+        low, high = float(column.min()), float(column.max())
+        step = float(np.spacing(np.float32(max(-low, high))))
+        if 0 < high - low < STEPS * step:
+            text = (
+                f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32, in which "
+                f"networks compute, takes steps of {step:g}: subtract its mean before, or what it says is lost"
+            )
+            tell(CrowdpplWarning(text))
+
+
+def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:
+    """A table with its columns in the order of these names; ``what`` it holds, for messages.
+
+    Raises:
+        DataError: when it lacks one of them, or has one besides, or has one twice.
+    """
+    if table.columns.equals(names):
+        return table
+    lost, more = names.difference(table.columns, sort=False), table.columns.difference(names, sort=False)
+    said = [f"lack {_listed(lost)}"] * bool(len(lost)) + [f"have {_listed(more)} besides"] * bool(len(more))
+    if not said and not (names.is_unique and table.columns.is_unique):
+        said = ["have several columns of one name, in another order"]
+    if said:
+        raise DataError(
+            f"the columns of these {what} are not those of the fit: they {' and '.join(said)}; name columns as "
+            f"the fit did{', or give .to_numpy() if their order is the same' * (what == 'features')}"
+        )
+    return table.loc[:, names]
+
+
+def _listed(names: Sequence[Any] | pd.Index[Any]) -> str:
+    few = ", ".join(repr(plain(name)) for name in names[:3])
+    return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"
+
+
+def _held(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which such numbers are held: no half or long floats, no foreign byte order."""
+    if kind.kind == "f":
+        return np.dtype(np.float32 if kind.itemsize <= 4 else np.float64)
+    return kind.newbyteorder("=")
+
+
+def _column(column: pd.Series[Any]) -> np.ndarray:
+    kind: Any = column.dtype
+    if isinstance(kind, pd.SparseDtype):
+        kind, column = kind.subtype, column.astype(kind.subtype)
+    if isinstance(kind, np.dtype):
+        with np.errstate(over="ignore"):
+            return column.to_numpy().astype(_held(kind), copy=False)
+    if bool(column.isna().any()):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    target = np.dtype(getattr(kind, "numpy_dtype", np.float64))  # arrow's decimals have none but object
+    return column.to_numpy(_held(target) if target.kind in "iufb" else np.float64)

@@ -1,0 +1,327 @@
+"""Ragged indices: sums over the labels of each item or cell, and their exact transposes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from crowdppl.errors import DataError
+
+WIDE = 16
+"""Width from which copying column by column no longer pays."""
+
+
+def flip(x: Tensor) -> Tensor:
+    """The transpose (W, n) of (n, W) as a contiguous tensor, forward and backward.
+
+    Sums over few classes are many times faster when the classes lead; copying column by column takes half the
+    time of a general transposition.
+    """
+    out: Tensor = _Flip.apply(x)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Flip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _flipped(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return _unflipped(grads[0])
+        return _Unflip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
+
+
+class _Unflip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _unflipped(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return _Flip.apply(grads[0])  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _flipped(x: Tensor) -> Tensor:
+    """The transpose of a tall matrix."""
+    if x.shape[1] > WIDE or not x.is_contiguous():
+        return x.t().contiguous()
+    return torch.stack(x.unbind(1))
+
+
+def _unflipped(x: Tensor) -> Tensor:
+    """The transpose of a flat matrix."""
+    if x.shape[0] > WIDE or not x.is_contiguous():
+        return x.t().contiguous()
+    out = x.new_empty(x.shape[1], x.shape[0])
+    for column, row in zip(out.t(), x, strict=True):
+        column.copy_(row)
+    return out
+
+
+NARROW = 8
+"""Columns up to which torch's own product is the quickest."""
+
+
+def ones_at(columns: Tensor, starts: Tensor, width: int) -> Tensor:
+    """A sparse float64 matrix (len(starts), width) with a one for each entry, sorted by row."""
+    ends = torch.cat([starts, starts.new_tensor([len(columns)])])
+    ones = torch.ones(len(columns), dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse")
+        return torch.sparse_csr_tensor(ends, columns, ones, (len(starts), width))
+
+
+def product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """Sparse times dense, (rows, columns) by (columns, width), in float64 on the CPU.
+
+    Torch's product of wide tables costs up to six times as much an entry as that of narrow ones. Scipy's does not,
+    and takes one thread: where others keep the cores busy, two of torch's wait for each other, milliseconds a call.
+    """
+    if dense.shape[1] <= NARROW:
+        return matrix @ dense.contiguous()
+    out: Tensor = torch.ops.crowdppl.wide_product(
+        matrix.crow_indices(), matrix.col_indices(), matrix.values(), dense.contiguous()
+    )
+    return out
+
+
+def _wide_product(ends: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    from scipy.sparse import csr_array  # slow to import; there since the data were built
+
+    shape = (len(ends) - 1, len(dense))
+    found = csr_array((values.numpy(), columns.numpy(), ends.numpy()), shape=shape) @ dense.numpy()
+    return torch.from_numpy(np.ascontiguousarray(found))
+
+
+# An operation of torch, so that recordings of a pass see it; what numpy does inside is none of theirs.
+_LIBRARY = torch.library.Library("crowdppl", "DEF")
+_LIBRARY.define("wide_product(Tensor ends, Tensor columns, Tensor values, Tensor dense) -> Tensor")
+_LIBRARY.impl("wide_product", _wide_product, "CPU")
+
+
+PIECE = 4096
+"""Longest run that is added up in working precision; runs are then added in the precision of the cells."""
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Which cells each row adds up, stored once by row and once by cell.
+
+    A row is an item (or a group's view of an item, or a label); a cell is a line of the table that the row
+    looks up, such as the pair (annotator, answer). An entry may repeat. The second copy, sorted by cell, is
+    the transpose: it makes the backward pass a sum as well, and lets it differentiate twice.
+
+    Attributes:
+        n_rows, n_cells: sizes of the two sides.
+        cells: int32 (S,), the cell of each entry, sorted by row.
+        row_starts: int32 (n_rows,), where each row begins; None when row r is exactly entry r.
+        rows: int32 (S,), the row of each entry, sorted by cell.
+        piece_starts: int32 (P,), where each piece of a cell begins; None when cell c is exactly entry c.
+        piece_cells: int64 (P,), the cell of each piece; None when every cell is one piece.
+    """
+
+    n_rows: int
+    n_cells: int
+    cells: Tensor
+    row_starts: Tensor | None
+    rows: Tensor
+    piece_starts: Tensor | None
+    piece_cells: Tensor | None
+
+    @staticmethod
+    def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Bags:
+        """Builds bags from entries in any order.
+
+        Args:
+            row, cell: integer arrays (S,).
+            n_rows, n_cells: sizes, each below 2**31.
+
+        Raises:
+            DataError: when a side has 2**31 entries or more.
+        """
+        for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
+            if size >= 2**31:
+                raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
+        return Bags.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
+
+    @staticmethod
+    def of_sorted(ends: np.ndarray, cell: np.ndarray, n_cells: int) -> Bags:
+        """Builds bags from the cells of each row, sorted within it; ``ends`` (n_rows + 1,) begins with 0."""
+        from scipy.sparse import csr_array
+
+        ones = np.ones(len(cell), np.int8)
+        return Bags.of_matrix(csr_array((ones, cell, ends), shape=(len(ends) - 1, n_cells)))
+
+    @staticmethod
+    def of_matrix(by_row: Any) -> Bags:
+        """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
+        by_cell = by_row.tocsc()
+        pieces, owner = _pieces(np.diff(by_cell.indptr))
+        n_rows, n_cells = by_row.shape
+        return Bags(
+            n_rows,
+            n_cells,
+            _int32(by_row.indices),
+            _int32(by_row.indptr[:-1]),
+            _int32(by_cell.indices),
+            _int32(pieces),
+            None if owner is None else torch.from_numpy(owner),
+        )
+
+    @staticmethod
+    def of_rows(cell: Tensor, n_cells: int) -> Bags:
+        """Bags in which row r is the single cell ``cell[r]``: a gather, whose transpose is a ragged sum."""
+        pairs = Bags.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
+        return Bags(len(cell), n_cells, pairs.cells, None, pairs.rows, pairs.piece_starts, pairs.piece_cells).to(
+            cell.device
+        )
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries S."""
+        return len(self.cells)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes that the index arrays hold."""
+        return sum(x.numel() * x.element_size() for x in self._arrays.values() if x is not None)
+
+    @cached_property
+    def row_matrix(self) -> Tensor:
+        """The forward sum as a sparse float64 matrix (n_rows, n_cells)."""
+        assert self.row_starts is not None
+        return ones_at(self.cells, self.row_starts, self.n_cells)
+
+    @cached_property
+    def piece_matrix(self) -> Tensor:
+        """The transposed sum as a sparse float64 matrix (pieces, n_rows)."""
+        assert self.piece_starts is not None
+        return ones_at(self.rows, self.piece_starts, self.n_rows)
+
+    def row_of_entry(self) -> Tensor:
+        """The row of each entry, in row order, int64 (S,)."""
+        if self.row_starts is None:
+            return torch.arange(self.n_rows, device=self.cells.device)
+        ends = torch.cat([self.row_starts[1:], self.row_starts.new_tensor([self.n_entries])])
+        rows = torch.arange(self.n_rows, device=self.cells.device)
+        return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
+
+    def to(self, device: torch.device | str) -> Bags:
+        """The same bags on a device, as a fresh object that carries nothing derived."""
+
+        moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in self._arrays.items()}
+        return replace(self, **moved)
+
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        names = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
+        return {name: getattr(self, name) for name in names}
+
+
+def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Any:
+    """Entries sorted by (row, cell) as a sparse matrix, by two counting sorts; repeats stay apart."""
+    from scipy.sparse import csc_array  # slow to import, needed where data are built
+
+    ones = np.ones(len(row), np.int8)
+    # One entry a column, so that nothing is summed: the indices are the entries, grouped by cell.
+    each = np.arange(len(row) + 1, dtype=np.int32)
+    entries = csc_array((ones, cell, each), shape=(n_cells, len(row))).tocsr()
+    return csc_array((ones, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
+
+
+def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:
+    """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``.
+
+    Differentiable, twice and more: the backward pass is the transposed sum. Sums over a cell run in pieces of
+    at most 4,096 entries, and the pieces are added in the table's precision, so that a float64 table counts
+    any number of float32 ones exactly.
+
+    Args:
+        table: (n_cells, width).
+        bags: which cells belong to which row.
+        dtype: precision of the result; the table's own by default.
+
+    Returns:
+        (n_rows, width).
+    """
+    out: Tensor = _RowSums.apply(table, bags, dtype or table.dtype)  # type: ignore[no-untyped-call]
+    return out
+
+
+def gather(x: Tensor, bags: Bags, event_dim: int = 0) -> Tensor:
+    """Looks up one cell for each row, (..., cells, *event) -> (..., rows, *event), with a bag as its backward."""
+    place = x.dim() - 1 - event_dim
+    lead, event = x.shape[:place], x.shape[place + 1 :]
+    table = x.movedim(place, 0).reshape(x.shape[place], -1)
+    return bag(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))
+
+
+class _RowSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+        ctx.bags, ctx.dtype = bags, table.dtype
+        table = table.to(dtype)
+        if bags.row_starts is None:
+            return table.index_select(0, bags.cells)
+        if table.dtype == torch.float64 and not table.is_cuda:
+            return product(bags.row_matrix, table)
+        return embedding_bag(bags.cells, table.contiguous(), bags.row_starts, mode="sum")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        if not torch.is_grad_enabled():
+            return _cell_sums(grads[0], ctx.bags, ctx.dtype), None, None
+        return _CellSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
+
+
+class _CellSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+        ctx.bags, ctx.dtype = bags, values.dtype
+        return _cell_sums(values, bags, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _RowSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
+
+
+def _cell_sums(values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+    """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
+    if bags.piece_starts is None:
+        return values.index_select(0, bags.rows).to(dtype)
+    if values.dtype == torch.float64 and not values.is_cuda:
+        pieces = product(bags.piece_matrix, values).to(dtype)
+    else:
+        pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
+    if bags.piece_cells is None:
+        return pieces
+    out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
+    return out.index_add_(0, bags.piece_cells, pieces)
+
+
+def _int32(x: np.ndarray) -> Tensor:
+    return torch.from_numpy(x.astype(np.int32, copy=False))
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else sizes
+
+
+def _pieces(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Starts of the pieces of each cell, and their owners where some cell has several."""
+    starts = _starts(sizes)
+    if len(sizes) == 0 or sizes.max() <= PIECE:
+        return starts, None
+    per_cell = np.maximum(1, -(-sizes // PIECE))
+    owner = np.repeat(np.arange(len(sizes)), per_cell)
+    within = np.arange(len(owner)) - np.repeat(_starts(per_cell), per_cell)
+    return starts[owner] + within * PIECE, owner

@@ -1,0 +1,200 @@
+"""Splits of annotations: folds of labels, selections of items, and alignment of two sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from crowdppl.core.validation import tell
+from crowdppl.data.annotations import Annotations, row_codes, with_covariates, with_known
+from crowdppl.data.blocks import build_blocks
+from crowdppl.data.checks import require_labels
+from crowdppl.data.features import StoredFeatures, in_columns
+from crowdppl.errors import DataError, RepeatsWarning
+
+
+def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
+    """New annotations under the codes of old ones: the same annotators, classes and answers.
+
+    Features and covariates come along, of tables in the old order of columns; where new ones have none, those of
+    annotators do, and if all items are old ones, theirs. A fit cannot take in annotators whom it does not know, so
+    that ``grow`` is no way out.
+
+    Raises:
+        DataError: when an annotator, a class or a column of features or covariates is not one of the old ones,
+            features are of another shape, or there are no labels.
+    """
+    if not isinstance(new, Annotations):
+        return _with_known(old, Annotations.from_frame(new, like=old, grow=False))
+    require_labels(new.blocks)
+    pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
+    if not all(a.equals(b) for a, b in pairs):
+        names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
+        known: Any = {name: getattr(new, name) for name in names}
+        new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
+    return _with_known(old, meant_alike(old, new))
+
+
+def meant_alike(old: Annotations, new: Annotations) -> Annotations:
+    """New annotations, of the same annotators and answers, in which these mean what they did.
+
+    Of which kind the classes are, and whether abstentions are informative, is the old annotations' to say. Who
+    could have declined and names a class tells something by it, also where new labels hold no abstention of theirs.
+    """
+    new = replace(new, alphabet=old.alphabet)
+    if old.abstainers is None or new.abstainers is None:
+        return new
+    may, tells = torch.from_numpy(old.abstainers | new.abstainers), old.alphabet.informative
+    return replace(new, blocks=[replace(block, abstainers=may, informative=tells) for block in new.blocks])
+
+
+def warn_of_repeats(old: Annotations, new: Annotations) -> None:
+    """Warns of new labels by annotators whose label of the same item the fit has."""
+    code = old.item_book.codes(new.items).astype(np.int64)
+
+    def pairs(data: Annotations, number: np.ndarray) -> np.ndarray:
+        item, cell = row_codes(data.blocks, data.order)
+        found: np.ndarray = number[item] * data.n_annotators + cell // np.int32(data.n_answers)
+        return found
+
+    again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
+    if again.any():
+        tell(
+            f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
+            "and count on top of it; leave out labels that are not new",
+            RepeatsWarning,
+        )
+
+
+def _with_known(old: Annotations, new: Annotations) -> Annotations:
+    """What is known of items and annotators beside labels."""
+    code = old.item_book.codes(new.items)
+    of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
+    every = np.arange(old.n_annotators)
+    of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
+    blocks = with_covariates(new.blocks, new.order, of_items, of_annotators)
+    new = replace(new, blocks=blocks, item_covariates=of_items, annotator_covariates=of_annotators)
+    return _with_features(old, new, code)
+
+
+def _columns_of(old: pd.DataFrame | None, new: pd.DataFrame | None, code: np.ndarray | None) -> pd.DataFrame | None:
+    """New covariates with the old columns; else the old ones of the same ids, where all are known."""
+    if old is None:
+        return new
+    if new is not None:
+        return in_columns(new, old.columns, "covariates")
+    return None if code is None else old.iloc[code]
+
+
+def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Annotations:
+    if isinstance(new.features, pd.DataFrame) and isinstance(old.features, pd.DataFrame):
+        return replace(new, features=in_columns(new.features, old.features.columns))
+    if new.features is not None and old.features is not None:
+        found, wanted = tuple(new.features.shape[1:]), tuple(old.features.shape[1:])
+        if found != wanted:
+            raise DataError(
+                f"features of new items have shape {found} each; those of the fit had {wanted}: give such"
+            )
+    if new.features is not None or old.features is None or (code < 0).any():
+        return new
+    features = old.features
+    if isinstance(features, pd.DataFrame):
+        return replace(new, features=features.iloc[code])
+    return replace(new, features=features.at(code) if isinstance(features, StoredFeatures) else features[code])
+
+
+def keep(data: Annotations, kept: np.ndarray) -> Annotations:
+    """The same annotations with some of their labels; ids, codes, gold and what else is known stay.
+
+    Args:
+        data: the annotations.
+        kept: bool (S,), in the order of ``data.frame()``; items may be left without a label.
+    """
+    item, cell = row_codes(data.blocks, data.order)
+    columns = None if data.columns is None else data.columns[kept].reset_index(drop=True)
+    return with_rows(data, item[kept], cell[kept], columns)
+
+
+def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd.DataFrame | None) -> Annotations:
+    """Other labels of the same items, annotators and classes.
+
+    Args:
+        data: the annotations.
+        item, cell: item code and table cell of each label, (S,).
+        columns: further columns of the rows, in the order that ``frame()`` will give them, or None.
+    """
+    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    order, blocks = build_blocks(
+        item,
+        annotator,
+        answer if data.blocks[0].observed else None,
+        n_items=data.n_items,
+        n_annotators=data.n_annotators,
+        n_classes=data.n_classes,
+        n_answers=data.n_answers,
+    )
+    first = data.blocks[0]
+    kept = {name: getattr(first, name) for name in ("history", "abstainers", "informative")}
+    shared = [replace(block, **kept) for block in blocks]
+    known = [with_known(block, order, data.gold_codes) for block in shared]
+    known = with_covariates(known, order, data.item_covariates, data.annotator_covariates)
+    return replace(data, blocks=known, order=order, columns=columns, warnings=())
+
+
+def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
+    """The fold in which each label is left out, never all labels of an item in one; -1 for never.
+
+    An item's labels are dealt out over the folds in random order. An item that one annotator alone labelled
+    keeps its label always; labels of one annotator on one item go together.
+
+    Args:
+        data: the annotations.
+        folds: how many; at least 2.
+        seed: of the dealing.
+
+    Returns:
+        int (S,), in the order of ``data.frame()``.
+
+    Raises:
+        DataError: when no item has labels of two annotators.
+    """
+    item, cell = row_codes(data.blocks, data.order)
+    annotator = cell // np.int32(data.n_answers)
+    first = np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0))
+    unit = np.cumsum(first) - 1
+    owner = item[first]
+    stream = np.random.default_rng(seed)
+    shuffled = np.lexsort([stream.random(len(owner)), owner])
+    sizes = np.bincount(owner, minlength=data.n_items)
+    starts = np.cumsum(sizes) - sizes
+    rank = np.empty(len(owner), np.int64)
+    rank[shuffled] = np.arange(len(owner)) - starts[owner[shuffled]]
+    dealt = np.where(sizes > 1, sizes, 0)
+    turn = stream.permutation(data.n_items)
+    before = np.empty(data.n_items, np.int64)
+    before[turn] = np.cumsum(dealt[turn]) - dealt[turn]  # dealing goes on where the last item's ended
+    fold = np.where(sizes[owner] > 1, (rank + before[owner]) % folds, -1)
+    if not dealt.any():
+        raise DataError(
+            f"no item of {data.n_items} has labels of two annotators, so that no label can be left out and still "
+            "be predicted; give more labels, or leave out whole items, as heldout_score and compare do when told "
+            "whole_items=True"
+        )
+    out: np.ndarray = fold[unit]
+    return out
+
+
+def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
+    """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``.
+
+    Items with labels are dealt out, and no others: items that folds of the same seed have left out would take whole
+    folds with them.
+    """
+    item, _ = row_codes(data.blocks, data.order)
+    told, place = np.unique(item, return_inverse=True)
+    out: np.ndarray = (np.random.default_rng(seed).permutation(len(told)) % folds)[place]
+    return out

@@ -1,1 +1,0 @@
-"""What callers hand over, looked at before anything is done with it."""

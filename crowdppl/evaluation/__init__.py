@@ -1,0 +1,1 @@
+"""How good a method is: metrics, held-out scores, comparisons."""

@@ -1,0 +1,235 @@
+"""Probabilities made honest: discounted and averaged as labels left out advise, mapped as known truths advise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from crowdppl.core.validation import tell
+from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.split import keep, label_folds
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
+from crowdppl.evaluation.heldout import LEAST_WEIGHT, stacking_weights
+from crowdppl.inference.loop import uninterrupted
+from crowdppl.inference.predict.held_out import left_out
+from crowdppl.inference.predict.predictive import refit
+from crowdppl.posterior import Posterior
+from crowdppl.primitives.model import Story
+from crowdppl.results.correction import (
+    RATES,
+    Correction,
+    averaged,
+    cut,
+    discount,
+    fit_map,
+    labels_an_item,
+    sparse_note,
+    too_sparse,
+)
+from crowdppl.results.leave_one_out import standard_error
+
+FOLDS, GOLD_FOLDS = 5, 5
+FEWEST_GOLD = 10
+AVERAGE = "average"
+"""Name of the score of all members together."""
+DRAWS, MANY = 20, 100
+"""Draws over which predictions are averaged: at least, and at most. The logarithm of a mean over few is low, by
+.015 nats where tables are hardly known, for which a discount would be taken that labels do not need."""
+WORK = 400_000
+"""Draws times labels beyond which there are the fewest."""
+MOST = 50_000
+"""Labels that are left out in all, which decide on weights and discounts; more would cost further refits."""
+UNKNOWN = (
+    "labels cannot tell a bias that annotators share from the truth{given}: where many of them "
+    "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
+)
+
+
+def calibrated(
+    members: Mapping[str, Posterior],
+    data: Annotations,
+    weighed: Correction | None = None,
+    stories: Mapping[str, Story] | None = None,
+) -> Posterior:
+    """Corrects the probabilities of one method, or averages those of several.
+
+    A method that takes an item's labels for independent given its truth is surer than it should be, because on real
+    annotations they are not. Each member is discounted (``discount``) by the smallest correlation under which it
+    predicts labels left out within a standard error of the best, and members are averaged under weights for which
+    the average predicts them best (stacking, as in ``compare``); at most 50,000 labels are left out. With ten known
+    truths or more, which also inform the fits, a map is fitted on top, to probabilities of items whose truth the
+    fit was not told (cross-fitting).
+
+    Args:
+        members: fits of the data without gold, by name; the first stands alone where labels are too few.
+        data: the annotations, with gold or without.
+        weighed: what ``weigh`` says of members and data, where that is known already; gold does not change it.
+        stories: as for ``weigh``.
+
+    Returns:
+        The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; half of them correct nothing.
+    """
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    correction = weigh(members, plain, stories) if weighed is None else weighed
+    used = {name: members[name] for name in correction.weights}
+    told = used if plain is data else {name: _told(name, member, data) for name, member in used.items()}
+    correction = replace(correction, notes=(*correction.notes, *_lost(told, correction, data)))
+    if plain is data:
+        correction = replace(
+            correction, notes=(*correction.notes, UNKNOWN.format(given=", and no truth was given"))
+        )
+    else:
+        correction = _mapped(used, correction, data)
+    return averaged(told, correction)
+
+
+def weigh(
+    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
+) -> Correction:
+    """Discounts and weights of members, from labels left out.
+
+    Args:
+        members: fits of the data, by name; the first stands alone where labels are too few.
+        data: the annotations, without gold.
+        stories: methods as they were before anything was found in the labels (groups of annotators, say), by name;
+            it is found anew without the labels left out. Of members not named, what was found is kept.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
+    """
+    empty, first = np.empty((0, 0)), next(iter(members))
+    if too_sparse(data):
+        return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
+    logs, owner = _scored(members, data, stories)
+    notes: tuple[str, ...] = ()
+    if data.n_labels > MOST:
+        notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
+    best = {name: _least(x, owner) for name, x in logs.items()}
+    rows = np.stack([logs[name][best[name]] for name in members], 1)
+    found = stacking_weights(rows)
+    found = np.where(found < LEAST_WEIGHT, 0.0, found)
+    weights = {name: w for name, w in zip(members, (found / found.sum()).tolist(), strict=True) if w}
+    scores = {name: float(rows[:, n].mean()) for n, name in enumerate(members)}
+    if len(members) > 1:
+        scores[AVERAGE] = float(np.log(np.exp(rows) @ found / found.sum()).mean())
+    rates = {name: (0.0, *RATES)[best[name]] for name in weights}
+    return Correction(empty, weights, rates, scores, notes=notes)
+
+
+def _least(logs: np.ndarray, owner: np.ndarray) -> int:
+    """The first row (no discount, then the smallest ones) within a standard error of the best: (rows, n) and (n,).
+
+    Labels of an item count as one observation.
+    """
+    best = int(logs.mean(1).argmax())
+    behind = (logs[best] - row for row in logs[:best])
+    return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
+
+
+def _scored(
+    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
+
+    Returns:
+        For each member (1 + rates, n), and (n,) codes of items.
+    """
+    seed = next(iter(members.values())).options["seed"]
+    item, _ = row_codes(data.blocks, data.order)
+    fold = _at_most(MOST, label_folds(data, FOLDS, seed), item, seed)
+    logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
+    draws = min(MANY, max(DRAWS, WORK // max(data.n_labels, 1)))
+    used = range(int(fold.max()) + 1)
+    for number in used:
+        out = fold == number
+        part = keep(data, ~out)
+        for name, member in members.items():
+            again = _quietly(member, part, (stories or {}).get(name))
+            own = left_out(again, data, out, draws=draws)[0]
+            logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
+    _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)
+    return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
+
+
+def _quietly(member: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
+    """A fit to some of the labels or truths; it is not shown, so that nothing is warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return uninterrupted(refit(member, data, story, spread=False))
+
+
+def _told(name: str, member: Posterior, data: Annotations) -> Posterior:
+    """The member, told the known truths; what is warned of bears its name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        found = uninterrupted(refit(member, data))
+    for note in found.result.diagnostics["warnings"]:
+        tell(f"{name}, told the known truths: {note}", ConvergenceWarning)
+    return found
+
+
+def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:
+    """The folds, one after the other, up to n labels; of the last one, those of random items; -1 for all others.
+
+    Refits then see nearly all labels, so that annotators are known about as well as in the fits that are weighed;
+    fits of fewer items would know them less.
+    """
+    found = np.flatnonzero(fold >= 0)
+    turn = np.random.default_rng(seed).permutation(item.max() + 1)
+    order = found[np.lexsort((turn[item[found]], fold[found]))]
+    new = (np.diff(fold[order]) != 0) | (np.diff(item[order]) != 0)
+    ends = np.append(np.flatnonzero(new), len(order) - 1) + 1  # after the last label of an item in a fold
+    chosen = order[: max(ends[0], ends[ends <= n].max(initial=0))]
+    out = np.full_like(fold, -1)
+    out[chosen] = fold[chosen]
+    return out
+
+
+def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:
+    """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
+    item, cell = row_codes(full.blocks, full.order)
+    annotator, answer = np.divmod(cell[out], np.int32(full.n_answers))
+    table = posterior.result.table[annotator, :, answer]  # (n, K)
+    labels = labels_an_item(posterior.data)
+    p = [discount(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
+    return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
+
+
+def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Iterator[str]:
+    """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
+    labels = labels_an_item(data)
+    out = np.any([cut(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0)
+    out = out if data.gold_codes is None else out & (data.gold_codes < 0)
+    if out.any():
+        yield (
+            f"{out.sum():,} of {data.n_items:,} items have more evidence than probabilities can hold (690 nats), "
+            "and the discount took that for all: they are surer than is said here"
+        )
+
+
+def _mapped(free: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Correction:
+    """With a map fitted to known truths, each seen by fits that were not told it.
+
+    These fits start from those without any gold: one that started from a truth would remember it.
+    """
+    gold = data.gold
+    assert data.gold_codes is not None and gold is not None
+    known = np.flatnonzero(data.gold_codes >= 0)
+    if len(known) < FEWEST_GOLD:
+        few = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
+        return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given="")))
+    stream = np.random.default_rng(next(iter(free.values())).options["seed"])
+    fold = stream.permutation(len(known)) % GOLD_FOLDS
+    p = np.empty((len(known), data.n_classes))
+    for number in range(GOLD_FOLDS):
+        hidden = known[fold == number]
+        blind = data.with_gold(gold.drop(data.items[hidden]))
+        again = {name: _quietly(member, blind).result.probabilities for name, member in free.items()}
+        p[fold == number] = correction(again, blind)[hidden]
+    return replace(correction, gold=len(known), truth_map=fit_map(p, data.gold_codes[known]))

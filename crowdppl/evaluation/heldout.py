@@ -1,0 +1,398 @@
+"""Held-out scores of methods: how well they predict labels they were not shown. No gold is needed."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import pandas as pd
+import torch
+
+from crowdppl import registry
+from crowdppl.core import validation
+from crowdppl.core.validation import kind_of, named_settings, switch, whole_number
+from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.split import item_folds, keep, label_folds
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError
+from crowdppl.fitting import fit_alone
+from crowdppl.inference.engines import run
+from crowdppl.inference.loop import uninterrupted
+from crowdppl.inference.options import options_from, warn_of_unused
+from crowdppl.inference.predict.held_out import left_out
+from crowdppl.inference.predict.predictive import refit
+from crowdppl.posterior import Posterior
+from crowdppl.results.leave_one_out import standard_error
+
+if TYPE_CHECKING:
+    from crowdppl.inference.options import FitOptions
+    from crowdppl.primitives.model import Story
+
+JUDGE = "bayesian_dawid_skene"
+"""The method that reads labels for every classifier alike."""
+LEAST = 1e-12
+"""The probability below which a classifier's is taken for this."""
+
+
+@dataclass(frozen=True, repr=False)
+class ClassifierScore:
+    """Log predictive probabilities of all labels of items left out, in nats; higher is better.
+
+    Attributes:
+        method, inference: what was scored.
+        items: DataFrame by item, for items with labels: labels, how many; fold; log_p, the log-probability of its
+            labels together, given the item's features and the other items.
+        probabilities: DataFrame by item, a column a class: the classifier's, which was not shown the item's labels.
+        seconds: wall-clock time of all fits and predictions.
+    """
+
+    method: str
+    inference: str
+    items: pd.DataFrame
+    probabilities: pd.DataFrame
+    seconds: float
+
+    @property
+    def per_item(self) -> float:
+        """Mean over items of ``log_p``."""
+        return float(self.items["log_p"].mean())
+
+    @property
+    def per_item_se(self) -> float:
+        """Standard error of ``per_item``."""
+        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
+
+    def ahead_of(self, other: ClassifierScore) -> tuple[float, float]:
+        """Mean difference from another score of the same items, and its standard error.
+
+        Raises:
+            DataError: when the items or their labels are others, or the other is no score.
+        """
+        if not isinstance(other, ClassifierScore):
+            raise DataError(f"other is {kind_of(other)}; give what classifier_score returned")
+        if not self.items["labels"].equals(other.items["labels"]):
+            raise DataError(
+                f"{self.method} and {other.method} were scored on different items; give both the same data"
+            )
+        return lead(self.items["log_p"].to_numpy(), other.items["log_p"].to_numpy())
+
+    def __repr__(self) -> str:
+        number = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
+        return f"<ClassifierScore of {self.method} by {self.inference}: {number}>"
+
+
+def lead(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """How far numbers of items, (N,) each, are ahead of others on average, and the standard error of that."""
+    gap = one - other
+    return float(gap.mean()), standard_error(gap, np.arange(len(gap)))
+
+
+def classifier_score(
+    model: str | Story,
+    data: Annotations,
+    *,
+    folds: int = 5,
+    inference: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    **options: Unpack[FitOptions],
+) -> ClassifierScore:
+    """How probable the labels of whole items are, to a classifier that was trained without them.
+
+    Items are dealt out into folds. Each fold's labels (and known truths) are left out in turn, the method is fitted
+    to the rest, and its classifier looks at the features of the items left out. Then Bayesian Dawid-Skene, with
+    these probabilities in the place of the prevalence, learns the annotators from the other folds and says how
+    probable the labels left out are. It is the same judge for every method, so that scores tell classifiers apart,
+    whatever a method believes of annotators. Labels of an item err together: a method that knows the item's other
+    labels may predict the next one well and the truth badly, which ``heldout_score`` rewards.
+
+    Args:
+        model: a method's name, or a story, with a classifier.
+        data: the annotations, with features.
+        folds: how many; 2 or more.
+        inference, settings, options: as for ``fit``; its seed also deals out the folds.
+
+    Raises:
+        MethodError: for fewer than 2 folds, a method without a classifier, or what ``fit`` refuses.
+        DataError: when data have no features, or fewer items with labels than folds.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
+
+    Examples:
+        >>> data = crowdppl.digits(seed=0).data
+        >>> short = {"training": {"epochs": 5}}
+        >>> score = crowdppl.classifier_score("raykar", data, folds=2, inference="em", settings=short)
+        >>> round(score.per_item)
+        -5
+    """
+    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
+    if validation.require_annotations(data).features is None:
+        raise DataError("data have no features, so that no classifier could look at items; give features=")
+    began = time.perf_counter()
+    seed = options_from(options, inference).seed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        item, _ = row_codes(data.blocks, data.order)
+        fold = item_folds(data, folds, seed)
+        if len(np.unique(fold)) < folds:
+            raise DataError(f"folds={folds} are too many for {len(np.unique(item))} items with labels; give fewer")
+        shares = np.full((data.n_items, data.n_classes), 1 / data.n_classes)
+        for number in range(folds):
+            hidden = np.unique(item[fold == number])
+            shown = _without(data, fold != number, hidden)
+            part = uninterrupted(fit_alone(model, shown, inference, settings, options))
+            shares[hidden] = part.classify(data.features).reindex(data.items).to_numpy()[hidden]
+        judged = _judged(data, shares, fold, folds, seed)
+    warn_of_unused(options, [part.inference])
+    told, first = np.unique(item, return_index=True)
+    table = {"labels": np.bincount(item, minlength=data.n_items)[told], "fold": fold[first], "log_p": judged[told]}
+    items = pd.DataFrame(table, index=data.items[told])
+    probabilities = pd.DataFrame(shares[told], index=data.items[told], columns=data.classes)
+    return ClassifierScore(part.method, part.inference, items, probabilities, time.perf_counter() - began)
+
+
+def _without(data: Annotations, kept: np.ndarray, hidden: np.ndarray) -> Annotations:
+    """Some of the labels, and no known truth of the items that are hidden."""
+    part, gold = keep(data, kept), data.gold
+    if gold is None:
+        return part
+    known = gold.drop(data.items[hidden], errors="ignore")
+    return part.with_gold(known if len(known) else None)
+
+
+def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
+    log = np.log(np.clip(shares, LEAST, None))
+    item, cell = row_codes(data.blocks, data.order)
+    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    story = registry.method(JUDGE, prevalence="uniform")
+    options, of_labels = options_from({"seed": seed}, "vb"), np.zeros_like(log)
+    for number in range(folds):
+        known, out = keep(plain, fold != number), fold == number
+        evidence = torch.from_numpy(log[known.order])
+        result = run(story, known, "vb", options, evidence=evidence, spread=False)[2]
+        if result.diagnostics["interrupted"]:
+            raise KeyboardInterrupt
+        np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
+    return np.asarray(np.logaddexp.reduce(log + of_labels, axis=1))
+
+
+LEAST_LOG = -600.0
+"""Log-probabilities this far below the best of their row count as this far."""
+LEAST_WEIGHT = 0.01
+"""Methods that weigh less in an average are left out of it: they would have to be fitted all the same."""
+
+
+def stacking_weights(logs: np.ndarray) -> np.ndarray:
+    """Weights of the mixture under which observations are most probable: (n, M) log-probabilities to (M,).
+
+    The mean log of the mixture is concave in the weights. EM would climb it, too, but hardly moves where members
+    are nearly as good as each other, which is where weights are asked for.
+    """
+    from scipy.optimize import minimize  # slow to import
+
+    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), LEAST_LOG))
+    even = np.full(p.shape[1], 1 / p.shape[1])
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        mixture = p @ weights
+        return -float(np.log(mixture).mean()), -(p / mixture[:, None]).mean(0)
+
+    adds_up = {"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like}
+    found = minimize(
+        loss,
+        even,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * len(even),
+        constraints=adds_up,
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    weights = np.clip(found.x, 0, 1)
+    return np.asarray(weights / weights.sum())
+
+
+@dataclass(frozen=True, repr=False)
+class HeldoutScore:
+    """Log predictive probabilities of labels left out, in nats; higher is better.
+
+    Attributes:
+        method, inference: what was scored.
+        labels: DataFrame with a row for each label that was left out: row (its place in ``data.frame()``), item,
+            annotator, label, fold, and log_p, its log-probability given the labels that were kept. With whole
+            items left out, log_p is NaN: an item's labels are then scored together.
+        items: DataFrame by item: labels, how many were left out, and log_p, the log-probability of all that were
+            left out together, added up over folds.
+        left_in: labels that could not be left out, because their item has no other.
+        seconds: wall-clock time of all fits and predictions.
+    """
+
+    method: str
+    inference: str
+    labels: pd.DataFrame
+    items: pd.DataFrame
+    left_in: int
+    seconds: float
+
+    @property
+    def per_label(self) -> float:
+        """Mean over labels of log p(label | the labels that were kept)."""
+        return float(self.labels["log_p"].mean())
+
+    @property
+    def per_label_se(self) -> float:
+        """Standard error of ``per_label``; labels of one item count as one observation."""
+        return standard_error(self.labels["log_p"].to_numpy(), pd.factorize(self.labels["item"])[0])
+
+    @property
+    def per_item(self) -> float:
+        """Mean over items of the log-probability of their labels left out, each fold's taken together."""
+        return float(self.items["log_p"].mean())
+
+    @property
+    def per_item_se(self) -> float:
+        """Standard error of ``per_item``."""
+        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
+
+    def __repr__(self) -> str:
+        label = f"{self.per_label:.4f} +- {self.per_label_se:.4f} a label"
+        item = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
+        return f"<HeldoutScore of {self.method} by {self.inference}: {label}, {item}>"
+
+
+def heldout_score(
+    model: str | Story | Posterior,
+    data: Annotations | None = None,
+    *,
+    folds: int = 5,
+    inference: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    whole_items: bool = False,
+    **options: Unpack[FitOptions],
+) -> HeldoutScore:
+    """How probable a method finds labels that it was not shown, by cross-validation over labels.
+
+    The labels are dealt out into folds. Each fold is left out in turn, the method is fitted again to the rest,
+    starting from the fit to all labels, and says how probable the labels left out are, averaged over draws of its
+    parameters where the engine has a posterior (a point counts as one draw, and pays for being too sure). A
+    label's prediction knows the other labels of its item that were kept.
+
+    Args:
+        model: a method's name, a story, or a posterior, whose story, engine, options and data are then used. What a
+            method finds in the labels first, such as groups of annotators, is found anew without each fold, but
+            kept where a posterior is given.
+        data: the annotations; not with a posterior.
+        folds: how many; 2 or more.
+        inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, of which
+            there is one more than folds, so that it mostly takes vb. The score's ``inference`` says what it took.
+        settings, options: as for ``fit``; its seed also deals out the folds.
+        whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence,
+            and its truth where that was given; by default at least one label of each item stays.
+
+    Raises:
+        MethodError: for fewer than 2 folds or a part of one, or what ``fit`` refuses.
+        DataError: when no item has labels of two annotators.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
+
+    Examples:
+        >>> data = crowdppl.anaesthetists()
+        >>> score = crowdppl.heldout_score("one_coin", data, folds=3, inference="em", seed=0)
+        >>> round(float(score.labels["log_p"].mean()), 2)
+        -0.7
+    """
+    score = score_one_of(1, model, data, folds, inference, settings, whole_items, options)
+    warn_of_unused(options, [score.inference])
+    return score
+
+
+def score_one_of(
+    methods: int,
+    model: str | Story | Posterior,
+    data: Annotations | None,
+    folds: int,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    whole_items: bool,
+    options: FitOptions,
+) -> HeldoutScore:
+    """The score of one of several methods whose engines are left to "auto", which share its ten seconds.
+
+    Args:
+        methods: how many.
+        model, data, folds, inference, settings, whole_items, options: as for ``heldout_score``.
+    """
+    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
+    whole_items = switch("whole_items", whole_items)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        story = unprepared(model, settings)
+        whole = _whole_fit(model, data, inference, settings, options, methods * (folds + 1))
+        full = whole.data
+        fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
+        rows = full.frame()
+        rows["fold"], rows["log_p"] = fold, np.nan
+        parts = []
+        for number in range(folds):
+            out = fold == number
+            if not out.any():
+                continue
+            part = uninterrupted(refit(whole, keep(full, ~out), story, spread=False))
+            alone, items, together = left_out(part, full, out, alone=not whole_items)
+            if not whole_items:
+                rows.loc[out, "log_p"] = alone
+            counts = rows.loc[out, "item"].groupby(rows.loc[out, "item"], observed=True).size()
+            parts.append(pd.DataFrame({"labels": counts.reindex(full.items[items]), "log_p": together}))
+    scored = rows[fold >= 0]
+    labels = scored.loc[:, ["item", "annotator", "label", "fold", "log_p"]].rename_axis("row").reset_index()
+    items_table = pd.concat(parts).groupby(level="item", sort=False).sum()
+    seconds = time.perf_counter() - began
+    return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
+
+
+def unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | None) -> Story | None:
+    """The method before anything was found in the labels, so that labels left out have no part in it.
+
+    Raises:
+        MethodError: for what has held-out scores already, an unknown name, or settings out of range.
+    """
+    refuse_corrected(model)
+    if isinstance(model, Posterior):
+        return None
+    given = {} if settings is None else named_settings(settings)
+    return registry.method(model, **given) if isinstance(model, str) else model
+
+
+def refuse_corrected(model: str | Story | Posterior) -> None:
+    """Refuses what has held-out scores already.
+
+    Raises:
+        MethodError: for "auto" and for corrected posteriors.
+    """
+    corrected = isinstance(model, Posterior) and model.correction is not None
+    if (isinstance(model, str) and model == "auto") or corrected:
+        raise MethodError(
+            "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
+            "give its name, or posterior.uncorrected()"
+        )
+
+
+def _whole_fit(
+    model: str | Story | Posterior,
+    data: Annotations | None,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    options: FitOptions,
+    fits: int,
+) -> Posterior:
+    if isinstance(model, Posterior):
+        if data is not None or settings or options or inference != "auto":
+            raise MethodError("a posterior brings its data, engine and options along; give it alone")
+        return model
+    if data is None:
+        raise MethodError(f"heldout_score of {model!r} needs data")
+    return uninterrupted(fit_alone(model, data, inference, settings, options, fits=fits))

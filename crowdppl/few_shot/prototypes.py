@@ -1,0 +1,76 @@
+"""Classes as clouds of unit variance in a space: where items fall in them, and the prior of their middles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pyro.distributions as dist
+import torch
+from torch import Tensor, nn
+
+from crowdppl.networks.outputs import look
+from crowdppl.primitives.plates import Data
+
+TINY = 1e-30
+"""Where a probability is 0, its logarithm is that of this."""
+
+
+def log_clouds(embeddings: Tensor, mean: Tensor) -> Tensor:
+    """Log-density of each item under each class, a Gaussian with unit variance: ``log N(u | mean[k], I)``.
+
+    Args:
+        embeddings: (..., N, M).
+        mean: (..., K, M).
+
+    Returns:
+        (..., N, K).
+    """
+    near = embeddings @ mean.mT - 0.5 * mean.square().sum(-1).unsqueeze(-2)
+    own = 0.5 * (embeddings.square().sum(-1, keepdim=True) + embeddings.shape[-1] * math.log(2 * math.pi))
+    return near - own
+
+
+def seen_clouds(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
+    """The same for the items of a story, (N, K), or where nothing is to be seen of them a zero.
+
+    Args:
+        data: the story's argument.
+        embedding: the story's attribute ``embedding``, features to places.
+        mean: (K, M), or of chains (C, 1, K, M); the result is then (C, N, K).
+    """
+    placed = look(data, embedding, "embedding")
+    if placed is None:
+        return mean.new_zeros(())
+    clouds = log_clouds(placed, mean)
+    return clouds.squeeze(-3) if clouds.dim() > 2 else clouds
+
+
+def cloud_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
+    """The prior of the means of classes in a space, (K, M): ``Normal(0, tau^-1/2)`` in each direction.
+
+    Args:
+        embedding: what ``meta_trained`` returned.
+        n_classes: K.
+        tau: precision; 0 is as good as flat.
+    """
+    known: Any = embedding
+    scale = max(tau, 1e-12) ** -0.5  # no Normal is flat; next to one item, 1e-12 is nothing
+    prior: dist.Independent = dist.Normal(torch.zeros(n_classes, known.dimension), scale).to_event(2)
+    return prior
+
+
+def cloud_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:
+    """Which cloud an item is in: features to K logits, ``log prevalence[k] - |u - mean[k]|^2 / 2`` and a constant.
+
+    Args:
+        embedding: features to (B, M); without one there is no classifier.
+        sites: ``mean`` (K, M), and ``prevalence`` (K,) unless shares are equal.
+    """
+    if embedding is None:
+        return None
+    mean, log_p = sites["mean"], sites["prevalence"].log() if "prevalence" in sites else 0.0
+    head = nn.Linear(mean.shape[1], mean.shape[0])
+    head.load_state_dict({"weight": mean, "bias": log_p - 0.5 * mean.square().sum(-1)})
+    return nn.Sequential(embedding, head.requires_grad_(False)).eval()

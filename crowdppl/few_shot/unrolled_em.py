@@ -1,0 +1,185 @@
+"""A few steps of EM that gradients flow through: clouds of items in a space of embeddings, and annotators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from crowdppl.errors import MethodError
+from crowdppl.few_shot.prototypes import TINY, log_clouds
+from crowdppl.primitives.plates import Data, block_of
+from crowdppl.primitives.priors import coin_counts
+
+SMOOTHING = 0.01
+"""Votes that each class of an item has before anybody labels it."""
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Where some steps of EM arrive, as functions of what went in.
+
+    Attributes:
+        shares: (..., N, K) probability of each truth of each item.
+        mean: (..., K, M) centre of each class.
+        prevalence: (..., K).
+        confusion: (..., A, K, K) [annotator, truth, label].
+        objectives: (..., J) log-density of labels, embeddings and parameters after each step, up to a constant of
+            the priors.
+    """
+
+    shares: Tensor
+    mean: Tensor
+    prevalence: Tensor
+    confusion: Tensor
+    objectives: Tensor
+
+    def log_shares(self, embeddings: Tensor) -> Tensor:
+        """Log-probabilities (..., N', K) of the truth of items that nobody labelled, from their embeddings."""
+        log_p = self.prevalence.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, self.mean)
+        return log_p.log_softmax(-1)
+
+    def detach(self) -> Unrolled:
+        """The same numbers, through which no gradient flows."""
+        return Unrolled(*(x.detach() for x in vars(self).values()))
+
+
+def em_steps(
+    embeddings: Tensor,
+    item: Tensor,
+    annotator: Tensor,
+    label: Tensor,
+    prior: Tensor,
+    *,
+    steps: int = 3,
+    tau: float | Tensor = 1.0,
+    prevalence: float | Tensor | None = 1.0,
+    known: Tensor | None = None,
+    tied: bool = False,
+    power: float | Tensor = 1.0,
+) -> Unrolled:
+    """Some steps of EM for a Gaussian mixture and Dawid-Skene together, each in closed form and differentiable.
+
+    With ``u`` an embedding, ``r`` the truth's probabilities, starting from the votes, a step is
+
+        mean[k]            = sum of r[i, k] u[i] / (tau + sum of r[i, k])
+        prevalence[k]      = sum of r[i, k] + b, normalised
+        confusion[a, k, l] = power * sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
+        r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l]^power, normalised
+
+    The first step leaves out items without votes of which nothing is known: spread over all classes, they would
+    draw the means together.
+
+    Several tasks of one size go side by side in leading dimensions T; items and annotators of task t are then
+    counted on from those of the tasks before.
+
+    Args:
+        embeddings: (*T, N, M); M = 0 leaves plain Dawid-Skene.
+        item, annotator, label: int64 (S,) each, codes of all labels.
+        prior: c, pseudo-counts of the confusion rows, (A, K, K) or (*T, A, K, K); a Dirichlet's concentration is
+            1 + c.
+        steps: J.
+        tau: prior precision of the means; 0 takes plain averages.
+        prevalence: b, pseudo-counts of each class, the concentration being 1 + b; None fixes equal shares.
+        known: log-potentials of the truth, (*T, N, K), such as 0 for a known class and minus infinity for others.
+        tied: whether annotators are coins, right as often in one class as in another, and otherwise evenly wrong;
+            pseudo-counts of all rows then add up.
+        power: of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+
+    Returns:
+        Parameters after the last step, and the truth's probabilities under them.
+
+    Raises:
+        MethodError: when there is no step, or codes and sizes do not fit.
+
+    Source: Kumagai et al. (2025), "Meta-learning representations for learning from multiple annotators", arXiv
+    2506.10259; they start from labels too, but how is not said.
+
+    Examples:
+        >>> import torch
+        >>> from crowdppl import em_steps
+        >>> u = torch.tensor([[-2.0], [-1.5], [1.5], [2.0]])
+        >>> item, annotator = torch.arange(4).repeat_interleave(2), torch.arange(2).repeat(4)
+        >>> label = torch.tensor([0, 0, 0, 1, 1, 1, 1, 0])
+        >>> em_steps(u, item, annotator, label, torch.eye(2).expand(2, 2, 2)).shares.argmax(-1).tolist()
+        [0, 0, 1, 1]
+    """
+    *lead, n, _ = embeddings.shape
+    tasks, k = math.prod(lead), prior.shape[-1]
+    full = prior.expand(*lead, *prior.shape[-3:]).to(embeddings)
+    _check(
+        steps, {"item": (item, tasks * n), "annotator": (annotator, tasks * full.shape[-3]), "label": (label, k)}
+    )
+    cell = annotator * k + label
+    potential = embeddings.new_zeros(()) if known is None else known
+    votes = embeddings.new_zeros(tasks * n, k).index_put((item, label), embeddings.new_ones(()), accumulate=True)
+    shares = _from_votes(votes.reshape(*lead, n, k), potential)
+    objectives = []
+    for _ in range(steps):
+        weight = shares.sum(-2)
+        mean = shares.mT @ embeddings / (tau + weight).clamp(min=TINY).unsqueeze(-1)
+        share = torch.full_like(weight, 1 / k) if prevalence is None else _normalised(weight + prevalence)
+        counts = full.new_zeros(full.numel() // k, k).index_add(0, cell, power * shares.reshape(-1, k)[item])
+        rows = counts.reshape(*lead, -1, k, k).mT + full
+        confusion = _normalised(_evened(rows) if tied else rows)
+        table = confusion.clamp(min=TINY).log().mT.reshape(-1, k)
+        told = embeddings.new_zeros(tasks * n, k).index_add(0, item, power * table.index_select(0, cell))
+        before = share.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, mean) + potential
+        log_p = before + told.reshape(*lead, n, k)
+        shares = log_p.softmax(-1)
+        objectives.append(log_p.logsumexp(-1).sum(-1) + _penalty(share, mean, confusion, full, tau, prevalence))
+    return Unrolled(shares, mean, share, confusion, torch.stack(objectives, -1))
+
+
+def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrolled]) -> Unrolled:
+    """Steps of EM on all labels; abstentions say nothing, and what is known of the truth enters.
+
+    Args:
+        data: the story's argument.
+        embeddings: (N, M).
+        prior: c, (K, K) or (A, K, K).
+        em: ``em_steps`` with its settings.
+    """
+    block = block_of(data)
+    given = block.answer < block.n_classes
+    labels = (codes[given] for codes in (block.item, block.annotator, block.answer))
+    return em(embeddings, *labels, prior.expand(block.n_annotators, -1, -1), known=block.potential)
+
+
+def _from_votes(votes: Tensor, potential: Tensor) -> Tensor:
+    """The truth's probabilities (*T, N, K) before the first step; zeros for an item of which nothing is known."""
+    known = (votes + potential.abs()).sum(-1, keepdim=True) > 0
+    return ((votes + SMOOTHING).log() + potential).softmax(-1) * known
+
+
+def _evened(rows: Tensor) -> Tensor:
+    """Rows of one coin with as many right and wrong labels: the same for each class, errors spread evenly."""
+    k = rows.shape[-1]
+    right, wrong = coin_counts(rows).unsqueeze(-1).unsqueeze(-1).unbind(-3)
+    return torch.where(torch.eye(k, dtype=torch.bool, device=rows.device), right, wrong / (k - 1))
+
+
+def _penalty(
+    share: Tensor, mean: Tensor, confusion: Tensor, prior: Tensor, tau: float | Tensor, b: float | Tensor | None
+) -> Tensor:
+    """Log-priors up to their constants, (*T)."""
+    rows = (prior * confusion.clamp(min=TINY).log()).sum((-3, -2, -1))
+    classes = 0.0 if b is None else (b * share.clamp(min=TINY).log()).sum(-1)
+    return rows + classes - 0.5 * (tau * mean.square()).sum((-2, -1))
+
+
+def _normalised(x: Tensor) -> Tensor:
+    """Shares of the last dimension; even ones where there is nothing to share."""
+    total = x.sum(-1, keepdim=True)
+    return torch.where(total > TINY, x / total.clamp(min=TINY), 1 / x.shape[-1])
+
+
+def _check(steps: int, codes: dict[str, tuple[Tensor, int]]) -> None:
+    if steps < 1:
+        raise MethodError(f"steps={steps} must be at least 1")
+    for name, (code, size) in codes.items():
+        if len(code) and not 0 <= int(code.min()) <= int(code.max()) < size:
+            raise MethodError(f"{name} holds codes from {int(code.min())} to {int(code.max())}; there are {size}")

@@ -1,1 +1,0 @@
-"""Files of annotations, of known truths and of covariates, read as tables."""

@@ -1,1 +1,0 @@
-"""What a posterior asks of engines later: predictions, updates, labels left out."""

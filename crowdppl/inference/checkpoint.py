@@ -1,0 +1,300 @@
+"""Checkpoints of a fit on disk, and the digest of what the fit began with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crowdppl.core.validation import shown, tell
+from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem
+from crowdppl.networks.classifier import begin, parts
+from crowdppl.networks.outputs import networks_of, state_of
+from crowdppl.networks.training import training_of
+from crowdppl.primitives.model import settings_of
+
+
+def key_of(problem: Problem, options: Options, engine: str) -> str:
+    """A digest of all that a result depends on: story, networks as they begin, data, engine and its options."""
+    networks = networks_of(problem.story)
+    settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
+    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
+    about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
+    # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
+    first = problem.blocks[0]
+    about += ["ignorable"] * (first.n_answers > first.n_classes and not first.informative)
+    return digest_of(about, _tensors(problem))
+
+
+def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
+    """Those that a result depends on, by name."""
+    yield from problem.given.items()
+    for network in networks_of(problem.story).values():
+        yield from learned(network)
+    for block in problem.blocks:
+        yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
+        for columns in (block.item_covariates, block.annotator_covariates):
+            if columns is not None:
+                yield f"{columns.what} {columns.names}", columns.values
+        yield "cells", block.bags.cells
+        yield "rows", block.bags.row_starts
+        yield from (("features", part) for part in (() if block.features is None else parts(block.features)))
+
+
+def learned(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a network holds, by names that tell what of it learns."""
+    return ((f"{name} {x.requires_grad}", x) for name, x in state_of(network, keep_vars=True).items())
+
+
+def digest_of(about: Any, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
+    """A digest of what JSON can say, and of tensors by name."""
+    digest = hashlib.sha256(json.dumps(about).encode())
+    for name, x in tensors:
+        if x is not None:
+            digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+            digest.update(x.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+Arrays = dict[str, Tensor]
+
+
+@dataclass
+class Checkpoint:
+    """A file that holds a fit after some of its epochs, or amid one.
+
+    Args:
+        path: of the file.
+        every: epochs between two writes.
+        key: what the fit is; another fit's file is refused.
+        take: returns the state as tensors by name.
+        put: takes such tensors back, and how many epochs there have been.
+        objectives: of these epochs; the loop adds to them.
+    """
+
+    path: Path
+    every: int
+    key: str
+    take: Callable[[], Arrays]
+    put: Callable[[Arrays, int], None]
+    objectives: list[float] = field(default_factory=list)
+
+    def resume(self) -> list[float]:
+        """Puts the state back, where there is a file; the objectives, to be added to.
+
+        Raises:
+            ResultError: for the file of another fit, or one that cannot be read.
+        """
+        if not self.path.exists():
+            return self.objectives
+        about, arrays = _read(self.path, self.key)
+        try:
+            self.objectives = list(about["objectives"])
+            self.put(arrays, len(self.objectives))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ResultError(f"{self.path} cannot be put back into this fit: {error!r}; remove it") from error
+        return self.objectives
+
+    def keep(self, steps: int) -> None:
+        """Writes the state after an epoch, if it is time for it."""
+        if len(self.objectives) % self.every == 0 or len(self.objectives) == steps:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the state."""
+        _write(self.path, self.take(), {"key": self.key, "objectives": self.objectives})
+
+
+@dataclass(frozen=True)
+class Beforehand:
+    """A file beside a checkpoint that holds what trials found before the first epoch.
+
+    Args:
+        path: of the file.
+        key: what the fit is; another fit's file is refused.
+    """
+
+    path: Path
+    key: str
+
+    def found(self) -> Arrays:
+        """What has been found, by name.
+
+        Raises:
+            ResultError: for the file of another fit, or one that cannot be read.
+        """
+        return _read(self.path, self.key)[1] if self.path.exists() else {}
+
+    def add(self, name: str, x: Tensor) -> None:
+        """Writes what was found, too."""
+        _write(self.path, {**self.found(), name: x}, {"key": self.key})
+
+
+def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand | None:
+    """The file of trials beside the checkpoint that the options ask for; None where they ask for none."""
+    if options.checkpoint is None:
+        return None
+    for network in networks_of(problem.story).values():  # the weights with which a fit begins
+        begin(network, training_of(getattr(problem.story, "training", {})), options.seed)
+    return Beforehand(Path(f"{options.checkpoint}.trials"), key_of(problem, options, engine))
+
+
+def place_of(path: Any) -> Path:
+    """Where a checkpoint is to lie: a file, in a folder that is made if need be, and in which one can write.
+
+    Raises:
+        MethodError: when it is no path, or a folder's.
+        ResultError: when nothing can be written there.
+    """
+    if not isinstance(path, str | PathLike) or not str(path):
+        raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path")
+    place = Path(path)
+    if place.is_dir():
+        raise MethodError(f"checkpoint={shown(str(place))} is a folder; name a file in it")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=place.parent):
+            return place
+    except OSError as error:
+        raise ResultError(f"no checkpoint can be written to {place}: {error}; give another path") from error
+
+
+def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
+    """What a file says of itself, and its tensors; refuses those of another fit."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})["about"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, RecursionError, OSError) as error:
+        raise ResultError(f"{path} is no checkpoint, or a damaged one: {error}; remove it") from error
+    if not isinstance(about, dict) or sorted(about.get("tensors", ())) != sorted(arrays):
+        raise ResultError(f"{path} is no checkpoint, or has lost some of its tensors; remove it")
+    if about.get("key") != key:
+        raise ResultError(
+            f"{path} is the checkpoint of another fit, of other data, settings or seed, another network, "
+            "dtype or guide; give this fit a file of its own, or remove that one"
+        )
+    return about, arrays
+
+
+def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Writes a file; aside first, so that a crash leaves the old one. A full disk is no reason to lose the fit."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    aside = path.with_name(f"{path.name}.part")
+    kept = {name: x.detach().cpu().contiguous().clone() for name, x in arrays.items()}
+    try:
+        save_file(kept, aside, {"about": json.dumps({**about, "tensors": list(kept)})})
+        aside.replace(path)
+    except (OSError, SafetensorError) as error:
+        tell(
+            f"the checkpoint {path} could not be written: {error}; the fit goes on, and would go on from the last "
+            "one that could",
+            UnwrittenWarning,
+        )
+
+
+def checkpoint_of(
+    problem: Problem, options: Options, engine: str, take: Callable[[], Arrays], put: Callable[[Arrays, int], None]
+) -> Checkpoint | None:
+    """The checkpoint that the options ask for; None where they ask for none."""
+    if options.checkpoint is None:
+        return None
+    return Checkpoint(
+        Path(options.checkpoint), options.checkpoint_every, key_of(problem, options, engine), take, put
+    )
+
+
+def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
+    """The tensors below a name, without it."""
+    return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}
+
+
+def network_arrays(network: nn.Module, name: str) -> Arrays:
+    """All that a network holds, as tensors by name: weights and buffers, those too that it saves nowhere."""
+    return {f"{name}.{key}": x for key, x in {**dict(network.named_buffers()), **network.state_dict()}.items()}
+
+
+@torch.no_grad()
+def restore_network(network: nn.Module, name: str, arrays: Mapping[str, Tensor]) -> None:
+    """Gives a network back what ``network_arrays`` took."""
+    found, saved = cut(arrays, name), network.state_dict().keys()
+    network.load_state_dict({key: found[key] for key in saved})
+    for key, x in network.named_buffers():
+        if key not in saved:
+            x.copy_(found[key])
+
+
+class Midway:
+    """The steps of epochs: after every so many, a checkpoint is written, from which an epoch goes on.
+
+    It keeps the number of steps that have been, where the global random streams stand, and what the epoch adds.
+
+    Attributes:
+        kept: what a checkpoint told of an epoch that was cut off, by name; empty elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.kept: Arrays = {}
+        self._every: int | None = None
+        self._write: Callable[[], None] = lambda: None
+
+    def into(self, checkpoint: Checkpoint | None, every: int | None) -> None:
+        """Where it is written, and after how many steps each; None for never."""
+        if checkpoint is not None:
+            self._every, self._write = every, checkpoint.write
+
+    def arrays(self) -> Arrays:
+        """What is kept, as tensors by name; nothing between two epochs."""
+        return {f"midway.{name}": x for name, x in self.kept.items()}
+
+    def restore(self, arrays: Mapping[str, Tensor]) -> None:
+        """Takes back what ``arrays`` gave."""
+        self.kept = cut(arrays, "midway")
+
+    def steps(self, n: int, more: Callable[[], Mapping[str, Tensor]], last: bool = False) -> Iterator[int]:
+        """Numbers of the steps of an epoch that are still to be made; call it once the streams are seeded.
+
+        Args:
+            n: steps of the epoch.
+            more: called before a checkpoint is written: what else the epoch goes on from.
+            last: whether one is written after the last step, too.
+        """
+        first = int(self.kept["step"]) if self.kept else 0
+        _put_streams(cut(self.kept, "stream"))
+        self.kept = {}
+        for step in range(first, n):
+            yield step
+            done = step + 1
+            if self._every is not None and (last if done == n else done % self._every == 0):
+                self.kept = {"step": torch.tensor(done), **_streams(), **more()}
+                self._write()
+                self.kept = {}
+
+
+def _streams() -> Arrays:
+    """Where torch's global random streams stand: the CPU's, and that of each GPU."""
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"stream.cpu": torch.get_rng_state(), **{f"stream.{n}": x for n, x in enumerate(gpus)}}
+
+
+def _put_streams(kept: Mapping[str, Tensor]) -> None:
+    """Sets those streams; a GPU that was not there, or no longer is, is left out."""
+    if kept:
+        torch.set_rng_state(kept["cpu"])
+    for n in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        if str(n) in kept:
+            torch.cuda.set_rng_state(kept[str(n)], n)

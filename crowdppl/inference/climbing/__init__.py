@@ -1,1 +1,0 @@
-"""em and vb: block coordinate ascent."""

@@ -1,0 +1,534 @@
+"""The log marginal density of a model, with every discrete site summed out or drawn.
+
+Every discrete site is summed out by enumeration over the model's plates. Seen as a function of unnormalised
+log-parameters, the gradient of the log marginal likelihood is the expected count of each parameter's use
+(Fisher's identity); with drawing sums it is the count in an exact joint draw of all discrete sites.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro.ops.contract import contract_tensor_tree
+from pyro.ops.rings import LogRing
+from pyro.poutine import Trace
+from pyro.poutine.enum_messenger import EnumMessenger
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.replay import aside
+from crowdppl.primitives.distributions import Categorical
+from crowdppl.primitives.sums import Summing, logsumexp, summing
+
+
+class _Enough(Exception):
+    """Ends a story early; nothing is wrong."""
+
+
+class _Reading(EnumMessenger):
+    """Gives sites their values, enumerates and records: Pyro's condition, enum and trace in one handler.
+
+    On a small block, each handler that a sample statement passes costs as much as arithmetic does.
+
+    Args:
+        values: of sites, as the story is to receive them.
+        first: the dimension of the first enumerated site.
+        enough: sites after the last of which the story is ended; None for all of it.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor], first: int, enough: Collection[str] | None) -> None:
+        super().__init__(first_available_dim=first)
+        self.values, self.trace = values, Trace()
+        self.missing = None if enough is None else set(enough)
+
+    def _pyro_sample(self, message: Any) -> None:
+        value = self.values.get(message["name"])
+        if value is not None:
+            message["value"], message["is_observed"] = value, True
+        if not _apart(message):
+            super()._pyro_sample(message)
+
+    def _pyro_post_sample(self, message: Any) -> None:
+        if not _apart(message):
+            super()._pyro_post_sample(message)
+        if not message["infer"].get("_do_not_trace"):
+            self.trace.add_node(message["name"], **message.copy())
+        if self.missing is not None:
+            self.missing.discard(message["name"])
+            if not self.missing:
+                raise _Enough
+
+    def _pyro_post_param(self, message: Any) -> None:
+        self.trace.add_node(message["name"], **message.copy())
+
+
+def _apart(message: Any) -> bool:
+    """Whether enumeration has nothing to do with a site: it has a value, and stands in no Markov chain."""
+    return bool(message["is_observed"]) and "_markov_scope" not in message["infer"]
+
+
+def traced(
+    model: Callable[[Block], Any],
+    block: Block,
+    values: Mapping[str, Tensor],
+    plates: int,
+    chains: int | None = None,
+    enough: Collection[str] | None = None,
+) -> Trace:
+    """The trace of a story with every enumerated site enumerated.
+
+    Args:
+        model: the story.
+        block: its argument.
+        values: of sites, as the story is to receive them.
+        plates: nesting depth of the story's plates.
+        chains: how many chains ride along left of them, or None.
+        enough: sites after the last of which the story is ended; None for all of it.
+    """
+    many = nullcontext() if chains is None else pyro.plate("chains", chains, dim=-plates - 1)
+    first = -1 - plates - (chains is not None)
+    # chains stand inside the enumeration: a discrete site is spread over chains before it is enumerated
+    with suppress(_Enough), _Reading(values, first, enough) as reading, many:
+        model(block)
+    return reading.trace
+
+
+def nodes(trace: Trace) -> dict[str, Any]:
+    """The nodes of a trace by name; each holds a distribution ("fn"), a value, plates and enumeration."""
+    found: dict[str, Any] = trace.nodes
+    return found
+
+
+def is_plate(node: Any) -> bool:
+    """Whether a node is a plate's own, which says of what there are copies and is no part of the story."""
+    return type(node["fn"]).__name__ == "_Subsample"
+
+
+def is_latent(node: Any) -> bool:
+    """Whether a node is a sample statement that is neither observed nor a plate's own bookkeeping."""
+    return node["type"] == "sample" and not node["is_observed"] and not is_plate(node)
+
+
+SYMBOLS = string.ascii_lowercase
+"""Names of tensor dimensions, counted from the right."""
+Terms = OrderedDict[frozenset[str], list[Tensor]]
+"""Factors by the plates in which they stand."""
+
+
+def contract(terms: Terms, sums: set[str], sizes: Mapping[str, int]) -> Terms:
+    """Sums dimensions out of a product of factors, by Pyro's plated contraction.
+
+    A single discrete site in the plates of its labels needs no plan: there the sum is formed at once, which is
+    what Pyro would do, too.
+
+    Args:
+        terms: named factors by the plates in which they stand.
+        sums: the dimensions to sum out.
+        sizes: of all dimensions.
+    """
+    ring = DrawingRing(dim_to_size=sizes)  # type: ignore[no-untyped-call]
+    where = [plates for plates, found in terms.items() if any(_holds(x, sums) for x in found)]
+    if len(sums) > 1 or len(where) != 1:
+        planned: Terms = contract_tensor_tree(terms, sums, ring=ring)
+        return planned
+    factors = terms[where[0]]
+    summed = ring.sumproduct([x for x in factors if _holds(x, sums)], frozenset(sums))
+    return OrderedDict({**terms, where[0]: [*(x for x in factors if not _holds(x, sums)), summed]})
+
+
+def _holds(factor: Tensor, dims: set[str]) -> bool:
+    return not dims.isdisjoint(factor._pyro_dims)  # type: ignore[attr-defined]
+
+
+def named(factor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Drops expanded and unit dimensions, and names those that are left by their distance from the right."""
+    factor = narrowed(factor)
+    dims = "".join(SYMBOLS[factor.dim() - 1 - i] for i, n in enumerate(factor.shape) if n > 1)
+    out = factor.squeeze().to(dtype)
+    out = out + 0 if out is factor else out  # a fresh object, because the name is written on it
+    out._pyro_dims = dims  # type: ignore[attr-defined]
+    return out
+
+
+def narrowed(x: Tensor) -> Tensor:
+    """The same without what was only expanded."""
+    for i, step in enumerate(x.stride()):
+        if step == 0 and x.shape[i] > 1:
+            x = x.narrow(i, 0, 1)
+    return x
+
+
+class DrawingRing(LogRing):
+    """Pyro's log ring with sums that know how to draw."""
+
+    def sumproduct(self, terms: list[Tensor], dims: frozenset[str]) -> Tensor:
+        terms = _without_leaves(terms, dims)
+        names: list[str] = [t._pyro_dims for t in terms]  # type: ignore[attr-defined]
+        every = set("".join(names))
+        out, summed = "".join(sorted(every - set(dims))), "".join(sorted(every & set(dims)))
+        order = summed + out
+        total: Tensor | None = None
+        for term, has in zip(terms, names, strict=True):
+            if has != order:
+                kept = [has.index(c) for c in order if c in has]
+                term = term if kept == sorted(kept) else term.permute(kept)
+                term = term.reshape([self._size[c] if c in has else 1 for c in order])
+            total = term if total is None else total + term
+        assert total is not None
+        if summed:
+            total = logsumexp(total.flatten(0, len(summed) - 1), dim=0)
+        total._pyro_dims = out  # type: ignore[attr-defined]
+        return total
+
+    @property
+    def _size(self) -> dict[str, int]:
+        sizes: dict[str, int] = self._dim_to_size
+        return sizes
+
+
+def _without_leaves(terms: list[Tensor], dims: frozenset[str]) -> list[Tensor]:
+    """Sums out first, term by term, what only one term depends on, before terms grow by each other's dimensions."""
+    out, names = list(terms), [str(t._pyro_dims) for t in terms]  # type: ignore[attr-defined]
+    for c in sorted(dims):
+        holders = [n for n, has in enumerate(names) if c in has]
+        if len(holders) != 1 or not dims & set(names[holders[0]]) - {c}:
+            continue  # others depend on it, too; or nothing else is summed out here, so that nothing would be saved
+        first = holders[0]
+        out[first] = logsumexp(out[first], dim=names[first].index(c))
+        names[first] = names[first].replace(c, "")
+        out[first]._pyro_dims = names[first]  # type: ignore[attr-defined]
+    return out
+
+
+def scored(
+    trace: Trace, values: Mapping[str, Tensor], drawing: bool
+) -> tuple[dict[str, Tensor], dict[str, int], float]:
+    """What discrete and observed sites contribute.
+
+    Args:
+        trace: of the story, discrete sites enumerated.
+        values: sites that were given.
+        drawing: whether counts are to be drawn.
+
+    Returns:
+        Log-factors by site, expanded to the site's plates or not, the dimension of each discrete site's values
+        counted from the right, and the scale.
+
+    Raises:
+        MethodError: when a latent is neither given nor enumerated, scales differ, or a minibatch is to be drawn.
+    """
+    factors, dims, scales = {}, {}, set()
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or name in values or is_plate(node):
+            continue
+        dim = node["infer"].get("_enumerate_dim")
+        if dim is None and not node["is_observed"]:
+            raise MethodError(
+                f"site {name!r} has no value: the engine neither infers nor enumerates it; mark a discrete "
+                'site with infer={"enumerate": "parallel"}, or use svi with a guide of your own'
+            )
+        fn = node["fn"]
+        factors[name] = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(node["value"])
+        scales.add(float(node["scale"]))
+        if dim is not None:
+            dims[name] = dim
+    if len(scales) > 1:
+        raise MethodError(f"the story's discrete and observed sites have different scales {sorted(scales)}")
+    scale = scales.pop() if scales else 1.0
+    if scale != 1.0 and drawing:
+        raise MethodError("draws need all items: a minibatch has a scale, and a scaled draw means nothing")
+    return factors, dims, scale
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A site below one other.
+
+    Its own probe would have an entry for every pair of values and item: for a truth below many kinds of items that
+    is most of the memory and time of a pass.
+
+    Attributes:
+        parent: name of the site above.
+        conditional: p(value | parent's value), unit dimensions where it does not vary.
+        dim: of the parent's values, counted from the right.
+    """
+
+    parent: str
+    conditional: Tensor
+    dim: int
+
+    def marginal(self, above: Tensor) -> Tensor:
+        """The site's marginal from its parent's, which has the parent's dimensions; the parent's is left as 1."""
+        n = self.conditional.dim()
+        letters = SYMBOLS[:n]
+        above = above.reshape((1,) * (n - above.dim()) + above.shape)
+        left = letters.replace(letters[self.dim], "")
+        return torch.einsum(f"{letters},{letters}->{left}", self.conditional, above).unsqueeze(self.dim)
+
+
+def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Mapping[str, int]) -> dict[str, Leaf]:
+    """Those of some sites that are leaves.
+
+    Args:
+        names: sites whose marginals are wanted.
+        factors: log-factors of all discrete and observed sites.
+        dims: dimension of each discrete site's values, counted from the right.
+    """
+    if not names:
+        return {}
+    narrow = {name: narrowed(x) for name, x in factors.items()}
+    found = {}
+    for name in names:
+        if name not in dims:
+            continue
+        touched = [other for other, x in narrow.items() if _varies(x, dims[name])]
+        above = [other for other, dim in dims.items() if other != name and _varies(narrow[name], dim)]
+        if touched == [name] and len(above) == 1:
+            conditional = narrow[name].detach().log_softmax(dims[name]).exp()
+            found[name] = Leaf(above[0], conditional, dims[above[0]])
+    return found
+
+
+def states_of(trace: Trace, n_items: int) -> int:
+    """The most log-factors that an item has: the alternatives that a pass keeps apart.
+
+    Args:
+        trace: of a story on some items, discrete sites enumerated and log-probabilities computed.
+        n_items: how many items those are.
+    """
+    found = [x for x in nodes(trace).values() if x["type"] == "sample" and not is_plate(x)]
+    of_items = [x for x in found if x["is_observed"] or x["infer"].get("_enumerate_dim") is not None]
+    return max((-(-narrowed(x["log_prob"]).numel() // n_items) for x in of_items), default=1)
+
+
+def _varies(x: Tensor, dim: int) -> bool:
+    return x.dim() >= -dim and x.shape[dim] > 1
+
+
+FLOOR = -80.0
+"""Smallest log-probability that a story receives: its exponential is a normal number in float32."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one pass over one block of items returns; C is absent without chains.
+
+    Attributes:
+        objective: float64 (C,), log p(labels of the block | values), scaled where the block is a minibatch.
+        per_item: (C, n_items) log evidence of each item (or label), unscaled.
+        gradient: of the objective, for each site asked for: counts at Dirichlet sites (with respect to
+            log theta), plain gradients elsewhere.
+        marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot.
+        trace: the story's trace: priors are ``nodes(trace)[site]["fn"]``.
+    """
+
+    objective: Tensor
+    per_item: Tensor
+    gradient: dict[str, Tensor]
+    marginals: dict[str, Tensor]
+    trace: Trace
+
+
+@dataclass(frozen=True)
+class Density:
+    """The log marginal likelihood of a story, one block of items at a time.
+
+    Args:
+        model: the story, ``model(data)``.
+        plates: nesting depth of the story's plates (1: items alone; 2: groups and items).
+        chains: number of chains that ride along in the tables' width, or None.
+        log_sites: sites whose values are given as log theta; the story receives theta.
+        latents: every site that must be given a value, so that none is silently drawn from its prior.
+    """
+
+    model: Callable[[Block], Any]
+    plates: int = 1
+    chains: int | None = None
+    log_sites: frozenset[str] = frozenset()
+    latents: frozenset[str] = field(default_factory=frozenset)
+
+    def trace(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
+        """Runs the story at given values; labels are not touched, so that this costs no pass over data."""
+        return traced(self.model, block, self._given(values), self.plates, self.chains)
+
+    def priors(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
+        """The trace up to the last site that is given a value, for what a story says of these sites alone.
+
+        What a story does afterwards (tables of every annotator, answer and chain) often costs far more than what
+        came before.
+        """
+        return traced(self.model, block, self._given(values), self.plates, self.chains, enough=values)
+
+    def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {n: x.clamp(min=FLOOR).exp() if n in self.log_sites else x for n, x in values.items()}
+
+    def __call__(
+        self,
+        block: Block,
+        values: Mapping[str, Tensor],
+        *,
+        gradient: Collection[str] = (),
+        marginals: Collection[str] = (),
+        tilt: Mapping[str, Tensor] | None = None,
+        how: Summing | None = None,
+        extra: Callable[[Trace, Mapping[str, Tensor]], Tensor] | None = None,
+    ) -> Evaluation:
+        """Evaluates the objective and its derivatives.
+
+        Args:
+            block: items with their labels.
+            values: a tensor for every continuous and one-hot site; with chains (C, 1, ..., event) for sites
+                outside plates. Sites in ``log_sites`` as log theta.
+            gradient: sites to differentiate by.
+            marginals: discrete sites, or named sums of the story, whose posterior (or draw) is wanted.
+            tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
+            how: how sums differentiate; expectations by default.
+            extra: adds global terms to the objective, given the trace and what the story received: float64 (C,).
+
+        Raises:
+            MethodError: when a latent is neither given nor enumerated.
+            NumericalError: when the objective is not finite; it names a site.
+        """
+        how = how or Summing()
+        how.probes = dict.fromkeys(marginals)
+        given = self._given(values)
+        leaves = {n: given[n].detach().requires_grad_() for n in gradient}
+        at = {**given, **leaves}
+        with summing(how):
+            trace = traced(self.model, block, at, self.plates, self.chains)
+            terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
+            parts = contract(terms, sums, sizes)
+            per_item = self._per_item(parts)
+            objective = per_item.double().sum(-1)
+            objective = objective if scale == 1.0 else objective * scale
+            if extra is not None:
+                objective = objective + extra(trace, at)
+            with aside():
+                self._check(objective, values, trace)
+            probes = {n: x for n, x in how.probes.items() if x is not None}
+            wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
+            got = _gradient(objective, wanted)
+        shares = {n: got[f"probe {n}"] for n in probes}
+        shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
+        return Evaluation(
+            objective.detach(),
+            per_item.detach(),
+            {n: got[n] * x.detach() if n in self.log_sites else got[n] for n, x in leaves.items()},
+            {n: self._marginal(shares[n], nodes(trace).get(n)) for n in marginals if n in shares},
+            trace,
+        )
+
+    def _factors(
+        self,
+        trace: Trace,
+        values: Mapping[str, Tensor],
+        how: Summing,
+        tilt: Mapping[str, Tensor],
+        dtype: torch.dtype,
+    ) -> tuple[Terms, set[str], dict[str, int], float, dict[str, Leaf]]:
+        """The log-factors of discrete and observed sites by plate, with probes where marginals are wanted."""
+        factors, dims, scale = scored(trace, values, drawing=how.kind != "sum")
+        wanted = [n for n in how.probes if n not in tilt and how.kind == "sum"]
+        leaves = find_leaves(wanted, factors, dims)
+        for name, leaf in leaves.items():
+            how.probes.setdefault(leaf.parent, None)
+            del how.probes[name]
+        terms: Terms = OrderedDict()
+        sizes: dict[str, int] = {}
+        for name, factor in factors.items():
+            if name in how.probes or name in tilt:
+                full = np.broadcast_shapes(factor.shape, nodes(trace)[name]["fn"].batch_shape)
+                factor = factor + self._probe(name, factor.expand(full), how, tilt)
+            stack = nodes(trace)[name]["cond_indep_stack"]
+            factor = named(factor, dtype)
+            sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
+            terms.setdefault(frozenset(SYMBOLS[-f.dim - 1] for f in stack if f.vectorized), []).append(factor)
+        return terms, {SYMBOLS[-dim - 1] for dim in dims.values()}, sizes, scale, leaves
+
+    def _probe(self, name: str, factor: Tensor, how: Summing, tilt: Mapping[str, Tensor]) -> Tensor:
+        """A zero tensor (or the tilt) of the factor's full shape, whose gradient is the site's marginal."""
+        start = torch.zeros(factor.shape, dtype=factor.dtype, device=factor.device)
+        if name in tilt:
+            full = tilt[name].to(factor)
+            chains = (full.shape[1:-1] or (1,)) if self.chains is not None else ()
+            inner = (*chains, *(1,) * (self.plates - 1), full.shape[-1])
+            others = (1,) * (factor.dim() - 1 - len(inner))  # enumerated sites on which this one depends
+            start = start + full.reshape(full.shape[0], *others, *inner)
+        if name in how.probes:
+            how.probes[name] = start.requires_grad_()
+        return start
+
+    def _marginal(self, x: Tensor, node: Any) -> Tensor:
+        """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the story stays as it is."""
+        if node is None:
+            return x
+        many = self.chains is not None
+        own = x.dim() + node["infer"]["_enumerate_dim"]
+        others = [d for d in range(x.dim() - self.plates - many) if d != own]
+        x = x.sum(others) if others else x
+        plates = [n for n in x.shape[1 + many : -1] if n > 1]
+        return x.reshape(*x.shape[: 1 + many], *plates, x.shape[-1])
+
+    def _per_item(self, parts: Mapping[frozenset[str], list[Tensor]]) -> Tensor:
+        """Adds up what is left in each term but items and chains: ([C,] n_items)."""
+        keep = (SYMBOLS[self.plates] if self.chains is not None else "") + SYMBOLS[0]
+        total: Tensor | None = None
+        for term in (t for terms in parts.values() for t in terms):
+            dims: str = term._pyro_dims  # type: ignore[attr-defined]
+            inner = [i for i, c in enumerate(dims) if c not in keep]
+            term = term.sum(inner) if inner else term
+            left = [c for c in dims if c in keep]
+            if left != list(keep):
+                order = [left.index(c) for c in keep if c in left]
+                shape = [term.shape[left.index(c)] if c in left else 1 for c in keep]
+                term = term.permute(order).reshape(shape)
+            total = term if total is None else total + term
+        if total is None:
+            raise MethodError("the story scores no labels: call crowdppl.annotate inside the plate of items")
+        lead = (self.chains,) if self.chains is not None else ()
+        return total.expand(*lead, total.shape[-1]) if lead else total
+
+    def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
+        if all(map(math.isfinite, objective.reshape(-1).tolist())):
+            return
+        bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
+        if bad:
+            where = f"site {bad[0]!r} holds a value that is not finite"
+        elif broken := _not_a_number(trace):
+            where = f"site {broken!r} has a log-probability that is not a number"
+        else:
+            where = "every site is finite, so some item's labels have probability zero under the story"
+        raise NumericalError(
+            f"the log-likelihood is {objective.reshape(-1)[0].item()}: {where}; look for a probability of exactly "
+            "0 in the story, contradictory gold, or a scale that overflows"
+        )
+
+
+def _not_a_number(trace: Trace) -> str | None:
+    """The first site whose log-probability is NaN somewhere."""
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or is_plate(node):
+            continue
+        if bool(torch.isnan(node["fn"].log_prob(node["value"])).any()):
+            return name
+    return None
+
+
+def _gradient(objective: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gradient by each tensor; zeros where the objective does not depend on it."""
+    found: Collection[Tensor | None] = (None,) * len(wanted)
+    if wanted and objective.requires_grad:
+        total = objective.sum() if objective.dim() else objective
+        found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+    pairs = zip(wanted.items(), found, strict=True)
+    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}

@@ -1,0 +1,119 @@
+"""From a stored posterior back to values that a story can be run at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.inference.nameless import Nameless
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.result import SiteResult
+from crowdppl.inference.sites import DIRICHLET, Site
+
+
+def draws_of(
+    problem: Problem,
+    sites: Mapping[str, SiteResult],
+    order: np.ndarray,
+    n: int,
+    stream: torch.Generator,
+    *,
+    nameless: bool = False,
+) -> dict[str, Tensor]:
+    """n draws of every site: (n, [1, ...] batch, event), Dirichlets as log theta, items by position.
+
+    Stored draws are taken evenly spread; a point repeats.
+
+    Args:
+        problem: the story and the data on which it is to be run.
+        sites: stored posteriors; sites that are absent are left out.
+        order: item code at each position, for sites that belong to items.
+        n: number of draws.
+        stream: random stream.
+        nameless: whether to draw in an order that labels alone decide, so that other names of items, annotators or
+            classes change no draw, but of those that labels cannot tell apart.
+    """
+    out = {}
+    for name, stored in sites.items():
+        if name not in problem.sites:
+            continue
+        site = problem.sites[name]
+        x = _draw(site, stored, n, Nameless.of(problem, site, order) if nameless else Nameless(()), stream)
+        if site.local:
+            x = x.index_select(
+                1 + site.batch_shape.index(-1), torch.from_numpy(order.astype(np.int64)).to(x.device)
+            )
+        pad = (1,) * (problem.plates - len(site.batch_shape))
+        out[name] = x.reshape(x.shape[:1] + pad + x.shape[1:])
+    return out
+
+
+def _draw(site: Site, stored: SiteResult, n: int, nameless: Nameless, stream: torch.Generator) -> Tensor:
+    arrays = {k: torch.from_numpy(np.asarray(v, np.float64)).to(stream.device) for k, v in stored.arrays.items()}
+    conjugate = site.kind == "conjugate"
+    if stored.family == "draws":
+        flat = arrays["draws"].flatten(0, 1)
+        at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
+        return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
+    if stored.family == "dirichlet":
+        c = nameless.there(torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device))
+        return nameless.back(DIRICHLET.draw(c.expand(n, *c.shape), stream))
+    if stored.family == "onehot":
+        p = nameless.there(arrays["probability"])
+        code = torch.multinomial(p.reshape(-1, p.shape[-1]), n, replacement=True, generator=stream).t()
+        return nameless.back(torch.nn.functional.one_hot(code, p.shape[-1]).to(p).reshape(n, *p.shape))
+    if stored.family == "normal":
+        loc = arrays["loc"]
+        noise = torch.randn((n, *loc.shape), generator=stream, dtype=loc.dtype, device=loc.device)
+        out: Tensor = site.transform(loc + arrays["scale"] * nameless.back(noise))
+        return out
+    value = arrays["value"]
+    value = value.expand(n, *value.shape)
+    return value.clamp(min=1e-35).log() if conjugate else value
+
+
+def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
+    """The mean of each site, or its point; as log theta where it is conjugate."""
+    out = {}
+    for name in names:
+        x = torch.from_numpy(np.asarray(sites[name].mean, np.float64)).to(problem.options.device)
+        out[name] = x.clamp(min=1e-35).log() if problem.sites[name].kind == "conjugate" else x
+    return out
+
+
+def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
+    """The value at which a pass over labels is made: expected log theta, expected one-hot, means or points."""
+    out = mean_of(problem, sites, names)
+    for name in [n for n in out if sites[n].family == "dirichlet"]:
+        out[name] = DIRICHLET.mean(torch.from_numpy(sites[name].arrays["concentration"]).to(out[name].device))
+    return out
+
+
+def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generator) -> dict[str, Tensor]:
+    """Three values on a line for each site of shares, one site after another: two ends and the middle.
+
+    Args:
+        problem: the story and its sites.
+        mean: values as from ``mean_of``; sites of other kinds stay there.
+        stream: random stream.
+
+    Returns:
+        (3 S, [1, ...] batch, event) for S sites of shares; those that do not move stand at random shares.
+    """
+    moved = [n for n in mean if problem.sites[n].kind in ("conjugate", "onehot")]
+    out = {}
+    for name, x in mean.items():
+        site = problem.sites[name]
+        lines = x.expand(3 * len(moved), *x.shape)
+        if name in moved:
+            ends = 0.1 + torch.rand((2, *x.shape), generator=stream, dtype=x.dtype, device=x.device)
+            ends = ends / ends.sum(-1, keepdim=True)
+            lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
+            lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
+            lines = lines.log() if site.kind == "conjugate" else lines
+        pad = (1,) * (problem.plates - len(site.batch_shape))
+        out[name] = lines.reshape(lines.shape[:1] + pad + x.shape)
+    return out

@@ -1,1 +1,0 @@
-"""svi: plain Pyro."""

@@ -1,1 +1,0 @@
-"""Networks that learn within a fit by em or vb."""

@@ -1,1 +1,0 @@
-"""Searches, samplers and repeated programs of tensors, which know no story."""

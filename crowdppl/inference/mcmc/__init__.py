@@ -1,0 +1,1 @@
+"""Gibbs and NUTS."""

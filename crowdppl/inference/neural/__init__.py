@@ -1,0 +1,1 @@
+"""Training of networks inside em and vb."""

@@ -1,0 +1,1 @@
+"""Predictions and updates from a fit."""

@@ -1,0 +1,308 @@
+"""A problem: a model and annotations, with its sites classified, as every engine takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pyro
+import torch
+from torch import Tensor
+
+from crowdppl.core.devices import made_in
+from crowdppl.core.validation import kind_of
+from crowdppl.data.annotations import placed_features
+from crowdppl.data.blocks import Block
+from crowdppl.errors import DataError, MethodError, NumericalError
+from crowdppl.inference.density import states_of
+from crowdppl.inference.options import Options
+from crowdppl.inference.signatures import Signatures, signatures
+from crowdppl.inference.sites import Site, probed, read_sites, refuse_deaf, refuse_other
+from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
+from crowdppl.networks.outputs import networks_of, seen_by
+from crowdppl.primitives.model import Story, plates_of
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.inference.vb.fit import Earlier
+
+LARGE = 1_000_000
+"""Labels from which arrays with an entry an item or a label are kept in float32."""
+SMALL = 200_000
+"""Labels up to which bookkeeping takes a good part of a pass."""
+
+
+@contextmanager
+def quiet(device: str, validate: bool = False) -> Iterator[None]:
+    """Runs stories in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
+
+    Other threads wait: two stories at once would find each other's sites among their own.
+    """
+    there = nullcontext() if device == "cpu" else torch.device(device)
+    with made_in(torch.float64), pyro.validation_enabled(validate), there:
+        yield
+
+
+class _Reading(NamedTuple):
+    sites: dict[str, Site]
+    truth: str | None
+    states: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every engine starts from.
+
+    Attributes:
+        story: the method.
+        blocks: the data, on the device and in the precision of the fit.
+        options: of the fit.
+        whole: one block of all items, for stories that keep something of each item.
+        given: values of sites, or truth shares (N, K) by position, to start from.
+        earlier: a fit of the same annotators and classes, which em and vb continue.
+        spread: whether the spread of truth and tables over draws of the parameters is wanted; vb finds it in many
+            passes.
+    """
+
+    story: Story
+    blocks: Sequence[Block]
+    options: Options
+    whole: Callable[[], Block]
+    moments: Callable[[], Tensor] | None = None
+    given: Mapping[str, Tensor] = field(default_factory=dict)
+    earlier: Earlier | None = None
+    spread: bool = True
+
+    @property
+    def model(self) -> Callable[[Any], Any]:
+        """The story's model."""
+        return self.story.model
+
+    @property
+    def plates(self) -> int:
+        """Nesting depth of the story's plates."""
+        return plates_of(self.story)
+
+    @property
+    def n_items(self) -> int:
+        """Items in the data."""
+        return sum(b.n_items for b in self.blocks)
+
+    @property
+    def n_labels(self) -> int:
+        """Labels in the data."""
+        return sum(b.n_labels for b in self.blocks)
+
+    @property
+    def steady(self) -> bool:
+        """Whether the story is known to say the same of the same values in each pass, and passes are short.
+
+        Networks learn between passes. A story from elsewhere has to say so: one that keeps numbers, or looks
+        at them in ways that torch does not see, would be wrong without a word.
+        """
+        short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
+        return short and getattr(self.story, "repeatable", self._own) and not networks_of(self.story)
+
+    @property
+    def kind(self) -> Hashable:
+        """The story, if it comes with crowdppl and its settings can be compared with another's; else None."""
+        if not self._own:  # another of that name may come, as where a cell of a notebook is run again
+            return None
+        try:
+            hash(self.story)
+        except TypeError:
+            return None
+        return cast(Hashable, self.story)
+
+    @property
+    def _own(self) -> bool:
+        """Whether the story comes with crowdppl, whose tests hold it to the contract."""
+        return type(self.story).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+    @property
+    def default_tolerance(self) -> float:
+        """Relative gain at which em and vb stop: what the precision can resolve."""
+        return 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
+
+    @property
+    def sites(self) -> dict[str, Site]:
+        """The story's continuous and one-hot sites by name."""
+        return self._read.sites
+
+    @property
+    def truth(self) -> str | None:
+        """The discrete site that is the truth."""
+        return self._read.truth
+
+    @property
+    def states(self) -> int:
+        """The alternatives of an item that a pass keeps apart: the most log-factors that it has."""
+        return self._read.states
+
+    @cached_property
+    def _read(self) -> _Reading:
+        small, trace = probed(self.story, self._some_block)  # not kept: it holds tables of all annotators
+        tried = self._own and not networks_of(self.story)  # networks may be the user's
+        sites = {s.name: s for s in read_sites(self.story, small, trace, tried)}
+        truth = truth_site(self.story, trace)
+        if truth is not None:
+            refuse_other(trace, truth, small.n_classes)
+            if any(b.potential is not None and bool(b.potential.any()) for b in self.blocks):
+                refuse_deaf(self.story, small, trace, truth)
+        return _Reading(sites, truth, states_of(trace, small.n_items))
+
+    @property
+    def _some_block(self) -> Block:
+        return next(b for b in self.blocks if b.n_items)
+
+    def of_kind(self, kind: str) -> list[Site]:
+        """The sites of one kind."""
+        return [s for s in self.sites.values() if s.kind == kind]
+
+    def refuse_hyper(self, engine: str) -> None:
+        """Refuses stories whose priors are themselves inferred.
+
+        Raises:
+            MethodError: naming the sites.
+        """
+        idle = [s.name for s in self.of_kind("hyper") if s.idle]
+        if idle:
+            raise MethodError(
+                f"{engine} refuses {type(self.story).__name__}: {', '.join(idle)} reaches neither labels nor the "
+                "prior of another site, so that data say nothing of it; use it in model, or take it out"
+            )
+        names = [s.name for s in self.of_kind("hyper")]
+        if names:
+            others = "'vb' or 'nuts'" if self.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
+            others = "'vb'" if networks_of(self.story) else others
+            raise MethodError(
+                f"{engine} refuses {type(self.story).__name__}: the prior parameters {', '.join(names)} are "
+                "inferred too, and their joint mode may be ill-posed (the density of rows at their mean grows "
+                f"without bound in a concentration); use inference={others}"
+            )
+
+    def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """A first value for each site: the story's own start where it has one, else the prior mean."""
+        start = getattr(self.story, "start", None)
+        local = any(s.local for s in self.sites.values())
+        block = self.whole() if local or start is not None else self._some_block  # a start may read all labels
+        given = {**({} if start is None else dict(start(block))), **self.given}
+        given = {n: x.double() for n, x in given.items() if n in self.sites}
+        return typical_values(self.story, block, list(self.sites), given, self.plates, generator)
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        """What tells items, annotators and classes apart, whatever they are called."""
+        return signatures(self.blocks)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Votes (N, K) by position."""
+        return votes(self.blocks)
+
+    def start(self, number: int) -> tuple[str, Tensor | None]:
+        """Start number n by name, and its truth shares (N, K) by position: votes, moments, perturbed votes."""
+        if self.truth is None:
+            return "prior", None
+        if self.truth in self.given:
+            return "given", self.given[self.truth]
+        if number == 0:
+            return "votes", soft_truth(self.counts)
+        if number == 1 and self.moments is not None:
+            return "spectral", self.moments()
+        return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
+
+
+def pose(
+    story: Story,
+    data: Annotations,
+    options: Options,
+    start: Mapping[str, Tensor] | None = None,
+    evidence: Tensor | None = None,
+) -> Problem:
+    """Puts story and data before an engine: fresh blocks on the device, in the right precision.
+
+    Args:
+        story, data, options: what is to be fitted, and how.
+        start: values of sites, or truth shares (N, K), as arrays or tensors; what is of items in the order of the
+            blocks (``data.order``).
+        evidence: (N, K) log-potentials of the truth, in the same order.
+
+    Raises:
+        MethodError: for a start that names no site, or has another shape than its site.
+        NumericalError: for a start that is not finite; it names the site.
+    """
+    dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
+    blocks = looked_at(story, data, data.on(options.device, dtype))
+    known = None if evidence is None else evidence.to(options.device, dtype)
+    if known is not None:
+        blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items], _views={}) for b in blocks]
+
+    def whole() -> Any:
+        if len(blocks) == 1:
+            return blocks[0]
+        every = looked_at(story, data, [data.as_block().to(options.device, dtype)])[0]
+        return replace(every, evidence=known, _views={})
+
+    def moments() -> Tensor:
+        from crowdppl.inference.starts import spectral_truth  # only restarts need it
+
+        return spectral_truth(blocks)
+
+    problem = Problem(story, blocks, options, whole, moments)
+    if start is not None and not isinstance(start, Mapping):
+        raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
+    return replace(problem, given=_checked(problem, start)) if start else problem
+
+
+def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Values to start from, each in the shape of its site."""
+    name, n, k = type(problem.story).__name__, problem.n_items, problem.blocks[0].n_classes
+    shapes = {site: x.shape(n) for site, x in problem.sites.items()}
+    shapes |= {} if problem.truth is None else {problem.truth: (n, k)}
+    out = {}
+    for site, value in start.items():
+        if site not in shapes:
+            near = get_close_matches(site, shapes, 1)
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(shapes)}"
+            raise MethodError(f"start names {site!r}, which is no site of {name} that a fit starts from; {hint}")
+        try:
+            x = torch.as_tensor(value).detach().to(problem.options.device, torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise MethodError(f"start of site {site!r} is no array of numbers ({error}); give one") from error
+        if tuple(x.shape) != shapes[site]:
+            raise MethodError(f"start of site {site!r} has shape {tuple(x.shape)}, not {shapes[site]}; give that")
+        if not bool(torch.isfinite(x).all()):
+            raise NumericalError(f"start of site {site!r} holds a value that is not finite; give numbers")
+        out[site] = x
+    shares = out.get(problem.truth or "")
+    if shares is not None and bool((shares <= 0).any()):
+        raise MethodError(
+            f"start of site {problem.truth!r} holds {float(shares.min()):g}; shares must be above 0, for no label "
+            "moves those that are not"
+        )
+    return out
+
+
+def looked_at(story: Story, data: Annotations, blocks: list[Block]) -> list[Block]:
+    """Blocks with features, and with what the story's networks make of them, where it has any.
+
+    Raises:
+        DataError: when the story has a network and the data have no features.
+    """
+    found = networks_of(story)
+    if not found:
+        return blocks
+    features = placed_features(data)
+    if features is None:
+        raise DataError("the method has a network, but the data have no features; give features=")
+    features = features.to(blocks[0].device)
+    for network in found.values():
+        network.to(blocks[0].device)
+    spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
+    looking = [replace(b, features=features[at], _views={}) for b, at in zip(blocks, spans, strict=True)]
+    return seen_by(story, looking)

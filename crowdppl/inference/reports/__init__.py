@@ -1,1 +1,0 @@
-"""From parameters to what a user reads: truth, tables, prevalence."""

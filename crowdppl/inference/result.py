@@ -1,0 +1,166 @@
+"""The result of a fit as plain arrays, and what an update needs of earlier labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.data.ids import Codebook
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
+
+
+@dataclass(frozen=True)
+class SiteResult:
+    """The posterior of one continuous or one-hot site.
+
+    Attributes:
+        name: the site.
+        dims: names of the dimensions of its value, such as ("annotator", "truth", "label"); "item" first
+            where the site belongs to items, which then stand in codebook order.
+        family: "dirichlet", "point", "normal", "onehot" or "draws".
+        arrays: by family: {"concentration"}, with "weight", the part of each row's that is knowledge, where that is
+            known; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the site's own;
+            {"probability"}; {"draws"} of shape (chains, draws, *dims).
+        support: of a normal site, what its own space is: "real", "positive", "unit" (from 0 to 1) or
+            "simplex"; "" for anything else.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    family: str
+    arrays: Mapping[str, np.ndarray]
+    support: str = ""
+
+    def constrained(self, x: np.ndarray) -> np.ndarray | None:
+        """Values of a normal site in its own space, from unconstrained ones; None where that is not known."""
+        if self.support == "simplex":
+            share = np.exp(x - x.max(-1, keepdims=True))
+            return np.asarray(share / share.sum(-1, keepdims=True))
+        if self.support == "positive":
+            return np.asarray(np.exp(x))
+        if self.support == "unit":
+            return np.asarray(1 / (1 + np.exp(-x)))
+        return x if self.support == "real" else None
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Posterior mean (or the point), of shape dims."""
+        if self.family == "dirichlet":
+            c = self.arrays["concentration"]
+            return np.asarray(c / c.sum(-1, keepdims=True))
+        if self.family == "draws":
+            return np.asarray(self.arrays["draws"].mean((0, 1)))
+        key = {"point": "value", "normal": "mean", "onehot": "probability"}[self.family]
+        return self.arrays[key]
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Concentration of Dirichlets as wide as the posterior, of shape dims: that of vb says too much."""
+        c = self.arrays["concentration"]
+        return np.asarray(c * self.arrays["weight"][..., None]) if "weight" in self.arrays else c
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Everything that a posterior is made from.
+
+    Attributes:
+        sites: the story's continuous and one-hot sites.
+        probabilities: (N, K) probability of each truth in codebook order, averaged over parameter draws where
+            the engine draws.
+        probability_sd: (N, K) standard deviation of that probability over parameter draws; None for points.
+        table: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the story.
+        table_draws: (n, A, K, L) float32 draws of it, spread over chains; None for points.
+        prevalence: (K,) posterior mean share of each class.
+        prevalence_draws: (n, K), the same draws as ``table_draws``; None for points.
+        entropies: (N, 2) in bits, over parameter draws: of the mean probabilities, and the mean of the draws' own;
+            None for points.
+        diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
+    """
+
+    sites: Mapping[str, SiteResult]
+    probabilities: np.ndarray
+    probability_sd: np.ndarray | None
+    table: np.ndarray
+    table_draws: np.ndarray | None
+    prevalence: np.ndarray
+    prevalence_draws: np.ndarray | None
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    entropies: np.ndarray | None = None
+
+
+Sites = Mapping[str, SiteResult]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Items as a fit left them, so that they can come again without counting twice.
+
+    Attributes:
+        items: their ids, (M,).
+        probabilities: of their truths, (M, K): what they count in sites such as the prevalence.
+        votes: how many labels that name a class each of them had by then, int64 (M,).
+        sites: of that fit, those of annotators and items left out: what was known of a truth before its labels.
+    """
+
+    items: pd.Index[Any]
+    probabilities: np.ndarray
+    votes: np.ndarray
+    sites: Sites
+
+    def some(self, kept: np.ndarray) -> Record:
+        """Those of the items that ``kept``, bool (M,), says."""
+        return Record(self.items[kept], self.probabilities[kept], self.votes[kept], self.sites)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What labels of earlier fits taught.
+
+    Attributes:
+        sites: priors of the last update: what annotators and everything else shared carry along, without what
+            items counted that came again.
+        items: ids of the items of the last update, (N,).
+        evidence: what earlier labels said of their truths, log-potentials (N, K); 0 of items that are new.
+        votes: how many labels that name a class they had in earlier fits, int64 (N,).
+        labels: how many labels each annotator gave in earlier fits, int64 (A,).
+        records: items of earlier fits that are not among those of the last update.
+    """
+
+    sites: Sites
+    items: pd.Index[Any]
+    evidence: np.ndarray
+    votes: np.ndarray
+    labels: np.ndarray
+    records: tuple[Record, ...] = field(default=())
+
+    def said_of(self, data: Annotations) -> np.ndarray:
+        """What earlier labels said of the items of ``data``: log-potentials (N, K) by position."""
+        code = Codebook("item", self.items).codes(data.items)
+        out = np.where((code >= 0)[:, None], self.evidence[code], 0.0)
+        return np.asarray(out[data.order])
+
+    def taken_apart(self) -> dict[str, Any]:
+        """Everything as ids, arrays and plain values."""
+        records = [vars(x) | {"sites": _plain(x.sites)} for x in self.records]
+        return vars(self) | {"sites": _plain(self.sites), "records": records}
+
+
+def put_together(parts: Mapping[str, Any]) -> Memory:
+    """The memory that ``taken_apart`` described."""
+    records = tuple(Record(**{**x, "sites": _again(x["sites"])}) for x in parts["records"])
+    return Memory(**{**parts, "sites": _again(parts["sites"]), "records": records})
+
+
+def _plain(sites: Sites) -> dict[str, Any]:
+    return {name: vars(site) for name, site in sites.items()}
+
+
+def _again(sites: Mapping[str, Any]) -> Sites:
+    return {name: SiteResult(**parts) for name, parts in sites.items()}

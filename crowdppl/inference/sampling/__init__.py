@@ -1,1 +1,0 @@
-"""gibbs and nuts."""

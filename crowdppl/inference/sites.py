@@ -1,0 +1,598 @@
+"""The sites of a model, classified by running it: conjugate, one-hot, hyper, free or enumerated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.poutine import Trace
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from torch.distributions import biject_to, constraints
+from torch.distributions.transforms import Transform
+
+from crowdppl.core.devices import is_shortage, seeded
+from crowdppl.data.blocks import Block
+from crowdppl.errors import CrowdpplError, MethodError, NumericalError
+from crowdppl.inference.density import FLOOR, Density, is_latent, is_plate, narrowed, nodes
+from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
+from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.model import Story, plates_of
+from crowdppl.primitives.sums import Summing
+
+
+class Family(Protocol):
+    """A family in which a posterior is the prior's parameter plus counts of the leaf statistic."""
+
+    def natural(self, prior: Any) -> Tensor:
+        """Parameter of a prior found in a trace, float64, in the full shape of the site's value."""
+        ...
+
+    def mean(self, parameter: Tensor) -> Tensor:
+        """Expected leaf statistic."""
+        ...
+
+    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
+        """Leaf statistic of the mode; ``before`` where the parameter leaves it open."""
+        ...
+
+    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
+        """Leaf statistic of a random draw."""
+        ...
+
+    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+        """Log-density up to a constant, as a function of the leaf statistic: (batch)."""
+        ...
+
+    def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
+        """Divergence of one member from another: (batch)."""
+        ...
+
+
+class DirichletFamily:
+    """Dirichlet distributions; the leaf statistic is log theta, the parameter the concentration (..., K)."""
+
+    def natural(self, prior: Any) -> Tensor:
+        """Concentration of a prior, float64, unwrapped and expanded to batch and event."""
+        shape = prior.batch_shape + prior.event_shape
+        inner = unwrapped(prior)
+        out: Tensor = inner.concentration
+        if isinstance(inner, ChosenDirichlet):
+            out = inner.blend(out)
+        return out.double().expand(shape)
+
+    def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
+        """A term of concentration and value, one number a row; expected where a one-hot site chooses the prior."""
+        inner = unwrapped(prior)
+        if isinstance(inner, ChosenDirichlet):
+            spread = value.unsqueeze(-1 - len(inner.event_shape))
+            return inner.expected(lambda c: term(c, spread))
+        return term(self.natural(prior), value)
+
+    def mean(self, parameter: Tensor) -> Tensor:
+        """``digamma(c) - digamma(sum c)``, clamped where its exponential would leave float32."""
+        out = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
+        return out.clamp(min=FLOOR)
+
+    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
+        """Log of ``(c - 1) / sum(c - 1)``; a row without any count keeps its value."""
+        counts = (parameter - 1).clamp(min=0)
+        total = counts.sum(-1, keepdim=True)
+        theta = counts / total.clamp(min=1e-300)
+        log_theta, known = theta.log_().clamp_(min=FLOOR), total > 1e-12
+        return log_theta if bool(known.all()) else torch.where(known, log_theta, before)
+
+    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
+        """Log theta; small concentrations are drawn through Gamma(c + 1), so that they do not underflow.
+
+        In place, for draws of many annotators' tables are the largest arrays of a fit.
+        """
+        gamma = torch._standard_gamma(parameter + 1, generator=generator)
+        u = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype, device=parameter.device)
+        gamma.log_().add_(u.clamp_(min=1e-300).log_().div_(parameter))
+        del u
+        return gamma.log_softmax(-1).clamp_(min=FLOOR)
+
+    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
+        """``sum of (c - 1) log theta``."""
+        return ((parameter - 1) * leaf).sum(-1)
+
+    def full_log_prior(self, prior: Any, leaf: Tensor) -> Tensor:
+        """Log-density of a prior found in a trace, with its constant."""
+        return self.over(prior, lambda c, x: self.log_prior(c, x) - self.log_normaliser(c), leaf)
+
+    def log_normaliser(self, parameter: Tensor) -> Tensor:
+        """``sum of lgamma(c) - lgamma(sum c)``."""
+        return parameter.lgamma().sum(-1) - parameter.sum(-1).lgamma()
+
+    def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
+        """Kullback-Leibler divergence of Dirichlet(parameter) from Dirichlet(prior)."""
+        expected = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
+        cross = ((parameter - prior) * expected).sum(-1)
+        before = self.log_normaliser(narrowed(prior))  # once for all annotators who share it
+        return before - self.log_normaliser(parameter) + cross
+
+
+def unwrapped(fn: Any) -> Any:
+    """A distribution without what ``to_event`` and ``expand`` put around it."""
+    while hasattr(fn, "base_dist"):
+        fn = fn.base_dist
+    return fn
+
+
+def is_dirichlet(fn: Any) -> bool:
+    """Whether a distribution is a Dirichlet, or one chosen among several, whatever it is wrapped in."""
+    return isinstance(unwrapped(fn), torch.distributions.Dirichlet | ChosenDirichlet)
+
+
+DIRICHLET = DirichletFamily()
+
+
+class Softmax(Transform):
+    """``x = softmax(u)``, made a change of variables by a total that is independent of x.
+
+    Stick-breaking treats classes in order, so that a Gaussian fit would change when they are renamed. Here K
+    real numbers stand for K - 1 proportions and one auxiliary total: with ``g = exp(u)``, ``x = g / sum g`` and
+    ``G = sum g`` given the density Gamma(K, 1), the density of u is ``p(x) p(G)`` times ``G * prod x``, and
+    integrating over G leaves p(x). Gaussians in this space bound the evidence of the enlarged model, which is
+    the evidence of the story; a sampler that forgets G samples x exactly.
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+    bijective = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Softmax)
+
+    def __hash__(self) -> int:
+        return hash(Softmax)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.softmax(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        """The vector whose total is the mean of its density, K."""
+        return y.clamp(min=1e-35).log() + math.log(y.shape[-1])
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """Log of ``G * prod y`` times the density of the total: (...) for (..., K)."""
+        k = x.shape[-1]
+        log_total = x.logsumexp(-1)
+        log_density = (k - 1) * log_total - log_total.exp() - math.lgamma(k)
+        return x.log_softmax(-1).sum(-1) + log_total + log_density
+
+    def forward_shape(self, shape: torch.Size) -> torch.Size:
+        """The same."""
+        return shape
+
+    def inverse_shape(self, shape: torch.Size) -> torch.Size:
+        """The same."""
+        return shape
+
+
+def plain_support(support: object) -> object:
+    """The constraint of one event, without what batches put around it."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support
+
+
+OFF = 1e-3
+"""Relative difference that float32 does not make."""
+
+
+def refuse_single(
+    story: Story,
+    block: Block,
+    values: Mapping[str, Tensor],
+    ranks: Mapping[str, int],
+    objective: float | None = None,
+) -> None:
+    """Refuses a story that reads a site rightly only while it has a single value.
+
+    Args:
+        story: the story.
+        block: some items.
+        values: of each site on these items, drawn from the prior.
+        ranks: number of plates of each site.
+        objective: at these values, if it is known.
+
+    Raises:
+        MethodError: naming the sites.
+    """
+    plates, runs = plates_of(story), _unlike(block, values)
+    try:
+        alone = float(Density(story.model, plates)(block, values).objective) if objective is None else objective
+    except NumericalError:
+        return  # nothing to compare with; the fit will say where it starts to go wrong
+    wide = {n: _wide(x, runs, plates - ranks[n]) for n, x in values.items()}
+    density = Density(story.model, plates, runs)
+    if _same(density, block, wide, alone):
+        return
+    guilty = [n for n, x in wide.items() if not _same(density, block, {**values, n: x}, alone)]
+    raise MethodError(
+        f"{type(story).__name__} reads {', '.join(guilty or values)} wrongly when several chains run at once: a "
+        "site outside plates then has shape (chains, 1, ...), as if its plate had one member. Index from the right "
+        "with '...', as for a site of annotators: share[..., None, :] beside accuracy[..., None, None]"
+    )
+
+
+def _unlike(block: Block, values: Mapping[str, Tensor]) -> int:
+    """A number of runs that is no other dimension's size, so that dimensions in the wrong place do not match."""
+    sizes = {block.n_classes, block.n_answers, block.n_annotators, block.n_items}
+    sizes |= {n for x in values.values() for n in x.shape}
+    return next(n for n in count(2) if n not in sizes)
+
+
+def _wide(x: Tensor, runs: int, pad: int) -> Tensor:
+    """The same value for every run, (runs, [1, ...] batch, event)."""
+    return x.expand(runs, *x.shape).reshape(runs, *(1,) * pad, *x.shape)
+
+
+def _same(density: Density, block: Block, wide: Mapping[str, Tensor], alone: float) -> bool:
+    """Whether every run has the objective that it has alone."""
+    try:
+        found = density(block, wide).objective.tolist()
+    except (RuntimeError, ValueError, IndexError, NumericalError):
+        return False
+    return all(abs(x - alone) <= OFF * (1 + abs(alone)) for x in found)
+
+
+PROBE_ITEMS = 100
+"""Items on which a story is tried out before a fit."""
+
+
+class _Rooted(Messenger):
+    """Makes each continuous latent a tensor of its own, so that gradients show what depends on it."""
+
+    def _pyro_post_sample(self, message: Any) -> None:
+        if is_latent(message) and message["value"].is_floating_point():
+            message["value"] = message["value"].detach().requires_grad_()
+
+
+def probed(story: Story, block: Block) -> tuple[Block, Trace]:
+    """A few items of a block, and the story's trace on them at a draw from its prior.
+
+    Priors and log-probabilities in the trace depend on the latents above them as gradients show.
+
+    Raises:
+        MethodError: when the story does not run, or is not put together as engines need it.
+    """
+    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    with seeded(0):
+        return small, _validated(story, small)
+
+
+def _validated(story: Story, block: Block) -> Trace:
+    """A trace at a prior draw, with Pyro's checks switched on."""
+    first = -1 - plates_of(story)
+    model = poutine.enum(story.model, first_available_dim=first)
+    with pyro.validation_enabled(True):
+        try:
+            with _Rooted():  # outside the trace, which is told of a site after it
+                trace = poutine.trace(model).get_trace(block)
+            _refuse_misplaced(type(story).__name__, nodes(trace), block)
+            trace.compute_log_prob(lambda _, node: not is_plate(node))
+        except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
+            if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
+                raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
+            if is_shortage(error):  # the story is well, and what it asks for too large
+                raise
+            raise MethodError(
+                f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
+                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
+            ) from error
+    return trace
+
+
+def _refuse_misplaced(name: str, found: Mapping[str, Any], block: Block) -> None:
+    """Refuses labels that are drawn never, twice or outside their plate, and latents where no engine keeps them."""
+    labels = {n: x for n, x in found.items() if isinstance(x.get("fn"), Labels)}
+    if not labels and block.n_labels:
+        raise MethodError(
+            f"{name} draws no labels; call crowdppl.annotate(data, table, state) in plates.items(data)"
+        )
+    if len(labels) > 1:
+        raise MethodError(
+            f"{name} draws labels at {len(labels)} sites ({', '.join(labels)}), each of which scores every label, "
+            "which would count more than once; put what labels depend on into one table, and call annotate once"
+        )
+    for site, node in labels.items():
+        plate = f"{node['fn'].within}s"
+        if plate not in _plates(node):
+            raise MethodError(
+                f"{name} draws {site!r} outside the plate of {plate}; call annotate in plates.{plate}(data)"
+            )
+    for site, node in found.items():
+        if is_latent(node):
+            _refuse_latent(name, site, node)
+
+
+def _refuse_latent(name: str, site: str, node: Mapping[str, Any]) -> None:
+    """Refuses a variable that is summed out but not of items, or kept for each label."""
+    summed, plates = bool(node["infer"].get("enumerate")), _plates(node)
+    if summed and not plates & {"items", "labels"}:
+        raise MethodError(
+            f"site {site!r} of {name} cannot be summed out, because it is not of items: one value of it touches "
+            "labels of many; make it a crowdppl.OneHot that enters the table linearly"
+        )
+    if not summed and "labels" in plates:
+        raise MethodError(
+            f"site {site!r} of {name} has a value for each label, and engines keep those of items and annotators; "
+            "sum it out in the table (crowdppl.logsumexp), or make it one of items"
+        )
+
+
+def _plates(node: Mapping[str, Any]) -> set[str]:
+    return {frame.name for frame in node["cond_indep_stack"] if frame.vectorized}
+
+
+def reads_item_covariates(story: Story, block: Block) -> bool:
+    """Whether a story reads what is known of items, found out by running it on one of a block."""
+    some = block.subset(np.arange(1), 1.0)
+    if some.item_covariates is None:
+        return False
+    watched = replace(some.item_covariates, asked=set())
+    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    with seeded(0):
+        poutine.trace(model).get_trace(replace(some, item_covariates=watched, _views={}))
+    return bool(watched.asked)
+
+
+def refuse_other(trace: Trace, truth: str, n_classes: int) -> None:
+    """Refuses a site that is taken for the truth and has other values than it.
+
+    Raises:
+        MethodError: naming the site.
+    """
+    found = len(nodes(trace)[truth]["value"])
+    if found != n_classes:
+        raise MethodError(
+            f"site {truth!r} is taken for the truth, for nothing says which site is, and has {found} values where "
+            f"data have {n_classes} classes; call the truth's site 'truth', or say on a card which it is"
+        )
+
+
+def refuse_deaf(story: Story, small: Block, trace: Trace, truth: str) -> None:
+    """Refuses a story that draws its truth in a way that what is known of it (gold, earlier labels) cannot enter.
+
+    Args:
+        story, small, trace: as ``probed`` takes and gives them.
+        truth: the site that is the truth.
+
+    Raises:
+        MethodError: naming the site.
+    """
+    found = {n: x for n, x in nodes(trace).items() if is_latent(x) and not x["infer"].get("enumerate")}
+    values = {n: x["value"].detach().double() for n, x in found.items()}
+    told = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device), _views={})
+    try:
+        density = Density(story.model, plates_of(story))
+        share = density(told, values, marginals=(truth,)).marginals[truth]
+    except NumericalError:  # the first class may be impossible where a story rules classes out
+        return
+    if not bool((share[0] > 1 - 1e-6).all()):
+        raise MethodError(
+            f"the story draws {truth!r} by itself, so that known truths (gold) and what earlier labels said do "
+            "not enter; draw it by crowdppl.truth(data, log_p)"
+        )
+
+
+Kind = Literal["conjugate", "onehot", "hyper", "free"]
+Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One continuous or one-hot latent of a story.
+
+    Attributes:
+        name: the site's name.
+        kind: "conjugate" (a Dirichlet whose log enters the complete-data likelihood linearly), "onehot",
+            "hyper" (reaches labels only through the priors of other sites) or "free" (anything else).
+        local: whether it lives in the plate of items.
+        batch_shape: shape of its plates on the whole data, items counted as -1.
+        event_shape: shape of one value.
+        support: constraint on its values.
+        plates: name of the plate of each batch dimension, "" where there is none.
+        idle: whether it reaches neither labels nor the prior of another site.
+    """
+
+    name: str
+    kind: Kind
+    local: bool
+    batch_shape: tuple[int, ...]
+    event_shape: tuple[int, ...]
+    support: Any
+    plates: tuple[str, ...]
+    idle: bool = False
+
+    @property
+    def transform(self) -> Transform:
+        """From the whole real space to the site's support; for proportions, from as many real numbers."""
+        out: Transform
+        out = Softmax() if plain_support(self.support) is constraints.simplex else biject_to(self.support)
+        return out
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """What each dimension of a value counts: the name of its plate, "" where there is none."""
+        return (*self.plates, *[""] * len(self.event_shape))
+
+    @property
+    def space(self) -> str:
+        """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
+        named = {
+            "real": constraints.real,
+            "positive": constraints.positive,
+            "nonnegative": constraints.nonnegative,
+            "unit": constraints.unit_interval,
+            "simplex": constraints.simplex,
+        }
+        support = plain_support(self.support)
+        found = next((name for name, constraint in named.items() if constraint is support), "")
+        return "positive" if found == "nonnegative" else found  # 0 has probability 0, and the transform is the same
+
+    def shape(self, n_items: int) -> tuple[int, ...]:
+        """Shape of a value for data of ``n_items`` items."""
+        return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
+
+    def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
+        """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
+        dim = value.dim() - 1 - len(self.event_shape)
+        return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
+
+
+def read_sites(story: Story, small: Block, trace: Trace, tried: bool = False) -> list[Site]:
+    """Sorts a story's latents by what engines can do with them.
+
+    A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
+    complete-data log-likelihood is linear in it.
+
+    Args:
+        story: a method of the zoo, or a user's own.
+        small, trace: what ``probed`` gave.
+        tried: whether it is known already that several chains can run at once.
+
+    Raises:
+        MethodError: when a latent is discrete but not enumerated, a site's shape breaks a plate, or several
+            chains could not run at once.
+    """
+    latents = _latents(trace)
+    density = Density(story.model, plates_of(story))
+    values = {n: _inner(x["fn"], x["value"].detach().double()) for n, x in latents.items()}
+    with seeded(0):
+        kinds, objective = _kinds(density, small, latents, values)
+        if not tried:
+            ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
+            refuse_single(story, small, values, ranks, objective)
+    idle = {name for name, kind in kinds.items() if kind == "hyper"}
+    idle -= _parents(latents, set()) if idle else set()
+    return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
+
+
+def _latents(trace: Trace) -> dict[str, Any]:
+    found = {}
+    for name, node in nodes(trace).items():
+        if node["type"] != "sample" or node["is_observed"] or is_plate(node):
+            continue
+        if node["infer"].get("enumerate"):
+            continue
+        support = node["fn"].support
+        if support.is_discrete and not isinstance(node["fn"], OneHot):
+            raise MethodError(
+                f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
+                "is of items, or make it a crowdppl.OneHot that enters the table linearly"
+            )
+        found[name] = node
+    return found
+
+
+def _inner(fn: Any, value: Tensor) -> Tensor:
+    """The value; of a Dirichlet, one whose logarithm a story can be given."""
+    return value.clamp(min=1e-30) if is_dirichlet(fn) else value
+
+
+def _kinds(
+    density: Density, block: Block, latents: Mapping[str, Any], values: Mapping[str, Tensor]
+) -> tuple[dict[str, Kind], float | None]:
+    """The kind of each site, and the objective at the values, where a pass found it."""
+    onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
+    parents = _parents(latents, onehot)
+    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"]) and n not in parents]
+    linear, objective = _linear(density, block, values, candidates, onehot)
+    others = [n for n in values if n not in linear and n not in onehot]
+    touching: set[str] = set()
+    if others:
+        found = density(block, values, gradient=others)
+        touching, objective = {n for n, g in found.gradient.items() if bool((g != 0).any())}, float(found.objective)
+    kinds: dict[str, Kind] = {}
+    for name in values:
+        if name in onehot:
+            kinds[name] = "onehot"
+        elif name in linear:
+            kinds[name] = "conjugate"
+        else:
+            kinds[name] = "free" if name in touching else "hyper"
+    return kinds, objective
+
+
+def _parents(latents: Mapping[str, Any], onehot: set[str]) -> set[str]:
+    """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
+    found: set[str] = set()
+    for child, node in latents.items():
+        others = [n for n in latents if n != child]
+        if child in onehot or not others or not node["log_prob"].requires_grad:
+            continue
+        leaves = [latents[n]["value"] for n in others]
+        got = torch.autograd.grad(node["log_prob"].sum(), leaves, allow_unused=True, retain_graph=True)
+        found |= {n for n, g in zip(others, got, strict=True) if g is not None}
+    return found
+
+
+def _linear(
+    density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
+) -> tuple[set[str], float | None]:
+    """Candidates whose gradient under recorded draws does not change with their value, and the objective there."""
+    if not names:
+        return set(), None
+    logged = Density(density.model, density.plates, None, frozenset(names))
+    leaf = {n: values[n].log() for n in names}
+    moved = {n: x + 2 * torch.rand(x.shape, dtype=x.dtype) - 1.3 for n, x in leaf.items()}
+    tape: dict[int, Tensor] = {}
+    extra = one_hot_terms(onehot)
+    record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
+    first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
+    replay = Summing("replay", tape=tape)
+    second = logged(block, {**values, **moved}, gradient=names, how=replay, extra=extra)
+
+    def same(name: str) -> bool:
+        a, b = first.gradient[name], second.gradient[name]
+        return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
+
+    return {n for n in names if same(n)}, None if extra else float(first.objective)
+
+
+def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
+    """The log-prior of one-hot sites as an extra term of the objective, so that their weights get counts."""
+    if not names:
+        return None
+
+    def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
+        terms = (nodes(trace)[name]["fn"].log_prob(values[name]) for name in sorted(names))
+        return torch.stack([per_chain(x, chains) for x in terms]).sum(0)
+
+    return extra
+
+
+def per_chain(x: Tensor, chains: int | None) -> Tensor:
+    """Adds up everything but the chains, in float64: (C, ...) -> (C,), or () without chains."""
+    x = x.double()
+    return x.sum() if chains is None else x.expand(chains, *x.shape[1:]).reshape(chains, -1).sum(1)
+
+
+def expected(x: Tensor, chains: int | None) -> Tensor:
+    """The same, averaged over chains."""
+    total = per_chain(x, chains)
+    return total if chains is None else total.mean()
+
+
+def _site(name: str, kind: Kind, node: Any) -> Site:
+    fn = node["fn"]
+    frames = {f.dim: f for f in node["cond_indep_stack"] if f.vectorized}
+    local = any(f.name in ("items", "labels") for f in frames.values())
+    if local and kind == "onehot":
+        raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
+    batch = tuple(fn.batch_shape)
+    names = {f.dim: f.name for f in frames.values()}
+    shape = tuple(-1 if names.get(i - len(batch)) in ("items", "labels") else n for i, n in enumerate(batch))
+    plates = tuple(names.get(i - len(batch), "") for i in range(len(batch)))
+    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support, plates)

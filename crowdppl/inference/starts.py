@@ -1,0 +1,241 @@
+"""Starting values: votes, perturbed votes and spectral moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import torch
+from pyro import poutine
+from pyro.poutine import Trace
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+from torch.distributions import biject_to
+
+from crowdppl.data.blocks import Block
+from crowdppl.data.ragged import bag
+from crowdppl.inference.density import is_plate, nodes, traced
+from crowdppl.primitives.distributions import OneHot
+from crowdppl.primitives.model import Story
+
+SMOOTHING = 0.01
+
+
+def votes(blocks: Sequence[Block]) -> Tensor:
+    """Number of votes for each class, (N, K) by position; abstentions are no votes."""
+    first = blocks[0]
+    k = first.n_classes
+    answer = torch.arange(first.n_annotators * first.n_answers, device=first.device) % first.n_answers
+    table = torch.nn.functional.one_hot(answer.clamp(max=k), k + 1)[:, :k].double()
+    return torch.cat([bag(table, b.bags, torch.float32) for b in blocks]).double()
+
+
+def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Vote shares (N, K), slightly smoothed; with a generator, perturbed.
+
+    A perturbed start draws the shares of each item from Dirichlet(votes + 1/2), so that sparse items move far
+    and clear ones stay.
+    """
+    if generator is None:
+        smooth = counts + SMOOTHING
+        return smooth / smooth.sum(-1, keepdim=True)
+    gamma = torch._standard_gamma(counts + 0.5, generator=generator)
+    return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
+
+
+class Typical(Messenger):
+    """Replaces every latent that is not given by its prior mean, or the middle of its space."""
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.generator = generator
+
+    def _pyro_sample(self, msg: dict[str, Any]) -> None:
+        if msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate"):
+            return
+        if msg["value"] is None:
+            msg["value"] = self._typical(msg["fn"])
+
+    def _typical(self, fn: Any) -> Tensor:
+        shape = fn.batch_shape + fn.event_shape
+        if isinstance(fn, OneHot):
+            weights = fn.log_p.exp().expand(shape).double()
+            noise = torch.rand(shape, generator=self.generator, dtype=torch.float64, device=weights.device)
+            mixed = weights * (0.5 + noise)
+            return mixed / mixed.sum(-1, keepdim=True)
+        mean = _mean(fn)
+        if mean is not None and math.isfinite(float(mean.sum())):
+            out: Tensor = mean.expand(shape).detach().double()
+            return out
+        transform = biject_to(fn.support)
+        zero = torch.zeros(transform.inverse_shape(shape), dtype=torch.float64)
+        middle: Tensor = transform(zero)
+        return middle
+
+
+def _mean(fn: Any) -> Tensor | None:
+    """The mean, or where what was transformed has its mean; None where that is not known either."""
+    try:
+        out: Tensor = fn.mean
+        return out
+    except NotImplementedError:
+        pass
+    mean = _mean(fn.base_dist) if hasattr(fn, "base_dist") else None
+    for transform in getattr(fn, "transforms", ()):
+        mean = None if mean is None else transform(mean)
+    return mean
+
+
+def typical_values(
+    story: Story,
+    block: Block,
+    names: Sequence[str],
+    given: Mapping[str, Tensor],
+    plates: int,
+    generator: torch.Generator,
+) -> dict[str, Tensor]:
+    """A value for each site: what the story's own start gives, else the prior mean.
+
+    Args:
+        story: the story.
+        block: all items whose local sites are wanted.
+        names: the sites.
+        given: values that are known already.
+        plates: nesting depth.
+        generator: breaks the symmetry of one-hot sites.
+    """
+    model = poutine.condition(story.model, data=dict(given))
+    with Typical(generator):
+        trace = traced(model, block, {}, plates, enough=names)
+    return {n: nodes(trace)[n]["value"].detach() for n in names}
+
+
+def truth_site(story: Story, trace: Trace) -> str | None:
+    """The discrete site that starts tilt towards the votes: the card's truth, or "truth"; else the first one."""
+    found = [
+        n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
+    ]
+    card = getattr(story, "card", None)
+    named = "truth" if card is None else str(card.truth)
+    if named in found:
+        return named
+    return found[0] if found else None
+
+
+MOST_ANNOTATORS = 300
+"""Annotators whose pairs are counted: those with most labels."""
+SHARED = 5
+"""Items that two annotators must share for their joint to be used."""
+
+
+def pairwise_joints(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
+    """How often each pair of annotators gives each pair of classes to the same item.
+
+    Args:
+        blocks: the data; the annotators with most labels are used, at most 300.
+
+    Returns:
+        The annotators' codes (M,), and counts (M, K, M, K) [annotator, label, annotator, label].
+    """
+    import scipy.sparse as sparse  # slow to import, needed by spectral starts only
+
+    first = blocks[0]
+    k, width = first.n_classes, first.n_answers
+    given = np.bincount(np.concatenate([b.annotator.cpu().numpy() for b in blocks]), minlength=first.n_annotators)
+    chosen = np.sort(np.argsort(-given, kind="stable")[:MOST_ANNOTATORS])
+    place = np.full(first.n_annotators, -1)
+    place[chosen] = np.arange(len(chosen))
+    total = np.zeros((len(chosen) * k,) * 2)
+    for block in blocks:
+        cells = block.bags.cells.cpu().numpy()
+        annotator, answer = place[cells // width], cells % width
+        use = (annotator >= 0) & (answer < k)
+        item = block.item.cpu().numpy()[use]
+        column = annotator[use] * k + answer[use]
+        shape = (block.n_items, len(chosen) * k)
+        seen = sparse.csr_matrix((np.ones(len(item)), (item, column)), shape=shape)
+        total += np.asarray((seen.T @ seen).todense())
+    return chosen, total.reshape(len(chosen), k, len(chosen), k)
+
+
+def confusion_from_joints(joints: np.ndarray) -> np.ndarray:
+    """Confusion matrices from pairwise joints by successive projection.
+
+    For annotators m and j the joint is ``A_m' D A_j`` with D the prevalence. Stacking the normalised columns of
+    all blocks of m gives points whose convex hull has the class profiles of m as corners, if for each class
+    some annotator gives a label in that class alone; successive projection finds the corners, and diagonal
+    dominance orders them. Exact on exact moments under that condition.
+
+    Source: Ibrahim, Fu, Kargas, Huang (2019), "Crowdsourcing via Pairwise Co-occurrences", algorithm MultiSPA.
+
+    Args:
+        joints: (M, K, M, K) counts; pairs of annotators that share fewer than 5 items are left out.
+
+    Returns:
+        (M, K, K) [annotator, truth, label]; NaN for annotators who share too few items with others.
+    """
+    m, k = joints.shape[:2]
+    out = np.full((m, k, k), np.nan)
+    for a in range(m):
+        others = [j for j in range(m) if j != a and joints[a, :, j].sum() >= min(SHARED, joints[a].sum() / 2)]
+        if not others:
+            continue
+        columns = np.concatenate([joints[a, :, j] for j in others], 1)  # (K labels of a, K labels of others)
+        weight = columns.sum(0)
+        points = columns[:, weight > 0] / weight[weight > 0]
+        if np.linalg.matrix_rank(points) < k:
+            continue
+        out[a] = _order(points[:, _corners(points, k)].T)
+    return out
+
+
+def _corners(points: np.ndarray, k: int) -> list[int]:
+    """Successive projection: the longest column, then the longest orthogonal to it, and so on."""
+    rest = points.copy()
+    found: list[int] = []
+    for _ in range(k):
+        best = int(np.argmax((rest**2).sum(0)))
+        found.append(best)
+        direction = rest[:, best] / max(float(np.linalg.norm(rest[:, best])), 1e-12)
+        rest = rest - np.outer(direction, direction @ rest)
+    return found
+
+
+def _order(profiles: np.ndarray) -> np.ndarray:
+    """Assigns profiles (rows) to classes so that the diagonal is as large as possible."""
+    from scipy.optimize import linear_sum_assignment
+
+    k = len(profiles)
+    if k <= 3:
+        best = max(permutations(range(k)), key=lambda p: sum(profiles[p[i], i] for i in range(k)))
+        return profiles[list(best)]
+    rows, columns = linear_sum_assignment(-profiles)
+    out = np.empty_like(profiles)
+    out[columns] = profiles[rows]
+    return out
+
+
+def spectral_truth(blocks: Sequence[Block]) -> Tensor:
+    """Truth shares (N, K) by position under confusion matrices found from moments, prevalence uniform.
+
+    Annotators whose matrix cannot be found count as the mean of the others; where none is found, the shares
+    are those of the votes.
+    """
+    first = blocks[0]
+    k = first.n_classes
+    chosen, joints = pairwise_joints(blocks)
+    found = confusion_from_joints(joints)
+    known = np.isfinite(found).all((1, 2))
+    if not known.any():
+        return soft_truth(votes(blocks))
+    table = np.broadcast_to(found[known].mean(0), (first.n_annotators, k, k)).copy()
+    table[chosen[known]] = found[known]
+    table = 0.9 * table + 0.1 / k
+    log_p = torch.zeros(first.n_annotators, first.n_answers, k, dtype=torch.float64)
+    log_p[:, :k] = torch.from_numpy(np.log(table)).transpose(1, 2)
+    wide = log_p.reshape(-1, k).to(first.device)
+    logits = torch.cat([bag(wide, b.bags, torch.float64) for b in blocks])
+    return logits.softmax(-1).clamp(min=1e-6)

@@ -1,0 +1,1 @@
+"""Stochastic variational inference by gradients."""

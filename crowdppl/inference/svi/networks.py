@@ -1,0 +1,195 @@
+"""Stories whose networks learn by gradients: plain Pyro on minibatches of items, an epoch at a time."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro.infer import TraceEnum_ELBO
+from torch import Tensor, nn
+
+from crowdppl.core.devices import seed_streams
+from crowdppl.data.annotations import told
+from crowdppl.data.blocks import Block
+from crowdppl.data.features import read
+from crowdppl.errors import MethodError, NumericalError
+from crowdppl.inference.checkpoint import Midway, checkpoint_of, network_arrays, restore_network
+from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.neural.learner import batch_sizes, rehearse
+from crowdppl.inference.neural.regularisers import Regularised
+from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
+from crowdppl.inference.options import Options
+from crowdppl.inference.precision import one_precision
+from crowdppl.inference.problem import Problem
+from crowdppl.networks.classifier import begin, learns
+from crowdppl.networks.outputs import networks_of, seen_by
+from crowdppl.networks.training import Training, training_of
+from crowdppl.primitives.model import card_of
+
+STREAM = 17
+"""Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+
+
+def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> Progress:
+    """Trains networks and the guide together; call it within a scope of Pyro's parameter store.
+
+    Afterwards the guide's parameters are in the store, networks stand at their last weights, and the problem's
+    blocks hold what these make of the items.
+
+    Args:
+        problem: story and data.
+        options: seed, progress, callback.
+        guide: of the story.
+
+    Returns:
+        Progress with an ELBO an epoch: the mean over its minibatches, each scaled to all items.
+
+    Raises:
+        MethodError: for settings that have no meaning here.
+        NumericalError: when the loss is not finite.
+    """
+    training = training_of(getattr(problem.story, "training", {}))
+    _refuse(options, training)
+    epochs = Epochs(problem, training, options, guide)
+    kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
+    epochs.midway.into(kept, options.checkpoint_steps)
+    progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=kept)
+    progress.converged = not progress.interrupted
+    blocks = problem.blocks
+    assert isinstance(blocks, list)
+    blocks[:] = seen_by(problem.story, blocks)
+    return progress
+
+
+def for_pyro(block: Block) -> Block:
+    """The block in the precision of parameters, float64: plain Pyro multiplies factors of one precision only."""
+    return replace(block, dtype=torch.float64, _views={})
+
+
+def _refuse(options: Options, training: Training) -> None:
+    for option in ("batch_size", "max_iterations", "tolerance"):
+        if getattr(options, option) is not None:
+            raise MethodError(
+                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
+            )
+    if training.full_batch:
+        raise MethodError(
+            "training: full_batch=True belongs to inference='em' and 'vb', where a network learns the truth's "
+            "probabilities; leave it out under svi"
+        )
+
+
+class Epochs:
+    """Passes over the items that tell something, in an order that the seed and the epoch's number decide."""
+
+    def __init__(
+        self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
+    ) -> None:
+        self.problem, self.training, self.options, self.guide = problem, training, options, guide
+        self.midway = Midway()
+        for network in networks_of(problem.story).values():
+            begin(network, training, options.seed)
+        self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
+        known = told(self.whole)
+        if self.whole.gold is not None:
+            known |= (self.whole.gold >= 0).cpu().numpy()
+        self.rows = np.flatnonzero(known)
+        self.sizes = batch_sizes(len(self.rows), training.batch_size)
+        for name, network in self.learning.items():
+            assert self.whole.features is not None, "a fit with networks gives its blocks features"
+            rehearse(network, name, self.whole.features, min(self.sizes))
+        elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
+        self.loss = elbo.differentiable_loss
+        seed_streams(options.seed)
+        some = self._batch(self.rows[: training.batch_size])
+        with one_precision(problem, guide, some):
+            self.loss(problem.model, guide, some)  # parameters come to be
+        self.regularised = Regularised(problem, training)
+        self.optimiser = adamw(self._groups())
+        self.first = [group["lr"] for group in self.optimiser.param_groups]
+
+    def run(self, number: int) -> float:
+        """One epoch, or the rest of one that a checkpoint is amid; the mean ELBO of its minibatches."""
+        stream = np.random.default_rng([self.options.seed, STREAM, number])
+        rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
+        for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
+            group["lr"] = first * rate
+        batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
+        seed_streams(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
+        losses: list[float] = self.midway.kept["losses"].tolist() if self.midway.kept else []
+        for network in self.learning.values():
+            network.train()
+        try:
+            with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
+                warnings.filterwarnings("ignore", message=".* was not registered in the param store")
+                for step in self.midway.steps(len(batches), lambda: {"losses": torch.from_numpy(np.array(losses))}):
+                    losses.append(self._step(batches[step], (number, step)))
+        finally:  # Ctrl-C, too, leaves networks that are to be asked
+            for network in self.learning.values():
+                network.eval()
+        return -float(np.mean(losses))
+
+    @property
+    def learning(self) -> dict[str, nn.Module]:
+        """The story's networks that have weights to learn; others stand still, and have their say."""
+        return {name: x for name, x in networks_of(self.problem.story).items() if learns(x)}
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Parameters, weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
+        store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
+        networks = networks_of(self.problem.story).items()
+        held = (network_arrays(network, f"network.{name}") for name, network in networks)
+        weights = {name: x for arrays in held for name, x in arrays.items()}
+        return store | weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
+
+    def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
+        """Takes back what ``arrays`` gave."""
+        with torch.no_grad():
+            for name, x in pyro.get_param_store().named_parameters():
+                x.copy_(arrays[f"parameter.{name}"])
+        for name, network in networks_of(self.problem.story).items():
+            restore_network(network, f"network.{name}", arrays)
+        restore_optimiser(self.optimiser, arrays)
+        self.midway.restore(arrays)
+
+    def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
+        """One minibatch; ``at`` are the numbers of epoch and step."""
+        batch = self._batch(rows)
+        loss, wanted = self.regularised(lambda block: self.loss(self.problem.model, self.guide, block), batch)
+        if not bool(torch.isfinite(loss)):
+            raise NumericalError(
+                f"the loss is {loss.item()} in epoch {at[0] + 1}, step {at[1] + 1}; lower learning_rate "
+                f"({self.training.learning_rate:g}), or look at the features' scale"
+            )
+        self.optimiser.zero_grad()
+        (loss / len(self.rows) + wanted).backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+    def _batch(self, rows: np.ndarray) -> Block:
+        batch = self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
+        assert batch.features is not None, "a fit with networks gives its blocks features"
+        return replace(batch, features=read(batch.features), _views={})  # once for all networks, and the guide
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""
+        training, parameters = self.training, dict(pyro.get_param_store().named_parameters())
+        networks = [x for name, x in parameters.items() if "$$$" in name]  # how Pyro names those of a module
+        others = [x for name, x in parameters.items() if "$$$" not in name]
+        if self.learning and not networks:
+            refused = getattr(card_of(self.problem.story), "refused", {})
+            engines = [f"inference={name!r}" for name in ("em", "vb") if name not in refused]
+            raise MethodError(
+                f"svi cannot train the network of {type(self.problem.story).__name__}, whose model never asks it; "
+                f"ask it in model (crowdppl.look or classify){', or use ' * bool(engines)}{' or '.join(engines)}"
+            )
+        return [
+            {"params": networks, "lr": training.learning_rate, "weight_decay": training.weight_decay},
+            {"params": others, "lr": training.learning_rate * training.annotator_rate, "weight_decay": 0.0},
+        ]

@@ -1,0 +1,347 @@
+"""Tables that engines return: confusion, prevalence and quantiles, with draws where there are any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.data.ragged import Bags
+from crowdppl.inference.density import FLOOR, Density, nodes
+from crowdppl.inference.passes import Fold
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.sites import Site
+from crowdppl.inference.starts import Typical
+from crowdppl.networks.outputs import networks_of
+
+LOOKS = 8
+"""Quantiles that stand for a prior: of GLAD's difficulties, they give accuracies to within .004."""
+
+
+def fresh_items(
+    density: Density, block: Block, given: Mapping[str, Tensor], names: Sequence[str]
+) -> Iterator[dict[str, Tensor]]:
+    """Values of items' own sites which together stand for the prior of a fresh item, given everything shared.
+
+    Sites of one number go through evenly spaced quantiles of their prior; several are paired at random, since
+    they are independent. The rest stand at the prior mean: quantiles of many numbers would take many more looks.
+
+    Args:
+        density: the story, with or without chains.
+        block: the items, which all get the same values.
+        given: a value for every site that is shared.
+        names: sites of items; without any there is one look, at nothing.
+    """
+    if not names:
+        yield {}
+        return
+    stream = torch.Generator(device=block.device).manual_seed(0)
+    with Typical(stream):
+        found = nodes(density.trace(block, given))
+    plain = {n: found[n]["value"].detach() for n in names}
+    plain = {n: x.clamp(min=math.exp(FLOOR)).log() if n in density.log_sites else x for n, x in plain.items()}
+    moving = {n: found[n]["fn"] for n in names if _quantile(found[n]["fn"], 0.5, block.device) is not None}
+    shuffled = {n: torch.randperm(LOOKS, generator=stream, device=block.device).tolist() for n in moving}
+    for look in range(LOOKS if moving else 1):
+        at = {n: _quantile(fn, (shuffled[n][look] + 0.5) / LOOKS, block.device) for n, fn in moving.items()}
+        yield plain | {n: x for n, x in at.items() if x is not None}
+
+
+def _quantile(fn: Any, share: float, device: torch.device) -> Tensor | None:
+    """A quantile of each of the distributions of one number, [C,] items; None where there is none to be had."""
+    if fn.event_shape:
+        return None
+    try:
+        out: Tensor = fn.icdf(torch.full(fn.batch_shape, share, dtype=torch.float64, device=device)).detach()
+    except (NotImplementedError, AttributeError):
+        return None
+    return out
+
+
+MOST_DRAWS = 200
+"""Draws that a result keeps of tables, and over which the truth is averaged at least."""
+SMALL_DRAWS, NUMBERS = 1_000, 500_000
+"""The same where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
+deviation, of 200 draws to a seventh."""
+SPREAD_DRAWS, SPREAD_READ = 50, 250_000
+"""Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
+TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
+"""Draws of a sampler over which the truth of small data is averaged, and the labels that this may read: of 200 the
+Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
+FEWEST_DRAWS, HELD = 50, 200_000_000
+"""Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
+WIDTH = 2_000_000
+"""Numbers in the largest array of a pass over several draws; ten times as many take memory, and no less time."""
+TOGETHER = 64
+"""Draws in a pass over small data: fewer pay more for passes, more gain nothing."""
+Draws = Mapping[str, Tensor]
+
+
+def thinned(draws: Draws, n: int) -> dict[str, Tensor]:
+    """At most n draws, evenly spread over what there is."""
+    have = next(iter(draws.values())).shape[0]
+    at = torch.linspace(0, have - 1, min(n, have)).round().long()
+    return {name: x[at.to(x.device)] for name, x in draws.items()}
+
+
+def affordable(problem: Problem) -> int:
+    """How many draws are made, or kept: by the size of sites and annotators' tables, which are to fit in memory."""
+    block = problem.blocks[0]
+    sites = sum(math.prod(site.shape(problem.n_items)) for site in problem.sites.values())
+    size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
+    wanted = max(MOST_DRAWS, min(SMALL_DRAWS, NUMBERS // size))
+    return max(FEWEST_DRAWS, min(wanted, HELD // size))
+
+
+def draws_for_spread(problem: Problem) -> int:
+    """Over how many draws of vb the spread of the truth is found."""
+    return max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
+
+
+def draws_for_truth(problem: Problem) -> int:
+    """Over how many draws of a sampler the truth is averaged: many where that is a small part of what they cost."""
+    return max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
+
+
+@dataclass(frozen=True)
+class TruthOver:
+    """Each item's truth probabilities over draws of the parameters, by position.
+
+    Attributes:
+        mean, sd: (N, K).
+        entropies: (N, 2) in bits: of the mean, and the mean of the draws' own.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+    entropies: np.ndarray
+
+
+def truth_over(problem: Problem, draws: Draws) -> TruthOver:
+    """Truth probabilities averaged over draws."""
+    assert problem.truth is not None
+    n_draws = next(iter(draws.values())).shape[0]
+    rows = max(problem.n_items, problem.blocks[0].n_annotators * problem.blocks[0].n_answers)
+    step = max(1, min(TOGETHER, WIDTH // (rows * problem.states)))
+    sums: list[Tensor] = []
+    for start in range(0, n_draws, step):
+        some = {n: x[start : start + step] for n, x in draws.items()}
+        density = density_of(problem, len(next(iter(some.values()))))
+        fold = Fold(density, problem.blocks, problem.sites)
+        marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
+        found = [marginal.sum(1), marginal.square().sum(1), _bits(marginal).sum(0)]
+        sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+    mean, square, own = (x / n_draws for x in sums)
+    variance = (square - mean.square()).clamp(min=0)
+    entropies = torch.stack([_bits(mean), own], -1)
+    return TruthOver(mean.t().cpu().numpy(), variance.sqrt().t().cpu().numpy(), entropies.cpu().numpy())
+
+
+def _bits(p: Tensor) -> Tensor:
+    """Entropy in bits over the leading dimension."""
+    out: Tensor = torch.special.entr(p).sum(0) / math.log(2)
+    return out
+
+
+def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
+    """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
+    assert problem.truth is not None
+    fold = Fold(density_of(problem, chains), problem.blocks, problem.sites)
+    marginal = fold(values, marginals=(problem.truth,)).marginals[problem.truth].double()
+    out = marginal if chains is None else marginal.mean(1)
+    return out.t().cpu().numpy()
+
+
+def density_of(problem: Problem, chains: int | None) -> Density:
+    """The density of a problem's story, its Dirichlet sites given as log theta."""
+    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+    return Density(problem.model, problem.plates, chains, conjugate)
+
+
+@dataclass(frozen=True)
+class Dims:
+    """Names of a site's dimensions, from the method's card where it has one."""
+
+    problem: Problem
+
+    def of(self, site: Site) -> tuple[str, ...]:
+        """One name for each dimension of the site's value."""
+        rank = len(site.batch_shape) + len(site.event_shape)
+        card = getattr(self.problem.story, "card", None)
+        words = card.sites.get(site.name, "").split() if card is not None else []
+        if len(words) != rank:
+            return tuple(
+                "item" if n == -1 else f"{site.name}_dim_{i}"
+                for i, n in enumerate((*site.batch_shape, *site.event_shape))
+            )
+        return tuple(_names(words))
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """K K becomes truth, label; a lone K becomes class; other letters become what they count."""
+    plain = {"N": "item", "A": "annotator", "L": "answer"}
+    twice = words.count("K") + words.count("L") > 1 and "K" in words
+    out: list[str] = []
+    for word in words:
+        if word == "K":
+            name = ("label" if "truth" in out else "truth") if twice else "class"
+        else:
+            name = "label" if word == "L" and twice else plain.get(word, word.lower())
+        while name in out:
+            name += "_"
+        out.append(name)
+    return out
+
+
+TYPICAL = 64
+"""Items that stand for all others where what networks see of an item decides how it is labelled."""
+LINEAR = 1e-5
+"""Difference of float32 probabilities that is rounding."""
+ELSEWHERE = 1e-9
+"""Weight of items for classes that are not their most probable, where labels do not depend on the truth."""
+
+
+def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
+    """What each annotator would answer on a fresh item of each class, whatever the story.
+
+    Every (annotator, answer) pair is put to the story as an item with that one label; Bayes' rule turns the
+    posterior of its truth and its evidence into p(answer | annotator, truth). That is averaged over what sites of
+    single items may be for a fresh item, such as its difficulty: errors on hard items are errors, too. Where labels
+    depend on what networks see of an item, it is averaged over items that are there, each as much of a class as the
+    story takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
+    conal), an item is of its most probable class: the truth that such a story draws is no more like an annotator's
+    label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
+
+    Returns:
+        ([C,] A, K, L) tables and ([C,] K) prevalence.
+    """
+    block = problem.blocks[0]
+    probe = probe_block(block)
+    views, total, ruled, tables = _views(problem, block, probe), torch.zeros(()), torch.zeros(()), None
+    alike, told = True, False
+    for view in views:
+        joint, before = _joint(problem, values, chains, view), tables
+        total, ruled, tables = total + joint, ruled + _of_the_likeliest(joint), _tables(joint, block)[0]
+        alike = alike and (before is None or torch.allclose(before, tables, atol=LINEAR))
+        told = told or _tell_of_the_truth(joint, block)
+    if len(views) == 1 or not alike:
+        found, prevalence = _tables(total, block)
+        return found if told else _tables(ruled, block)[0], prevalence
+    # Networks, if there are any, speak of the truth alone.
+    return _tables(_joint(problem, values, chains, probe), block)
+
+
+def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:
+    """Whether any label that names a class makes another truth of one seen item as probable as before, or not."""
+    share = joint / joint.sum(0).clamp(min=1e-300)
+    labels = share[..., :-1].reshape(*share.shape[:-1], block.n_annotators, block.n_answers)[..., : block.n_classes]
+    return not torch.allclose(labels, share[..., -1, None, None].expand_as(labels), atol=LINEAR)
+
+
+def _of_the_likeliest(joint: Tensor) -> Tensor:
+    """The same where the truth of the seen item is its most probable class; others count where no item is of it."""
+    share = joint[..., -1] / joint[..., -1].sum(0)
+    weight = torch.zeros_like(share).scatter(0, share.argmax(0, keepdim=True), 1.0) + ELSEWHERE * share
+    return joint * (weight / joint[..., -1].clamp(min=1e-300)).unsqueeze(-1)
+
+
+def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, probe: Block) -> Tensor:
+    """Probability of truth and label of each item of ``probe``, (K, [C,] items), up to a factor."""
+    assert problem.truth is not None
+    local = [n for n, s in problem.sites.items() if s.local]
+    given = {n: x for n, x in values.items() if n not in local}
+    density, joint = density_of(problem, chains), torch.zeros(())
+    for own in fresh_items(density, probe, given, local):
+        one = density(probe, given | own, marginals=(problem.truth,))
+        share = one.marginals[problem.truth].double()
+        joint = joint + share * one.per_item.double().exp()
+    return joint
+
+
+def _tables(joint: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+    """Tables and prevalence, from the probabilities of truth and label of the items of ``probe_block``."""
+    prevalence = joint[..., -1] / joint[..., -1].sum(0)
+    conditional = joint[..., :-1] / prevalence.clamp(min=1e-300).unsqueeze(-1)
+    conditional = conditional.reshape(*conditional.shape[:-1], block.n_annotators, block.n_answers)
+    if block.abstainers is not None:
+        conditional[..., ~block.abstainers, block.n_classes :] = 0
+    total = conditional.sum(-1, keepdim=True)
+    even = torch.full_like(conditional, 1 / block.n_answers)
+    tables = torch.where(total > 0, conditional / total.clamp(min=1e-300), even)
+    return tables.movedim(0, -2), prevalence.movedim(0, -1)
+
+
+def _views(problem: Problem, block: Block, probe: Block) -> list[Block]:
+    """The items of ``probe`` as each of some typical items is seen; none where a classifier alone looks."""
+    if block.seen is None or not networks_of(problem.story).keys() - {"network"}:
+        return []
+    at = torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist()
+    return [
+        replace(
+            probe,
+            seen={name: x[n].expand(probe.n_items, *x.shape[1:]) for name, x in block.seen.items()},
+            _views={},
+        )
+        for n in at
+    ]
+
+
+def probe_block(block: Block) -> Block:
+    """One item for each (annotator, answer) pair, and one without labels."""
+    cells, known = block.n_annotators * block.n_answers, block.item_covariates
+    every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
+    bags = Bags(cells + 1, cells, every[:-1], every, every[:-1], None, None)
+    # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
+    return replace(
+        block,
+        bags=bags,
+        gold=None,
+        evidence=None,
+        features=None,
+        seen=None,
+        item_covariates=known and known.average(cells + 1),
+        abstainers=None,
+        offset=0,
+        scale=1.0,
+        tempered=False,
+        dtype=torch.float64,
+        _views={},
+    )
+
+
+def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """(n, A, K, L) float32 draws of the annotators' tables and (n, K) of the prevalence."""
+    block = problem.blocks[0]
+    n = next(iter(draws.values())).shape[0]
+    step = max(1, min(32, WIDTH // (block.n_annotators * block.n_answers * problem.states)))
+    tables, prevalence = [], []
+    for start in range(0, n, step):
+        some = {name: x[start : start + step] for name, x in draws.items()}
+        table, share = tables_at(problem, some, len(next(iter(some.values()))))
+        tables.append(table.float().cpu().numpy())
+        prevalence.append(share.cpu().numpy())
+    # In C order, as a file has them: sums over them are then the same, to the last bit, after load.
+    return np.ascontiguousarray(np.concatenate(tables)), np.ascontiguousarray(np.concatenate(prevalence))
+
+
+def are_linear(problem: Problem, crossed: Draws) -> bool:
+    """Whether truth and answer together are linear in each site of shares; the mean table is then that at the mean.
+
+    They are not where a one-hot site chooses among rows of others, or a row is used twice.
+
+    Args:
+        problem: the story and data.
+        crossed: as from ``crowdppl.inference.draws.crossed``.
+    """
+    if not len(next(iter(crossed.values()))):
+        return True
+    tables, prevalence = table_draws(problem, crossed)
+    joint = tables * prevalence[:, None, :, None]
+    one, other, middle = joint[::3], joint[1::3], joint[2::3]
+    return bool(np.allclose(middle, (one + other) / 2, rtol=0, atol=LINEAR))

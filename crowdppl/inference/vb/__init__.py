@@ -1,0 +1,1 @@
+"""EM and variational Bayes."""

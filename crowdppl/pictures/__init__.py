@@ -1,1 +1,0 @@
-"""Pictures of posteriors, scores, comparisons, checks and stories."""

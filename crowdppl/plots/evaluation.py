@@ -1,0 +1,223 @@
+"""Plots of scores: reliability, risk against coverage, and comparisons of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.intervals import check_level
+from crowdppl.core.validation import whole_number
+from crowdppl.evaluation.metrics import (
+    BINS,
+    RankedErrors,
+    calibration_error,
+    matched,
+    reliability_bins,
+    risk_coverage,
+)
+from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new, legible, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from crowdppl.evaluation.compare import Comparison
+    from crowdppl.posterior import Posterior
+
+Z = 1.96
+"""Normal quantile of the 95 % intervals."""
+BAR_LIGHT, BAR_DARK = "0.82", "0.15"
+
+
+def plot_reliability(
+    posterior: Posterior | pd.DataFrame,
+    gold: pd.Series | Mapping[Any, Any],
+    *,
+    bins: int = BINS,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draws how often labels are right against how sure they are: points below the diagonal are too sure.
+
+    A point is the share of right labels in a bin of their probability, at the bin's mean probability, with a
+    95 % interval (Wilson, 1927). Bars in the background are the shares of items in the bins, on the same scale.
+
+    Args:
+        posterior: a posterior, or its probabilities (items x classes).
+        gold: the true class of items by their ids.
+        bins: equal bins of the probability from 0 to 1.
+        ax: axes to draw on; made if absent.
+
+    Raises:
+        DataError: as ``crowdppl.evaluate``.
+        MethodError: when there are no bins.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+        >>> crowdppl.plot_reliability(posterior, crowd.truth).get_xlabel()
+        'probability of the label'
+    """
+    bins = whole_number("bins", bins, 1, "15 are usual")
+    p, truth, _, _ = matched(posterior, gold)
+    axes = axes_or_new(ax, 6.0, 4.8)
+    _draw(axes, reliability_bins(p, truth, bins), 1 / p.shape[1])
+    axes.set_title(
+        f"{len(p):,} items, calibration error {calibration_error(p, truth, bins):.3f}", fontsize="medium"
+    )
+    return axes
+
+
+def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the 95 % score interval of a share of n, elementwise (Wilson, 1927)."""
+    scale = 1 + Z**2 / n
+    middle = (share + Z**2 / (2 * n)) / scale
+    reach = Z / scale * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return middle - reach, middle + reach
+
+
+def _draw(axes: Axes, table: pd.DataFrame, least: float) -> None:
+    """Bars of shares, the diagonal and the points; no confidence is below ``least``, so nothing left of it."""
+    used = table[table["n"] > 0]
+    n = used["n"].to_numpy(np.float64)
+    confidence, accuracy = used["confidence"].to_numpy(), used["accuracy"].to_numpy()
+    width = (used["high"] - used["low"]).to_numpy()
+    axes.bar(used["low"], n / n.sum(), width, align="edge", color=BAR_LIGHT, label="share of items", zorder=1)
+    axes.plot([0, 1], [0, 1], ":", color="0.4", linewidth=1.2, label="calibrated", zorder=2)
+    axes.vlines(confidence, *wilson(accuracy, n), color="0.5", linewidth=1.5, label="95% interval", zorder=3)
+    axes.plot(confidence, accuracy, "o", color=BAR_DARK, markersize=5, label="share right", zorder=4, clip_on=False)
+    start = max(0.0, min(least, used["low"].min()))
+    axes.set_xlim(start - 0.02 * (1 - start), 1 + 0.02 * (1 - start))
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("probability of the label")
+    axes.set_ylabel("share of labels that are right")
+    # Below the axes, for points may lie anywhere on them.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
+
+
+THRESHOLDS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Probabilities that are marked on the curve."""
+APART = 0.07
+"""Share of items between two marks, so that their names do not overlap."""
+SETTLED = 0.05
+"""Share of items from which on the band decides how high the axis goes."""
+
+
+def plot_risk_coverage(
+    posterior: Posterior | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], *, ax: Axes | None = None
+) -> Axes:
+    """Draws which share of labels is wrong if only the surest items are kept.
+
+    The curve is the share of errors among the n items of highest probability, for n = 1 ... N; equally sure items
+    come in random order, in expectation, so that its mean is the area ``aurc`` of ``crowdppl.evaluate``. The band
+    is a 95 % interval of each share alone (Wilson, 1927). Diamonds say how sure the last item is that is kept. In
+    random order items would follow the dotted line, and if all errors came last, the dashed one.
+
+    Args:
+        posterior: a posterior, or its probabilities (items x classes).
+        gold: the true class of items by their ids.
+        ax: axes to draw on; made if absent.
+
+    Raises:
+        DataError: as ``crowdppl.evaluate``.
+
+    Examples:
+        >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3}, seed=0)
+        >>> posterior = crowdppl.fit("one_coin", crowd.data, inference="vb", seed=0)
+        >>> crowdppl.plot_risk_coverage(posterior, crowd.truth).get_ylabel()
+        'risk: share of wrong labels among them'
+    """
+    p, truth, _, _ = matched(posterior, gold)
+    ranked = RankedErrors.of(p, truth)
+    risk = risk_curve(ranked)
+    n = np.arange(1, len(risk) + 1)
+    low, high = wilson(risk, n)
+    axes = axes_or_new(ax, 6.0, 4.8)
+    axes.fill_between(n / len(n), low, high, color=LIGHT, linewidth=0, label="95% interval", zorder=1)
+    axes.axhline(risk[-1], color=MIDDLE, linestyle=":", linewidth=1.2, label="random order", zorder=2)
+    best = np.clip(1 - len(n) * (1 - risk[-1]) / n, 0, None)
+    axes.plot(n / len(n), best, "--", color=MIDDLE, linewidth=1.2, label="errors last", zorder=2)
+    axes.plot(n / len(n), risk, color=DARK, linewidth=1.5, label="surest first", zorder=3)
+    _thresholds(axes, risk_coverage(p, truth))
+    settled = n >= SETTLED * len(n)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max()))))
+    axes.set_xlabel("coverage: share of items kept, the surest first")
+    axes.set_ylabel("risk: share of wrong labels among them")
+    axes.set_title(f"{len(n):,} items, area under the curve {float(ranked.aurc()):.4f}", fontsize="medium")
+    # Below the axes, for the curve may lie anywhere on them.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
+    return axes
+
+
+def risk_curve(ranked: RankedErrors) -> np.ndarray:
+    """Expected share of errors among the n surest items, for n = 1 ... N, (N,)."""
+    items, wrong = ranked.items[::-1].astype(np.int64), ranked.wrong[::-1]
+    each = np.repeat(wrong / items, items)
+    out: np.ndarray = np.cumsum(each) / np.arange(1, len(each) + 1)
+    return out
+
+
+def _thresholds(axes: Axes, table: pd.DataFrame) -> None:
+    """Marks on the curve where the probability of the label falls below round numbers, as far as there is room."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=2, foreground="white")]
+    confidence, last = table.index.to_numpy(), 0.0
+    for least in THRESHOLDS:
+        kept = np.flatnonzero(confidence >= least)
+        if not len(kept):
+            continue
+        coverage, risk = table.iloc[kept[-1]][["coverage", "risk"]]
+        if coverage < last + APART or coverage == 1:
+            continue
+        last = coverage
+        axes.plot(coverage, risk, "D", color=DARK, markersize=4.5, zorder=4)
+        text = f"≥ {least:.2f}".replace("0.", ".")
+        # To the upper left, where a rising curve is not.
+        place: dict[str, Any] = {"xytext": (-6, 3), "textcoords": "offset points", "ha": "right", "zorder": 5}
+        axes.annotate(text, (coverage, risk), fontsize="small", path_effects=edge, **place)
+
+
+def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
+    """Draws how much less probable each method finds what was left out than the best one, which is on top.
+
+    Intervals are normal, from the standard errors of the differences, in which an item's labels count as one
+    observation. Where one holds 0, the labels do not say that the best is better. The best has none; that it was
+    chosen among several is not accounted for. Beside stand the weights in the stack of predictions.
+
+    Args:
+        comparison: what ``crowdppl.compare`` returned.
+        ax: axes to draw on; made if absent.
+        level: probability of the intervals.
+
+    Raises:
+        MethodError: when the level is not between 0 and 1.
+    """
+    check_level(level)
+    table = comparison.table.iloc[::-1]
+    reach = NormalDist().inv_cdf((1 + level) / 2) * table["difference_se"].to_numpy()
+    difference, place = table["difference"].to_numpy(), np.arange(len(table))
+    names = [f"{short(name)} ({engine})" for name, engine in zip(table.index, table["inference"], strict=True)]
+    axes = axes_or_new(ax, 5.0 + 0.08 * max(map(len, names)), 1.6 + 0.32 * len(table))
+    axes.axvline(0, color=MIDDLE, linestyle=":", linewidth=1, zorder=1)
+    axes.hlines(place[:-1], (difference - reach)[:-1], (difference + reach)[:-1], color="0.6", linewidth=1.5)
+    axes.plot(difference, place, "o", color=DARK, markersize=5, zorder=3)
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    for n, weight in enumerate(table["weight"]):
+        axes.annotate(f"{weight:.2f}", (1, n), (6, 0), va="center", fontsize="small", **beside)
+    axes.annotate("weight", (1, len(table) - 0.5), (6, 0), va="bottom", fontsize="small", **beside)
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_yticks(place, names)
+    axes.set_ylim(-0.6, len(table) - 0.4)
+    unit = "an item" if comparison.whole_items else "a label"
+    axes.set_xlabel(
+        f"log-probability of {unit} left out, less that of the best\n(nats, line: {level:.0%} interval)"
+    )
+    best = comparison.table.iloc[0]
+    axes.set_title(f"{short(comparison.best)}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
+    axes.title.set_fontsize("medium")
+    legible(axes)
+    return axes

@@ -1,0 +1,425 @@
+"""Plate diagrams of models."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from math import hypot
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyro
+import pyro.distributions as dist
+
+from crowdppl import registry
+from crowdppl.core import validation
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.features import read
+from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.networks.outputs import networks_of
+from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
+from crowdppl.primitives.model import Story, card_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ITEMS, ANNOTATORS, FEATURES = "items", "annotators", "features"
+SEEN = "items with features"
+"""Pyro wants another name for each plate object of a story."""
+
+
+@dataclass(frozen=True)
+class StoryGraph:
+    """The variables of a story.
+
+    Attributes:
+        parents: of each variable, in the order in which the story draws them.
+        plates: the variables of each plate, outer plates first.
+        observed: labels, and features where the story looks at them.
+    """
+
+    parents: Mapping[str, tuple[str, ...]]
+    plates: Mapping[str, tuple[str, ...]]
+    observed: frozenset[str]
+
+    def plates_of(self, name: str) -> frozenset[str]:
+        """The plates that a variable lies in."""
+        return frozenset(plate for plate, members in self.plates.items() if name in members)
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """The variables that depend on one directly."""
+        return tuple(child for child, parents in self.parents.items() if name in parents)
+
+
+def graph_of(story: Any, data: Annotations) -> StoryGraph:
+    """The graph of a story as it is on some data.
+
+    Pyro places the labels, which are ragged, in the plate of items (and of groups). Each belongs to one item and
+    one annotator, so that here they lie where those two plates meet.
+
+    Args:
+        story: a story.
+        data: annotations of the kind that it takes; small ones do.
+
+    Raises:
+        MethodError: when the story draws no labels.
+    """
+    from pyro.infer.inspect import get_model_relations
+
+    prepare = getattr(story, "prepare", None)
+    found = get_model_relations(_on(story if prepare is None else prepare(data), data))
+    factors = {name for name, fn in found["sample_dist"].items() if fn == "Unit"}
+    parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
+    labels = [name for name, fn in found["sample_dist"].items() if fn == "Labels"]
+    if not labels:
+        raise MethodError("the story draws no labels: call crowdppl.annotate inside the plate of items")
+    plates = _plates(found["plate_sample"], parents, labels)
+    return StoryGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
+
+
+def _on(story: Any, data: Annotations) -> Callable[[], None]:
+    """The story on data, as a program without arguments that looks at features where it has networks."""
+    block = data.as_block()
+
+    def model() -> None:
+        if block.features is None or not networks_of(story):
+            story.model(block)
+            return
+        # No Delta: Pyro traces nothing to it. Networks are asked beforehand, as where a story is not learning.
+        features = read(block.features)
+        near = dist.Normal(features, 1.0).to_event(features.dim() - 1)
+        with pyro.plate(SEEN, block.n_items):
+            x = pyro.sample(FEATURES, near, obs=features)
+        seen = {name: network(x) for name, network in networks_of(story).items()}
+        story.model(replace(block, features=x, seen=seen, _views={}))
+
+    return model
+
+
+def _plates(
+    found: Mapping[str, Sequence[str]], names: Collection[str], labels: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Members by plate, larger plates first: labels among items and annotators, features among items."""
+    out = {plate: [n for n in members if n in names and n not in labels] for plate, members in found.items()}
+    out[ITEMS] = [*out.get(ITEMS, []), *out.pop(SEEN, []), *labels]
+    out[ANNOTATORS] = [*out.get(ANNOTATORS, []), *labels]
+    return {plate: tuple(members) for plate, members in sorted(out.items(), key=lambda p: -len(p[1])) if members}
+
+
+def a_few_labels() -> Annotations:
+    """Twelve items with two features, labelled by four annotators with one of three grades."""
+    rng = np.random.default_rng(1)
+    item, annotator = np.divmod(np.arange(48), 4)
+    label, features = rng.integers(3, size=48), rng.normal(size=(12, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return Annotations.from_arrays(
+            item, annotator, label, kind="ordinal", items=np.arange(12), features=features
+        )
+
+
+WIDE, HIGH = 132.0, 92.0
+"""Distances of neighbouring variables."""
+TALL = 27.0
+"""Half the height of a variable."""
+MARGIN, CAPTION = 14.0, 20.0
+"""Between variables and the border of their plate; what a plate's name takes below."""
+THROUGH, CROSSED = 1e6, 1e4
+"""Costs of an arrow through a variable, and of two that cross, in units of length."""
+
+
+@dataclass(frozen=True)
+class Oval:
+    """Middle and half axes."""
+
+    x: float
+    y: float
+    rx: float
+    ry: float
+
+    def covers(self, x: float, y: float, by: float = 0.0) -> bool:
+        """Whether a point lies inside, or nearer to the border than ``by``."""
+        return ((x - self.x) / (self.rx + by)) ** 2 + ((y - self.y) / (self.ry + by)) ** 2 < 1
+
+
+@dataclass(frozen=True)
+class Box:
+    """Left, top, right and bottom."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def holds(self, oval: Oval) -> bool:
+        """Whether an oval lies inside."""
+        return (
+            self.left < oval.x - oval.rx
+            and oval.x + oval.rx < self.right
+            and self.top < oval.y - oval.ry
+            and oval.y + oval.ry < self.bottom
+        )
+
+    def meets(self, oval: Oval) -> bool:
+        """Whether an oval lies inside, wholly or in part."""
+        x, y = min(max(oval.x, self.left), self.right), min(max(oval.y, self.top), self.bottom)
+        return oval.covers(x, y)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A finished arrangement."""
+
+    ovals: Mapping[str, Oval]
+    boxes: Mapping[str, Box]
+
+
+def half_width(name: str) -> float:
+    """Half the width that a variable's name needs."""
+    return max(32.0, 3.6 * len(name) + 12)
+
+
+def arrange(graph: StoryGraph) -> Layout:
+    """Places every variable and plate: the best of all orders within a row of a zone, the same every time.
+
+    Variables outside of all plates stand above. Below them lie zones from left to right: other plates, annotators,
+    annotators and items, items. An arrow points down. Where arrows would run through variables, rows are drawn
+    further apart, and then zones wider.
+
+    Raises:
+        MethodError: when no arrangement keeps all arrows clear of variables.
+    """
+    rows = _rows(graph)
+    zones = {name: _zone(graph, name) for name in graph.parents}
+    for spare, high in product((0, 1), (HIGH, 1.3 * HIGH, 1.6 * HIGH)):
+        tried = [_placed(graph, rows, zones, columns, high) for columns in _columns(rows, zones, spare)]
+        best = min(tried, key=lambda ovals: round(_cost(graph, ovals), 3))
+        if _cost(graph, best) < THROUGH:
+            return Layout(best, {plate: _box(graph, plate, best) for plate in graph.plates})
+    raise MethodError(
+        f"{', '.join(graph.parents)} cannot be arranged so that arrows keep clear of variables; pyro.render_model "
+        "draws such a story, where graphviz is installed"
+    )
+
+
+def _zone(graph: StoryGraph, name: str) -> int:
+    """0 above all plates, 1 other plates, 2 annotators, 3 annotators and items, 4 items, 5 items and another."""
+    plates = graph.plates_of(name)
+    if not plates:
+        return 0
+    if {ITEMS, ANNOTATORS} <= plates:
+        return 3
+    if ITEMS in plates:
+        return 4 if plates == {ITEMS} else 5
+    return 2 if ANNOTATORS in plates else 1
+
+
+def _rows(graph: StoryGraph) -> dict[str, int]:
+    """The row of each variable: as far down as its children allow, those in no plate above all others."""
+    height: dict[str, int] = {}
+    for name in reversed(list(graph.parents)):  # children come later in the story
+        free = not graph.plates_of(name)
+        below = [height[child] for child in graph.children(name) if free == (not graph.plates_of(child))]
+        height[name] = 1 + max(below, default=-1)
+    plated = max(height[name] for name in height if graph.plates_of(name))
+    lifted = {name: n if graph.plates_of(name) else plated + 1 + n for name, n in height.items()}
+    return {name: max(lifted.values()) - n for name, n in lifted.items()}
+
+
+def _columns(rows: Mapping[str, int], zones: Mapping[str, int], spare: int) -> Iterator[dict[str, float]]:
+    """Every choice of columns for what stands in plates, zones side by side, each ``spare`` columns wider."""
+    cells: dict[tuple[int, int], list[str]] = {}
+    for name, row in rows.items():
+        if zones[name]:
+            cells.setdefault((zones[name], row), []).append(name)
+    left, starts, widths = 0, {}, {}
+    for zone in range(1, 6):
+        most = max((len(names) for (at, _), names in cells.items() if at == zone), default=0)
+        # Annotators and items keep a column of their own, which is where their plates' names stand.
+        widths[zone] = most + (spare if most and zone != 3 else 0) or int(zone in (2, 4))
+        starts[zone], left = left, left + widths[zone]
+    choices = [
+        [
+            {name: starts[zone] + at for name, at in zip(names, slots, strict=True)}
+            for slots in _slots(len(names), widths[zone], spare)
+        ]
+        for (zone, _), names in cells.items()
+    ]
+    for choice in product(*choices):
+        yield {name: at for part in choice for name, at in part.items()}
+
+
+def _slots(n: int, width: int, spare: int) -> Iterator[tuple[float, ...]]:
+    """Orders of n columns: in the middle of the width, or with columns to spare anywhere."""
+    if spare:
+        yield from permutations(range(width), n)
+    else:
+        yield from permutations([i + (width - n) / 2 for i in range(n)])
+
+
+def _placed(
+    graph: StoryGraph,
+    rows: Mapping[str, int],
+    zones: Mapping[str, int],
+    columns: Mapping[str, float],
+    high: float,
+) -> dict[str, Oval]:
+    """Ovals for one choice of columns; what stands above is each over the middle of its children."""
+    x = {name: WIDE * column for name, column in columns.items()}
+    for row in sorted({rows[name] for name in zones if not zones[name]}, reverse=True):
+        free = [name for name in graph.parents if not zones[name] and rows[name] == row]
+        x |= _over_children({name: _middle(x, graph.children(name)) for name in free})
+    return {name: Oval(x[name], rows[name] * high, half_width(name), TALL) for name in graph.parents}
+
+
+def _middle(x: Mapping[str, float], names: Sequence[str]) -> float:
+    return sum(x[name] for name in names) / len(names) if names else 0.0
+
+
+def _over_children(wanted: Mapping[str, float]) -> dict[str, float]:
+    """Places at least a width apart, as near to where they are wanted as least squares has it."""
+    names = sorted(wanted, key=lambda name: wanted[name])
+    pools: list[tuple[float, int]] = []
+    for i, name in enumerate(names):
+        mean, size = wanted[name] - i * WIDE, 1
+        while pools and pools[-1][0] > mean:
+            other, n = pools.pop()
+            mean, size = (mean * size + other * n) / (size + n), size + n
+        pools.append((mean, size))
+    flat = [mean for mean, size in pools for _ in range(size)]
+    return {name: at + i * WIDE for i, (name, at) in enumerate(zip(names, flat, strict=True))}
+
+
+def _box(graph: StoryGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
+    """The border of a plate, wider the more plates lie within it."""
+    members = [ovals[name] for name in graph.plates[plate]]
+    inner = [p for p, names in graph.plates.items() if p != plate and set(names) < set(graph.plates[plate])]
+    gap = MARGIN + (MARGIN + CAPTION) * len(inner) / 2
+    left, right = min(o.x - o.rx for o in members), max(o.x + o.rx for o in members)
+    if plate == ANNOTATORS and len(members) == 1:
+        left -= WIDE - MARGIN  # labels alone: the plate's name stands beside them
+    bottom = max(o.y + o.ry for o in members) + MARGIN + CAPTION + (CAPTION if plate == ITEMS else 0)
+    return Box(left - gap, min(o.y - o.ry for o in members) - gap, right + gap, bottom + (gap - MARGIN))
+
+
+def _cost(graph: StoryGraph, ovals: Mapping[str, Oval]) -> float:
+    """Arrows through other variables weigh most, then arrows that cross, then their length."""
+    edges = [(parent, child) for child, parents in graph.parents.items() for parent in parents]
+    through = sum(len(passed(ovals, parent, child)) for parent, child in edges)
+    crossed = sum(
+        _cross(*(ovals[name] for name in (*one, *other)))
+        for i, one in enumerate(edges)
+        for other in edges[:i]
+        if not set(one) & set(other)
+    )
+    length = sum(abs(ovals[p].x - ovals[c].x) + abs(ovals[p].y - ovals[c].y) for p, c in edges)
+    return THROUGH * through + CROSSED * crossed + length
+
+
+def passed(ovals: Mapping[str, Oval], parent: str, child: str) -> list[str]:
+    """Variables that the arrow from one to another would run through."""
+    a, b = ovals[parent], ovals[child]
+    points = [(a.x + (b.x - a.x) * t / 40, a.y + (b.y - a.y) * t / 40) for t in range(41)]
+    others = [name for name in ovals if name not in (parent, child)]
+    return [name for name in others if any(ovals[name].covers(x, y, by=3) for x, y in points)]
+
+
+def _cross(a: Oval, b: Oval, c: Oval, d: Oval) -> bool:
+    def side(p: Oval, q: Oval, r: Oval) -> float:
+        return (q.x - p.x) * (r.y - p.y) - (q.y - p.y) * (r.x - p.x)
+
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+EDGE = 10.0
+"""White around the drawing."""
+POINTS = 72.0
+"""Units of the arrangement an inch."""
+
+
+def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draws the plate diagram of a story: what is drawn from what, and what is repeated for whom.
+
+    An arrow goes from a variable to those that are drawn given it; a variable is repeated for each member of the
+    plates (rounded boxes) around it, and what is observed is grey. Labels lie where items and annotators meet. The
+    story is run once and traced, so that the diagram shows what the code does. Shapes are those of the card, if it
+    has one.
+
+    Args:
+        story: a method by name, or a story.
+        data: annotations on which it is run; by default a few of three grades, with features.
+        ax: axes to draw on; made if absent.
+
+    Raises:
+        MethodError: for an unknown name, a story that draws no labels, or one with too many arrows to arrange.
+
+    Examples:
+        >>> from crowdppl import plot_story
+        >>> axes = plot_story("one_coin")
+        >>> [text.get_text() for text in axes.texts if text.get_text() in ("ability", "truth", "label")]
+        ['ability', 'truth', 'label']
+    """
+    ready = registry.resolve(story)
+    graph = graph_of(ready, a_few_labels() if data is None else validation.require_annotations(data))
+    layout, card = arrange(graph), card_of(ready)
+    shapes = {} if card is None else card.sites
+    left, top, right, bottom = extent(layout)
+    axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    axes.set_aspect("equal")
+    axes.axis("off")
+    for plate, box in layout.boxes.items():
+        _draw_plate(axes, plate, box)
+    for child, parents in graph.parents.items():
+        for parent in parents:
+            _draw_arrow(axes, layout.ovals[parent], layout.ovals[child])
+    for name in graph.parents:
+        _draw_variable(axes, name, layout.ovals[name], shapes, name in graph.observed)
+    return axes
+
+
+def extent(layout: Layout) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a drawing with its white edge; down is positive."""
+    ovals, boxes = layout.ovals.values(), layout.boxes.values()
+    return (
+        min([o.x - o.rx for o in ovals] + [b.left for b in boxes]) - EDGE,
+        min([o.y - o.ry for o in ovals] + [b.top for b in boxes]) - EDGE,
+        max([o.x + o.rx for o in ovals] + [b.right for b in boxes]) + EDGE,
+        max([o.y + o.ry for o in ovals] + [b.bottom for b in boxes]) + EDGE,
+    )
+
+
+def _draw_plate(axes: Axes, plate: str, box: Box) -> None:
+    from matplotlib.patches import FancyBboxPatch  # slow to import
+
+    shape = "round,pad=0,rounding_size=8"
+    size = box.right - box.left, box.bottom - box.top
+    axes.add_patch(FancyBboxPatch((box.left, box.top), *size, shape, fill=False, edgecolor=MIDDLE, linewidth=1.2))
+    # Items end to the right of labels and annotators to the left, so that there the names stand free.
+    x, side = (box.right - 8, "right") if plate == ITEMS else (box.left + 8, "left")
+    axes.text(x, box.bottom - 6, plate, ha=side, va="bottom", fontsize="small", color="0.35")
+
+
+def _draw_arrow(axes: Axes, a: Oval, b: Oval) -> None:
+    dx, dy = b.x - a.x, b.y - a.y
+    out, into = (1 / hypot(dx / oval.rx, dy / oval.ry) for oval in (a, b))
+    start, end = (a.x + out * dx, a.y + out * dy), (b.x - into * dx, b.y - into * dy)
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": DARK, "linewidth": 1, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", end, start, arrowprops=look)
+
+
+def _draw_variable(axes: Axes, name: str, oval: Oval, shapes: Mapping[str, str], observed: bool) -> None:
+    from matplotlib.patches import Ellipse
+
+    fill = LIGHT if observed else "white"
+    axes.add_patch(
+        Ellipse((oval.x, oval.y), 2 * oval.rx, 2 * oval.ry, facecolor=fill, edgecolor=DARK, linewidth=1.2, zorder=3)
+    )
+    at: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 4}
+    words = shapes.get(name, "").split()
+    axes.text(oval.x, oval.y - (6 if words else 0), name, **at)
+    if words:
+        axes.text(oval.x, oval.y + 9, f"({', '.join(words)})", color="0.35", **at)

@@ -1,0 +1,267 @@
+"""The labels of a block as one distribution, by a table or label by label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from pyro.distributions import TorchDistribution, constraints
+from torch import Tensor
+
+from crowdppl.data.blocks import Block
+from crowdppl.data.ragged import Bags, bag, flip
+from crowdppl.errors import MethodError
+from crowdppl.primitives.distributions import pick
+from crowdppl.primitives.plates import Data, block_of
+
+
+def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
+    """How labels come out of the truth when each has a matrix of its own: what ``annotate`` takes for ``log_p``.
+
+    Args:
+        rows: (..., S, K, K) log p(class given | truth) of each label.
+
+    Examples:
+        >>> import torch
+        >>> rows = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]]).log()
+        >>> crowdppl.each_label(rows)(torch.tensor([1])).exp()
+        tensor([[0.1000, 0.6000]])
+    """
+
+    def table(answer: Tensor) -> Tensor:
+        return rows.gather(-1, answer[:, None, None].expand(*rows.shape[:-1], 1)).squeeze(-1)
+
+    return table
+
+
+def weighed_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """The same with a truth for each label alone, summed out, and a power of its probability.
+
+    A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``, whatever the truth of the item.
+    It is a loss to learn by, and no probability.
+
+    Args:
+        data: the story's argument.
+        log_p: (N, K) log-probabilities of the truth; what is known of it otherwise is added.
+        rows: (S, K, K) log p(class given | truth) of each label.
+        weight: (A,) of annotators.
+
+    Examples:
+        >>> import torch
+        >>> data = crowdppl.anaesthetists()  # 45 items, 5 annotators, 4 classes
+        >>> even, rows = torch.full((45, 4), 0.25).log(), (0.4 * torch.eye(4) + 0.15).log()
+        >>> weight = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
+        >>> table = crowdppl.weighed_labels(data, even, rows.expand(data.n_labels, 4, 4), weight)
+        >>> x = table(data.as_block().answer)[:, 0].exp()
+        >>> sorted({round(float(p), 4) for p in x})  # a quarter to the power of the annotator's weight
+        [0.0625, 0.25, 1.0]
+    """
+    block, given = block_of(data), each_label(rows)
+    known = log_p if block.potential is None else (log_p + block.potential.to(log_p.dtype)).log_softmax(-1)
+    each, power = block.of_item(known, event_dim=1), block.of_annotator(weight)
+
+    def table(answer: Tensor) -> Tensor:
+        total = torch.logsumexp(each + given(answer), -1)
+        return (power * total).unsqueeze(-1).expand(*each.shape)
+
+    return table
+
+
+def apart_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
+    """Weights of annotators, the less the more of them are alike (Herde, Huseljic & Sick 2023, equations 21 to 23).
+
+    In proportion to ``1 / sum over b of exp(-scale |v[a] - v[b]|^2)``, and 1 on average.
+
+    Args:
+        embedding: v, (A, Q).
+        scale: from which distance on annotators are apart; None gives each 1.
+
+    Returns:
+        (A,).
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.apart_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
+        tensor([0.7500, 0.7500, 1.5000])
+    """
+    if scale is None:
+        return torch.ones(len(embedding), dtype=embedding.dtype, device=embedding.device)
+    weight = 1 / (-scale * torch.cdist(embedding, embedding).square()).exp().sum(-1)
+    return weight / weight.mean()
+
+
+@dataclass(frozen=True)
+class Coin:
+    """Log-probabilities of a right and a wrong label, label by label; a wrong label is any other class evenly.
+
+    Args:
+        log_right, log_wrong: (..., S), not depending on the truth; ``log_wrong`` is the total of all errors.
+
+    Examples:
+        >>> import torch
+        >>> p = torch.tensor([0.9, 0.6])  # of two labels
+        >>> crowdppl.Coin(log_right=p.log(), log_wrong=(1 - p).log()).log_wrong.exp()
+        tensor([0.1000, 0.4000])
+    """
+
+    log_right: Tensor
+    log_wrong: Tensor
+
+
+PerLabel = Callable[[Tensor], Tensor]
+Table = Tensor | Coin | PerLabel
+
+
+class Labels(TorchDistribution):
+    """Labels of a block, seen from a discrete state such as the truth.
+
+    The batch is the plate of items (or of groups and items, or of labels); the value is ragged: int32 (S,),
+    the table cell ``annotator * n_answers + answer`` of each label.
+
+    Args:
+        block: who labelled what.
+        log_p: a table (..., A, T, L), a ``Coin``, or a callable that maps answers (S,) to (..., S, T).
+        state: the state on which labels depend, enumerated or drawn.
+        within: "item" (one state an item, or a group's item) or "label" (a state of its own for each label).
+        groups: the group of each annotator where states belong to (group, item).
+        power: of the likelihood of labels that are there; those that are drawn are drawn from the table.
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.nonnegative_integer
+
+    def __init__(
+        self,
+        block: Block,
+        log_p: Table,
+        state: Tensor,
+        *,
+        within: str = "item",
+        groups: tuple[int, ...] | None = None,
+        power: float = 1.0,
+        batch_shape: torch.Size | None = None,
+    ) -> None:
+        self.block, self.log_p, self.state, self.power = block, log_p, state, power
+        self.within, self.groups = within, groups
+        self.plates = self._plates()
+        super().__init__(torch.Size(self.plates if batch_shape is None else batch_shape), validate_args=False)
+
+    def _plates(self) -> tuple[int, ...]:
+        if self.within == "label":
+            return (self.block.n_labels,)
+        if self.groups is not None:
+            return (max(self.groups) + 1, self.block.n_items)
+        return (self.block.n_items,)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Labels:
+        """The same labels over a larger batch (chains), without copying them."""
+        return Labels(
+            self.block,
+            self.log_p,
+            self.state,
+            within=self.within,
+            groups=self.groups,
+            power=self.power,
+            batch_shape=torch.Size(batch_shape),
+        )
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log-probability of each bag of labels at the state, times ``power``: (*enumerated, *batch)."""
+        block = self.block if value is self.block.bags.cells else self.block.answered(value)
+        if isinstance(self.log_p, Tensor):
+            sums, lead = self._from_table(block, self.log_p)
+        elif isinstance(self.log_p, Coin):
+            sums, lead = self._from_coin(block, self.log_p)
+        else:
+            sums, lead = self._from_callable(block, self.log_p(block.answer))
+        if self.power != 1:
+            sums = self.power * sums
+        if self.groups is not None and lead:
+            lead = lead[:-1]
+        by_state = flip(sums).reshape((*lead, -1, *self.plates))
+        return pick(by_state, self.state, len(self.batch_shape), dim=len(lead))
+
+    def _rows(self, block: Block) -> Bags:
+        if self.within == "label":
+            return block.per_label
+        return block.bags if self.groups is None else block.grouped(self.groups)
+
+    def _from_table(self, block: Block, log_p: Tensor) -> tuple[Tensor, torch.Size]:
+        """Rows x (leading dims, state), from the log-table (..., A, T, L)."""
+        shape = (block.n_annotators, log_p.shape[-2], block.n_answers)
+        if log_p.shape[-3:] != shape:
+            raise MethodError(
+                f"annotate: log_p has shape {tuple(log_p.shape)}, but the data need (..., annotators="
+                f"{block.n_annotators}, states, answers={block.n_answers})"
+            )
+        wide = log_p.movedim((-3, -1), (0, 1)).reshape(shape[0] * shape[2], -1)
+        return bag(wide, self._rows(block), _precision(block, log_p)), log_p.shape[:-3]
+
+    def _from_callable(self, block: Block, values: Tensor) -> tuple[Tensor, torch.Size]:
+        """Rows x (leading dims, state), from per-label potentials (..., S, T)."""
+        lead, size = values.shape[:-2], values.shape[-2:]
+        chains = math.prod(lead)  # not left to reshape: a minibatch of known truths may have no labels
+        wide = values.reshape(chains, *size).permute(1, 0, 2).reshape(block.n_labels, chains * size[-1])
+        if self.within == "label":
+            return wide.to(_precision(block, values)), lead
+        return bag(wide, block.per_item, _precision(block, values)), lead
+
+    def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
+        """Rows x (leading dims, class): two one-wide bags, whose cost does not depend on K."""
+        n, k = block.n_items, block.n_classes
+        wrong = coin.log_wrong - torch.log(torch.tensor(k - 1.0, device=block.device))
+        lead = torch.broadcast_shapes(coin.log_right.shape, wrong.shape)[:-1]
+        both = (
+            x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t()
+            for x in (coin.log_right, wrong)
+        )
+        right, base = (block.only_classes(x) for x in both)
+        dtype = _precision(block, base)
+        every = bag(base, block.per_item, dtype)
+        extra = bag(right - base, block.by_class, dtype).reshape(n, k, -1)
+        return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(n, -1), lead
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws every label of the design at a drawn state: int32 (S,) table cells.
+
+        Raises:
+            MethodError: when several draws or an enumerated state are asked for at once.
+        """
+        if len(sample_shape) or self.state.dim() > len(self.plates):
+            raise MethodError("labels are drawn one data set at a time; use crowdppl.simulate in a loop")
+        block = self.block
+        state = self.state.expand(self.plates).reshape(-1)[self._state_of_label()]
+        if isinstance(self.log_p, Tensor):
+            logits = self.log_p.reshape(self.log_p.shape[-3:])[block.annotator, state]
+        else:
+            one = (self._at_answer(block, answer, state) for answer in range(block.n_answers))
+            logits = torch.stack(list(one), -1)
+        answer: Tensor = torch.distributions.Categorical(logits=logits, validate_args=False).sample()
+        return (block.annotator * block.n_answers + answer).int()
+
+    def _state_of_label(self) -> Tensor:
+        block = self.block
+        if self.within == "label":
+            return torch.arange(block.n_labels, device=block.device)
+        if self.groups is None:
+            return block.item
+        group = torch.as_tensor(self.groups, device=block.device)
+        return group[block.annotator] * block.n_items + block.item
+
+    def _at_answer(self, block: Block, answer: int, state: Tensor) -> Tensor:
+        """Log-potential of one answer for every label, (S,)."""
+        if isinstance(self.log_p, Coin):
+            wrong = self.log_p.log_wrong - torch.log(torch.tensor(block.n_classes - 1.0))
+            given = torch.where(state == answer, self.log_p.log_right, wrong).reshape(-1)
+            return given if answer < block.n_classes else torch.full_like(given, -torch.inf)
+        assert not isinstance(self.log_p, Tensor)
+        values = self.log_p(torch.full_like(block.annotator, answer))
+        return values.reshape(values.shape[-2:]).gather(-1, state.unsqueeze(-1)).squeeze(-1)
+
+
+def _precision(block: Block, x: Tensor) -> torch.dtype:
+    """The block's, but never finer than what is added up: plain Pyro's other factors are in that precision."""
+    return block.dtype if x.dtype == torch.float64 else x.dtype

@@ -1,0 +1,392 @@
+"""Tables of a posterior: items, annotators and the summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.intervals import Estimate, check_level
+from crowdppl.core.validation import switch
+from crowdppl.data.annotations import Annotations, labels_given
+from crowdppl.errors import MethodError
+from crowdppl.results import choices, intervals
+from crowdppl.results.intervals import among_named
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from crowdppl.posterior import Posterior
+
+
+def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
+    """Probability of each class for each item, averaged over parameter draws where there are draws.
+
+    Args:
+        sd: instead, the standard deviation of that probability over parameter draws: how far it could still
+            move if the annotators became known. NaN where the engine gives points, and of corrected probabilities,
+            which are not computed draw by draw; ``uncorrected()`` gives the method's own.
+
+    Returns:
+        DataFrame (N, K), item ids x class names.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.probabilities().loc[[36, 38]].round(2)
+        class    1     2     3     4
+        item
+        36     0.0  0.00  0.97  0.03
+        38     0.0  0.15  0.85  0.00
+    """
+    values = posterior.result.probabilities
+    if switch("sd", sd):
+        found = None if _corrected(posterior) else posterior.result.probability_sd
+        values = np.full_like(values, np.nan) if found is None else found
+    return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
+
+
+def entropy(posterior: Posterior) -> pd.DataFrame:
+    """How unsure the truth of each item is, and how much of that is for want of labels.
+
+    Over draws of the parameters, the entropy of the mean probabilities is the mean of the draws' own entropies
+    (aleatoric: annotators who are known exactly would still leave it open) and what is left (epistemic: it goes
+    when annotators become known), which is the mutual information of truth and parameters (Depeweg et al. 2018,
+    "Decomposition of uncertainty in Bayesian deep learning").
+
+    Returns:
+        DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
+        as far as it can tell, and epistemic is NaN. Corrected probabilities have a total, but are not computed draw
+        by draw, so that its parts are NaN; ``uncorrected()`` gives those of the method itself. By vb, total is not
+        the entropy in ``labels``, which is that of mean field's own probabilities: where annotators are hardly
+        known, draws differ more than these say, and other items may come first.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.entropy().loc[[36, 38]].round(2)
+              total  aleatoric  epistemic
+        item
+        36     0.27       0.25       0.02
+        38     0.66       0.61       0.05
+    """
+    found = posterior.result.entropies
+    if _corrected(posterior):
+        unknown = np.full(posterior.data.n_items, np.nan)
+        whole = choices.entropy(posterior.result.probabilities)
+        columns = {"total": whole, "aleatoric": unknown, "epistemic": unknown}
+    elif found is None:
+        own = choices.entropy(posterior.result.probabilities)
+        columns = {"total": own, "aleatoric": own, "epistemic": np.full_like(own, np.nan)}
+    else:
+        total, own = found.T
+        columns = {"total": total, "aleatoric": own, "epistemic": np.clip(total - own, 0, None)}
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def _corrected(posterior: Posterior) -> bool:
+    return posterior.correction is not None and not posterior.correction.leaves_all
+
+
+def labels(posterior: Posterior) -> pd.DataFrame:
+    """The most probable class of each item and how sure it is.
+
+    A tie goes to the class with more votes on the item, then on all items, then to the one whose name,
+    hashed with the item's id, comes first: neither the order of classes nor that of rows decides.
+
+    Returns:
+        DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels that
+        the item received, abstentions not counted; tied, whether another class is as probable.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.labels().loc[[36, 38]].round(2)
+              label  probability  entropy  votes   tied
+        item
+        36        3         0.97     0.21      7  False
+        38        3         0.85     0.62      7  False
+    """
+    p, votes = posterior.result.probabilities, np.asarray(posterior.data.votes())
+    code, tied = choices.choose(p, votes, posterior.data.items, posterior.data.classes)
+    columns = {
+        "label": posterior.data.classes.take(code),
+        "probability": p[np.arange(len(p)), code],
+        "entropy": choices.entropy(p),
+        "votes": votes.sum(1).astype(np.int64),
+        "tied": tied,
+    }
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def truth(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+    """The general table of the truth, whatever its kind: one row an item.
+
+    Args:
+        level: probability that the interval holds.
+
+    Returns:
+        DataFrame by item with estimate, sd and interval. Nominal classes: the label of ``labels()``; the
+        standard deviation of "the truth is this label"; the fewest classes that hold ``level``, most
+        probable first. Ordinal classes: the median grade; the standard deviation in steps between
+        neighbouring grades; the lowest and the highest grade of a central interval.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.truth().loc[[36, 38]].round(2)
+              estimate    sd interval
+        item
+        36           3  0.18     (3,)
+        38           3  0.36   (3, 2)
+    """
+    check_level(level)
+    p, classes = posterior.result.probabilities, posterior.data.classes
+    if posterior.data.kind == "nominal":
+        labels = posterior.labels()
+        chosen = labels["probability"]
+        columns = {
+            "estimate": labels["label"],
+            "sd": np.sqrt(chosen * (1 - chosen)),
+            "interval": choices.credible_sets(p, classes, level),
+        }
+    else:
+        low, median, high = (
+            classes.take(choices.grade_quantile(p, q)) for q in ((1 - level) / 2, 0.5, (1 + level) / 2)
+        )
+        interval = list(zip(low, high, strict=True))
+        columns = {"estimate": median, "sd": choices.grade_sd(p), "interval": interval}
+    return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def telling(posterior: Posterior, tables: np.ndarray) -> np.ndarray:
+    """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
+
+    Who names a class in one of ten cases says as much by it as others do.
+    """
+    return tables if posterior.data.alphabet.informative else among_named(tables)
+
+
+def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
+    """Mutual information of truth and answer in bits: (A, K, L) and (K,) to (A,)."""
+    joint = prevalence[:, None] * table
+    apart = prevalence[:, None] * joint.sum(1, keepdims=True)
+    ratio = np.where(joint > 0, joint, 1) / np.where(joint > 0, apart, 1)
+    out: np.ndarray = np.maximum((joint * np.log2(ratio)).sum((1, 2)), 0)
+    return out
+
+
+MOST = 10
+"""Classes or annotators that a summary lists."""
+
+
+def summarise(posterior: Posterior) -> str:
+    """The method, the data, how the fit went, the classes, and the best and worst annotators.
+
+    Examples:
+        >>> print(crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).summary())
+        one_coin by vb: 315 labels of 45 items by 5 annotators, 4 classes
+        converged, 5 iterations, objective -263.801, ... s
+        <BLANKLINE>
+        truth: 42 of 45 items at 95 % or more; prevalence of the classes
+               mean    sd   low  high  labelled
+        class
+        1     0.250 0.000 0.250 0.250        18
+        2     0.250 0.000 0.250 0.250        20
+        3     0.250 0.000 0.250 0.250         6
+        4     0.250 0.000 0.250 0.250         1
+        <BLANKLINE>
+        annotators, the most accurate first
+                   labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
+        annotator
+        1             135     0.883        0.028         0.819          0.930
+        4              45     0.845        0.054         0.729          0.942
+        5              45     0.803        0.061         0.670          0.904
+        3              45     0.795        0.059         0.665          0.897
+        2              45     0.698        0.066         0.560          0.820
+    """
+    return "\n".join([*_fit(posterior), "", *_truth(posterior), "", *_annotators(posterior)])
+
+
+def _fit(posterior: Posterior) -> list[str]:
+    data, found = posterior.data, posterior.diagnostics()
+    lines = [
+        f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
+        f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
+    ]
+    if posterior.correction is not None:
+        lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
+    state = "converged" if found.get("converged") else "NOT CONVERGED"
+    parts = [state] if "converged" in found else []
+    parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []
+    parts += [f"objective {_number(found['objective'])}"] if found.get("objective") is not None else []
+    parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
+    parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
+    parts += [f"{n} divergences"] if (n := _total(found.get("divergences"))) else []
+    parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
+    parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
+    lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
+    return [*lines, *(f"doubt: {text}" for text in posterior.doubts())]
+
+
+def _truth(posterior: Posterior) -> list[str]:
+    labels, share = posterior.labels(), posterior.prevalence()
+    sure = int((labels["probability"] >= 0.95).sum())
+    tied = int(labels["tied"].sum())
+    ties = f", {tied:,} tied" if tied else ""
+    counts = labels["label"].value_counts().reindex(share.index, fill_value=0)
+    table = share.assign(labelled=counts).head(MOST)
+    more = len(share) - len(table)
+    lines = [f"truth: {sure:,} of {len(labels):,} items at 95 % or more{ties}; prevalence of the classes"]
+    return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
+
+
+def _annotators(posterior: Posterior) -> list[str]:
+    table = posterior.annotators().sort_values("accuracy", ascending=False, kind="stable")
+    if len(table) <= MOST:
+        return ["annotators, the most accurate first", _table(table)]
+    half = MOST // 2
+    lines = [f"annotators: the {half} most and the {half} least accurate of {len(table):,}"]
+    return [*lines, _table(pd.concat([table.head(half), table.tail(half)]))]
+
+
+def _table(table: pd.DataFrame) -> str:
+    """A table without the columns in which nothing is known."""
+    text: str = table.dropna(axis=1, how="all").to_string(float_format=lambda x: f"{x:.3f}")
+    return text
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):,.3f}"
+
+
+def _extreme(values: Any, pick: Any) -> float | None:
+    """The largest or smallest of a diagnostic, whether one number or one a site."""
+    if values is None:
+        return None
+    each = [np.asarray(part, np.float64) for part in (values.values() if isinstance(values, dict) else [values])]
+    finite = [float(x) for part in each for x in part.ravel() if np.isfinite(x)]
+    return float(pick(finite)) if finite else None
+
+
+def _total(counts: Any) -> int:
+    return sum(map(int, counts.values())) if isinstance(counts, dict) else int(counts or 0)
+
+
+def annotators(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+    """How good each annotator is.
+
+    Mean field takes truths for known, so that intervals of vb are widened to what the linear response of its
+    fixed point says. Of crowds drawn from one_coin (right=4, wrong=2; 60 items with three labels by eight
+    annotators; 44 crowds each) those of level .9 held .92 of the accuracies with two classes and .90 with
+    three, and .77 and .79 before they were widened. What one fixed point cannot know of is another: under flat
+    priors, where votes may be read the wrong way round, they held .61 and .82. Where labels depend on
+    Gaussians, they are not widened.
+
+    Args:
+        level: probability of the intervals.
+
+    Returns:
+        DataFrame by annotator: labels given, abstentions and those before an update included; accuracy, the
+        probability of naming the truth of a new item, if any class is named, with accuracy_sd, accuracy_low and
+        accuracy_high; where abstentions are named, the probability of an abstention with its own; with two
+        classes also sensitivity (the second class is the positive one) and specificity with theirs, among
+        classes named, too. NaN where the engine gives points.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.annotators()[["labels", "accuracy", "accuracy_low", "accuracy_high"]].round(2)
+                   labels  accuracy  accuracy_low  accuracy_high
+        annotator
+        1             135      0.88          0.82           0.93
+        2              45      0.70          0.56           0.82
+        3              45      0.79          0.66           0.90
+        4              45      0.85          0.73           0.94
+        5              45      0.80          0.67           0.90
+    """
+    data, result, memory = posterior.data, posterior.result, posterior.memory
+    columns: dict[str, Any] = {"labels": labels_given(data) + (0 if memory is None else memory.labels)}
+    columns |= intervals.accuracy(result, level).columns("accuracy")
+    if data.n_answers > data.n_classes:
+        columns |= intervals.abstention(result, level).columns("abstention")
+    if data.n_classes == 2:
+        table = intervals.among_classes(result, level)
+        columns |= table.at(slice(None), 1, 1).columns("sensitivity")
+        columns |= table.at(slice(None), 0, 0).columns("specificity")
+    return pd.DataFrame(columns, index=data.annotators)
+
+
+def confusion(posterior: Posterior, draws: bool = False) -> xr.DataArray:
+    """p(label | annotator, truth) of a new item, whatever the story: along ``label`` it sums to one.
+
+    Where items differ, as in difficulty, it is the mean over the items that the story expects; where labels
+    depend on item covariates, it is of an item whose covariates are the means of all.
+
+    Args:
+        draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.
+
+    Returns:
+        xarray DataArray with dimensions annotator, truth, label and their ids as coordinates; where annotators
+        may abstain, the abstentions are the last labels.
+
+    Raises:
+        MethodError: when draws are asked of an engine that gives points, or by number.
+
+    Examples:
+        >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.confusion().sel(annotator="2").to_pandas().round(2)
+        label     1     2     3     4
+        truth
+        1      0.79  0.16  0.02  0.02
+        2      0.07  0.63  0.29  0.02
+        3      0.05  0.05  0.68  0.23
+        4      0.10  0.10  0.10  0.70
+    """
+    if not switch("draws", draws, "to_arviz(draws=...) makes as many as asked"):
+        return _array(posterior.data, posterior.result.table)
+    if posterior.result.table_draws is None:
+        raise MethodError(f"{posterior.inference} found a point without draws; fit with vb, gibbs or nuts")
+    return _array(posterior.data, posterior.result.table_draws)
+
+
+def confusion_intervals(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+    """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high.
+
+    By vb they are widened as those of ``annotators`` are.
+
+    Examples:
+        >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.confusion_intervals().loc[("2", 1)].round(2)
+               mean    sd   low  high
+        label
+        1      0.79  0.08  0.61  0.93
+        2      0.16  0.08  0.04  0.34
+        3      0.02  0.03  0.00  0.11
+        4      0.02  0.03  0.00  0.11
+    """
+    return _rows(posterior.data, intervals.confusion(posterior.result, level))
+
+
+def prevalence(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+    """Share of each class among items: DataFrame by class with mean, sd, low and high.
+
+    Examples:
+        >>> posterior = crowdppl.fit("dawid_skene", crowdppl.anaesthetists(), inference="em", seed=0)
+        >>> posterior.prevalence()["mean"].round(2).to_dict()
+        {1: 0.4, 2: 0.42, 3: 0.11, 4: 0.07}
+    """
+    return pd.DataFrame(intervals.prevalence(posterior.result, level).columns(), index=posterior.data.classes)
+
+
+def _array(data: Annotations, table: np.ndarray) -> xr.DataArray:
+    """A copy of (A, K, L) or (draws, A, K, L), with names for dimensions and places."""
+    import xarray as xr  # slow to import
+
+    ids = {"annotator": data.annotators, "truth": data.classes, "label": data.answers}
+    names = {name: index.rename(name) for name, index in ids.items()}
+    dims = [*(["draw"] if table.ndim == 4 else []), *names]
+    return xr.DataArray(table.copy(), dims=dims, coords=names, name="confusion")
+
+
+def _rows(data: Annotations, estimate: Estimate) -> pd.DataFrame:
+    """An estimate (A, K, L) as rows by annotator, truth and label."""
+    names = ["annotator", "truth", "label"]
+    index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
+    return pd.DataFrame({name: x.ravel() for name, x in estimate.columns().items()}, index=index)

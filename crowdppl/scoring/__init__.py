@@ -1,1 +1,0 @@
-"""How good probabilities are, where truths are known."""

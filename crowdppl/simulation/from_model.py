@@ -1,0 +1,195 @@
+"""Data sets drawn from a story: parameters, truths and labels, on a design of who labels what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from pyro import poutine
+
+from crowdppl.core import validation
+from crowdppl.core.devices import seeded
+from crowdppl.core.validation import is_whole, seed_number, whole_number
+from crowdppl.data.annotations import Annotations, Options, placed_features
+from crowdppl.data.blocks import Block
+from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.problem import quiet
+from crowdppl.networks.outputs import networks_of, seen_by
+from crowdppl.primitives.labels import Labels
+from crowdppl.primitives.model import Story, card_of
+
+Nodes = dict[str, Any]
+CHUNK = 10_000_000
+"""Numbers that drawing a design may hold at once."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One data set that a story might have produced.
+
+    Attributes:
+        data: the design with the drawn labels.
+        truth: the drawn truth, series by item id. Known truths of the design are kept.
+        parameters: the drawn value of every other latent site; what belongs to items stands in codebook order.
+    """
+
+    data: Annotations
+    truth: pd.Series[Any]
+    parameters: dict[str, np.ndarray]
+
+
+def simulate(story: str | Story, design: Annotations, seed: int = 0) -> Simulation:
+    """Draws parameters, truths and labels from a story.
+
+    A story with networks asks them, as they stand, about the design's features: of a trained one
+    (``posterior.story``), what it learned is drawn from.
+
+    Args:
+        story: a method by name, or with settings of yours: ``crowdppl.method(name, ...)``.
+        design: who labels what; labels that are there already are ignored.
+        seed: of the draws, which are the same in every process.
+
+    Raises:
+        MethodError: for an unknown name, or when the story is a class, has no site for the truth or for labels, or
+            the seed is none.
+        DataError: when the design is no annotations.
+
+    Examples:
+        >>> design = crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
+        >>> found = crowdppl.simulate("one_coin", design, seed=0)
+        >>> found.data
+        Annotations(200 items, 10 annotators, 2 classes, 600 labels)
+        >>> found.truth.value_counts().to_dict()
+        {'no': 108, 'yes': 92}
+    """
+    story = import_module("crowdppl.registry").resolve(story)  # by name, because it knows the zoo
+    design, seed = validation.require_annotations(design, "design"), seed_number(seed)
+    prepare = getattr(story, "prepare", None)
+    with seeded(seed):  # which may draw the first weights of a network
+        ready: Any = story if prepare is None else prepare(design)
+    cells, sites = _draw(ready, design, seed)
+    truth = _truth_of(ready, sites)
+    code = sites.pop(truth).astype(np.int64)
+    series = pd.Series(design.classes.take(code), index=design.items, name="truth")
+    return Simulation(design.answered(cells), series, sites)
+
+
+def random_design(
+    n_items: int,
+    n_annotators: int,
+    labels_per_item: int,
+    classes: int | Iterable[Any],
+    seed: int = 0,
+    **options: Any,
+) -> Annotations:
+    """A design in which each item is given to some annotators at random.
+
+    Args:
+        n_items, n_annotators: sizes; ids are whole numbers from 0.
+        labels_per_item: how many different annotators see an item.
+        classes: their number, or their names.
+        seed: of the choice.
+        options: further ones of ``crowdppl.data.annotations.Options``, such as ``abstentions``.
+
+    Raises:
+        DataError: when an item would need more annotators than there are, or there are fewer than two classes.
+        MethodError: for a size that is no whole number from 1, or a seed that is none.
+
+    Examples:
+        >>> crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
+        Annotations(200 items, 10 annotators, 2 classes, 600 labels to be drawn)
+    """
+    n_items, n_annotators = whole_number("n_items", n_items, 1), whole_number("n_annotators", n_annotators, 1)
+    labels_per_item, seed = whole_number("labels_per_item", labels_per_item, 1), seed_number(seed)
+    if labels_per_item > n_annotators:
+        raise DataError(
+            f"labels_per_item={labels_per_item} of n_annotators={n_annotators}: an item's annotators are different "
+            "ones; ask for fewer labels, or more annotators"
+        )
+    rng = np.random.default_rng(seed)
+    chosen = []
+    step = max(1, CHUNK // n_annotators)
+    for start in range(0, n_items, step):
+        key = rng.random((min(step, n_items - start), n_annotators))
+        chosen.append(np.argpartition(key, labels_per_item - 1, axis=1)[:, :labels_per_item])
+    names: Any = range(classes) if is_whole(classes) else classes
+    item = np.repeat(np.arange(n_items), labels_per_item)
+    known: Options = {"items": range(n_items), "annotators": range(n_annotators), "classes": names}
+    return Annotations.design(item, np.concatenate(chosen).reshape(-1), **{**known, **options})
+
+
+def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
+    """The cells of each block, and every latent: shared ones are drawn once, with the first block."""
+    shared: dict[str, torch.Tensor] = {}
+    cells: list[torch.Tensor] = []
+    pieces: dict[str, list[np.ndarray]] = {}
+    axes: dict[str, int] = {}
+    with quiet("cpu"), seeded(seed):
+        for block in _looked_at(story, design):
+            model = poutine.condition(story.model, data=shared)
+            drawn, latents = _run(model, replace(block, observed=False, _views={}), shared)
+            cells.append(drawn)
+            for name, node in latents.items():
+                axis = _item_axis(node)
+                if axis is None:
+                    shared[name] = node["value"]
+                else:
+                    axes[name] = axis
+                    pieces.setdefault(name, []).append(node["value"].detach().numpy())
+    sites = {name: value.detach().numpy() for name, value in shared.items()}
+    for name, parts in pieces.items():
+        by_position = np.concatenate(parts, axis=axes[name])
+        sites[name] = np.take(by_position, np.argsort(design.order), axis=axes[name])
+    return cells, sites
+
+
+def _looked_at(story: Story, design: Annotations) -> list[Block]:
+    """The design's blocks, with what the story's networks make of their items where there are features."""
+    blocks = design.on("cpu", torch.float64)
+    features = placed_features(design) if networks_of(story) else None
+    if features is None:
+        return blocks
+    spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
+    return seen_by(
+        story, [replace(block, features=features[at], _views={}) for block, at in zip(blocks, spans, strict=True)]
+    )
+
+
+def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor, Nodes]:
+    """The labels' cells, and every latent site; a latent that is known already counts as observed for Pyro."""
+    cells: torch.Tensor | None = None
+    latents = {}
+    for name, node in poutine.trace(model).get_trace(block).nodes.items():
+        if node["type"] != "sample" or type(node["fn"]).__name__ == "_Subsample":
+            continue
+        if isinstance(node["fn"], Labels):
+            cells = node["value"]
+        elif not node["is_observed"] or name in known:
+            latents[name] = node
+    if cells is None:
+        raise MethodError("the story draws no labels: call crowdppl.annotate inside the plate of items")
+    return cells, latents
+
+
+def _item_axis(node: Any) -> int | None:
+    """The axis of a value, from the right, that runs over items; None where it is shared by all."""
+    for frame in node["cond_indep_stack"]:
+        if frame.vectorized and frame.name == "items":
+            return int(frame.dim) - len(node["fn"].event_shape)
+    return None
+
+
+def _truth_of(story: Story, sites: dict[str, np.ndarray]) -> str:
+    card = card_of(story)
+    name = "truth" if card is None else card.truth
+    if name not in sites:
+        raise MethodError(
+            f"{type(story).__name__} has no site {name!r} to be the truth; it has {', '.join(sites)}. Name it on "
+            "the card"
+        )
+    return name

@@ -1,1 +1,0 @@
-"""Statistics that know nothing of annotators: arrays in, arrays and numbers out."""

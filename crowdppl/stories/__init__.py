@@ -1,1 +1,0 @@
-"""What stories are written in: the truth, tables of annotators, the shared likelihood, priors."""

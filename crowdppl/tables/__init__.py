@@ -1,1 +1,0 @@
-"""Labels as they are handed over: rows, columns, ids and the whole numbers that stand for them."""

@@ -1,0 +1,68 @@
+"""What a story promises where its networks look at features; without any, the other checks try it blind."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.inference.problem import looked_at
+from crowdppl.networks.outputs import networks_of
+from crowdppl.networks.training import VOLUMES, Training, training_of
+from crowdppl.posterior import load
+from crowdppl.simulation.from_model import simulate
+from crowdppl.testing.fixtures import Trial, fit_quickly, require
+from crowdppl.testing.models import ready, same_chains, same_density
+
+EPOCHS = {"epochs": 3, "warm_up": 0, "patience": 0}
+"""Training that is over in an instant."""
+
+
+def sees_features(trial: Trial) -> None:
+    """Networks on small features keep what other checks ask: density, chains, simulation, order of rows, saving."""
+    data = _with_features(trial, trial.rows)
+    try:
+        story = ready(trial, data)
+    except MethodError as error:
+        require("features" in str(error), f"refuses features, but says only: {error}")
+        return
+    if not networks_of(story):
+        return
+    block = looked_at(story, data, data.on("cpu", torch.float64))[0]
+    same_density(story, block)
+    same_chains(story, block)
+    rows = trial.rows
+    known = trial.covariates(rows["item"], rows["annotator"])
+    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, features=data.features, **known)
+    drawn = simulate(story, design, seed=3).truth
+    require(drawn.equals(simulate(story, design, seed=3).truth), "with features, the same seed drew other truths")
+    _fits(trial, data, training_of(getattr(story, "training", {})))
+
+
+def _fits(trial: Trial, data: Annotations, training: Training) -> None:
+    """A short training gives the same whatever the order of rows, and again from the disk."""
+    quick: Any = replace
+    story, engine = trial.story, trial.climbers[0]
+    if is_dataclass(story) and hasattr(story, "training"):
+        short = EPOCHS | ({"volume": VOLUMES[0]} if training.volume == "auto" else {})  # no trials of volumes
+        story = quick(story, training={**story.training, **short})
+    shuffled = _with_features(trial, trial.rows.sample(frac=1, random_state=5))
+    one, two = (fit_quickly(story, some, engine, max_iterations=None) for some in (data, shuffled))
+    off = float((one.probabilities() - two.probabilities()).abs().to_numpy().max())
+    require(off <= 1e-6, f"{engine}: with features, the order of rows moved a probability by {off:.3g}")
+    with tempfile.TemporaryDirectory() as folder:
+        one.save(folder)
+        again = load(folder, story=story)
+    require(again.probabilities().equals(one.probabilities()), f"{engine}: with features, saving moved something")
+
+
+def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
+    ids = sorted(set(trial.rows["item"]))
+    features = np.random.default_rng(3).normal(size=(len(ids), 3))
+    return trial.read(rows, features=pd.DataFrame(features, index=ids, columns=list("xyz")))

@@ -1,0 +1,167 @@
+"""A story on trial: small data sets of every kind that a method must cope with, and quick fits of them."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import is_number
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.inference.engines import ENGINES
+from crowdppl.primitives.model import Story, card_of
+
+if TYPE_CHECKING:
+    from crowdppl.posterior import Posterior
+
+QUICK: dict[str, dict[str, Any]] = {
+    "em": {"max_iterations": 20},
+    "vb": {"max_iterations": 20},
+    "gibbs": {"chains": 2, "draws": 5, "warmup": 2},
+    "nuts": {"chains": 1, "draws": 3, "warmup": 1},
+    "svi": {"max_iterations": 10},
+}
+"""Fits that are over in an instant: a contract asks whether they are right so far, not whether they settled."""
+
+GOLD = {"item 03": "c", "mute 1": "a"}
+Names = Mapping[str, Mapping[Any, Any]]
+Renamed = Callable[[Story, Names], Story]
+Columns = Mapping[Hashable, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A story and the data sets it is tried on.
+
+    Attributes:
+        story: the method with its settings.
+        renamed: for a story whose settings name items, annotators or classes: (story, names) -> the story for
+            renamed data, where ``names["annotator"]`` maps old ids to new ones, and so for item and class.
+        item_covariates, annotator_covariates: for a story that reads any, by column the values that items, or
+            annotators, have in turn.
+    """
+
+    story: Story
+    renamed: Renamed | None = None
+    item_covariates: Columns = field(default_factory=dict)
+    annotator_covariates: Columns = field(default_factory=dict)
+    _fits: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _cells: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for what in ("item_covariates", "annotator_covariates"):
+            given = getattr(self, what)
+            named = isinstance(given, Mapping) and all(isinstance(x, Sequence) for x in given.values())
+            if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
+                raise MethodError(
+                    f"{what}={given!r} names no columns of numbers; write it as {{'words': [10, 200]}}"
+                )
+
+    @property
+    def kind(self) -> str:
+        """The kind of label that the story is for."""
+        card = card_of(self.story)
+        return "nominal" if card is None else card.kind
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Labels of 12 items by 5 annotators, who are right about three times in four; c is the rarest class."""
+        rng = np.random.default_rng(7)
+        found = []
+        for i in range(12):
+            truth = "aabbc"[i % 5]
+            for a in rng.permutation(5)[: 2 + i % 4]:
+                label = truth if rng.random() < 0.75 else rng.choice(list("abc"))
+                found.append((f"item {i:02}", f"annotator {a}", str(label)))
+        return pd.DataFrame(found, columns=["item", "annotator", "label"])
+
+    @cached_property
+    def data(self) -> Annotations:
+        """The plain case."""
+        return self.read(self.rows)
+
+    @cached_property
+    def odd(self) -> Annotations:
+        """Everything at once: a class nobody gave, abstentions, a repeat, items without labels, and gold."""
+        more = [("item 00", "annotator 1", "?"), ("item 01", "annotator 2", "?"), ("item 00", "annotator 1", "b")]
+        rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
+        return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
+
+    def read(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None, **options: Any) -> Annotations:
+        """Annotations of a table, without warnings about how small it is; ``old`` has the ids that were renamed."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdpplWarning)
+            known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
+            options = {"classes": list("abc"), "kind": self.kind, **known, **options}
+            return Annotations.from_frame(rows, **options)
+
+    def covariates(
+        self, items: Iterable[str], annotators: Iterable[str], old: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Covariates for annotations of these ids, which end in a number, or did so before they were renamed."""
+        of_items = _in_turn(self.item_covariates, items, old or {})
+        of_annotators = _in_turn(self.annotator_covariates, annotators, old or {})
+        return {"item_covariates": of_items, "annotator_covariates": of_annotators}
+
+    def cell(self, engine: str) -> str:
+        """What the zoo's table says of an engine and this story."""
+        if engine not in self._cells:
+            from crowdppl.inference.engines import cell  # costs an import of everything
+
+            self._cells[engine] = cell(self.story, self.data, engine)
+        return self._cells[engine]
+
+    def accepted(self, *engines: str) -> list[str]:
+        """Those of the engines that treat the story."""
+        return [engine for engine in engines or ENGINES if not self.cell(engine).startswith("refused")]
+
+    @property
+    def climbers(self) -> list[str]:
+        """Engines whose result is no matter of chance: those of em and vb that treat the story, else svi."""
+        return self.accepted("em", "vb") or self.accepted("svi")
+
+    def fit(
+        self, engine: str, data: Annotations | None = None, story: Story | None = None, **how: Any
+    ) -> Posterior:
+        """A quick fit, remembered for the plain data."""
+        key = (engine, tuple(sorted(how.items()))) if data is None and story is None else None
+        if key is None or key not in self._fits:
+            found = fit_quickly(story or self.story, self.data if data is None else data, engine, **how)
+            if key is None:
+                return found
+            self._fits[key] = found
+        result: Posterior = self._fits[key]
+        return result
+
+
+def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:
+    names = sorted(set(ids))
+    turn = [int(re.findall(r"\d+", old.get(name, name))[-1]) for name in names]
+    table = {column: [values[n % len(values)] for n in turn] for column, values in columns.items()}
+    return pd.DataFrame(table, index=names) if table else None
+
+
+def fit_quickly(story: Story, data: Annotations, engine: str, **how: Any) -> Posterior:
+    """A fit of a few iterations, without the warning that it did not settle."""
+    from crowdppl.fitting import fit
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        return fit(story, data, inference=engine, **{**QUICK[engine], **how})
+
+
+def require(held: bool, message: str) -> None:
+    """Fails a check.
+
+    Raises:
+        AssertionError: with the message, unless what was required held.
+    """
+    if not held:
+        raise AssertionError(message)

@@ -1,0 +1,277 @@
+"""Checks of a model as a Pyro program, without a fit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pyro
+import torch
+from pyro import poutine
+from pyro.infer import MCMC, NUTS, SVI, Predictive, TraceEnum_ELBO
+from pyro.optim import Adam  # type: ignore[attr-defined]
+from torch import Tensor
+
+from crowdppl.core.devices import seeded
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
+from crowdppl.errors import NumericalError
+from crowdppl.inference.density import Density, is_latent, nodes
+from crowdppl.inference.problem import quiet
+from crowdppl.inference.sites import is_dirichlet
+from crowdppl.inference.svi.guide import mean_field
+from crowdppl.primitives.model import Story, card_of, plates_of, settings_of
+from crowdppl.simulation.from_model import simulate
+from crowdppl.testing.fixtures import Trial, require
+
+
+
+Values = dict[str, Tensor]
+
+
+def card_and_shapes(trial: Trial) -> None:
+    """The card lists every latent site, each with its true shape, and the truth has an entry an item."""
+    card = card_of(trial.story)
+    if card is None:
+        raise AssertionError(f"{type(trial.story).__name__} has no card; give its class card = crowdppl.Card(...)")
+    data = trial.odd
+    sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
+    found = _latents(ready(trial, data), data.as_block(), 0)
+    for name in found:
+        require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
+    require(card.truth in found, f"the card calls {card.truth!r} the truth, but the story draws no such site")
+    shapes = {name: tuple(node["value"].shape) for name, node in found.items()}
+    for name, shape in shapes.items():
+        words = card.sites[name].split()
+        require(len(words) == len(shape), f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}")
+        for word, size in zip(words, shape, strict=True):
+            if word.isidentifier():
+                sizes.setdefault(word, size)
+    for name, shape in shapes.items():
+        said = tuple(_size(word, sizes) for word in card.sites[name].split())
+        require(said == shape, f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}: {said}")
+
+
+def runs_with_validation(trial: Trial) -> None:
+    """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
+    for data in (trial.data, trial.odd):
+        story = ready(trial, data)
+        for given in (data, data.as_block(), replace(data.as_block(), observed=False, _views={})):
+            with quiet("cpu", validate=True):
+                pyro.set_rng_seed(1)
+                poutine.trace(story.model).get_trace(given).compute_log_prob()
+                if given.observed:  # labels are drawn at one drawn truth, not at all of them
+                    _enumerated(story, given).compute_log_prob()
+
+
+def simulates(trial: Trial) -> None:
+    """The same story draws labels for a design, and the same ones again from the same seed."""
+    story, rows = ready(trial, trial.data), trial.rows
+    known = trial.covariates(rows["item"], rows["annotator"])
+    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
+    drawn, again = simulate(story, design, seed=3), simulate(story, design, seed=3)
+    found = drawn.data.frame()
+    require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")
+    require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
+    require(found.equals(again.data.frame()), "the same seed drew other labels")
+
+
+def settings_round_trip(trial: Trial) -> None:
+    """The settings survive JSON and build the same story again, before and after what ``prepare`` finds."""
+    for story in (trial.story, ready(trial, trial.data)):
+        said = json.dumps(settings_of(story))
+        again = type(story)(**json.loads(said))
+        require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
+        blocks = trial.data.as_block()
+        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (story, again))
+        same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
+        require(same, f"built again from its settings {said}, the story draws something else")
+
+
+def plain_svi(trial: Trial) -> None:
+    """``pyro.infer.SVI`` with the story's own guide lowers the loss, and ``Predictive`` draws from the guide."""
+    story, data = ready(trial, trial.data), trial.data
+    guide = getattr(story, "guide", None) or (lambda given: mean_field(story, given))
+    with pyro.get_param_store().scope(), torch.random.fork_rng():
+        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO())
+        pyro.set_rng_seed(0)
+        svi.evaluate_loss(data)
+        for parameter in dict(pyro.get_param_store().named_parameters()).values():
+            parameter.data.add_(0.7 * torch.randn_like(parameter))  # away from a start that may be the optimum
+        before = _mean_loss(svi, data)
+        for _ in range(40):
+            svi.step(data)
+        after = _mean_loss(svi, data)
+        require(math.isfinite(after) and after < before, f"40 steps of Adam took the loss from {before} to {after}")
+        design = replace(data.as_block(), observed=False, _views={})
+        drawn = Predictive(story.model, guide=guide, num_samples=2)(design)
+        truth = _truth(story)
+        require(truth in drawn, f"Predictive drew {', '.join(drawn)}, but no {truth!r}")
+        require(drawn[truth].shape[-1] == data.n_items, f"Predictive drew {truth!r} of shape {drawn[truth].shape}")
+
+
+def plain_nuts(trial: Trial) -> None:
+    """Pyro's own NUTS runs on the model, unless nuts is refused."""
+    if not trial.accepted("nuts"):
+        return
+    story = ready(trial, trial.data)
+    with torch.random.fork_rng():
+        pyro.set_rng_seed(0)
+        kernel = NUTS(story.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
+        run = MCMC(kernel, num_samples=2, warmup_steps=1, disable_progbar=True)
+        run.run(trial.data)
+    for name, x in run.get_samples().items():
+        require(bool(torch.isfinite(x).all()), f"Pyro's NUTS found values of {name!r} that are not finite")
+
+
+def _mean_loss(svi: Any, data: Annotations) -> float:
+    """The loss averaged over draws that are the same before and after."""
+    with torch.random.fork_rng():
+        losses = []
+        for seed in range(8):
+            pyro.set_rng_seed(seed)
+            losses.append(svi.evaluate_loss(data))
+    return float(np.mean(losses))
+
+
+def ready(trial: Trial, data: Annotations) -> Story:
+    """The story with nothing left to be found in the data."""
+    return _ready_again(trial.story, data)
+
+
+def _ready_again(story: Story, data: Annotations) -> Story:
+    prepare = getattr(story, "prepare", None)
+    found: Story = story if prepare is None else prepare(data)
+    return found
+
+
+def _truth(story: Story) -> str:
+    card = card_of(story)
+    return "truth" if card is None else card.truth
+
+
+def _enumerated(story: Story, data: Any) -> Any:
+    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    return poutine.trace(model).get_trace(data)
+
+
+def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
+    """Every latent site at a draw from the prior."""
+    with quiet("cpu"), seeded(seed):
+        found = nodes(poutine.trace(story.model).get_trace(block))
+    return {name: node for name, node in found.items() if is_latent(node)}
+
+
+def continuous_sites(story: Story, block: Block, seed: int) -> dict[str, Any]:
+    """Latent sites that are not summed out, at a draw from the prior."""
+    found = _latents(story, block, seed)
+    return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
+
+
+def latent_values(story: Story, block: Block, seed: int) -> Values:
+    """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
+    found = continuous_sites(story, block, seed)
+    values = {n: x["value"].detach() for n, x in found.items()}
+    soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
+    return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
+
+
+def _size(word: str, sizes: Mapping[str, int]) -> int:
+    """A word of a shape as a number: sums and products of sizes, such as 1+G or K*M."""
+    terms = [[f.strip() for f in term.split("*")] for term in word.split("+")]
+    return sum(math.prod(int(f) if f.isdigit() else sizes.get(f, -1) for f in term) for term in terms)
+
+
+def density_is_pyros(trial: Trial) -> None:
+    """Summed out by crowdppl and by Pyro's enumeration, the labels have one log-likelihood, with one gradient."""
+    for data in (trial.data, trial.odd):
+        same_density(ready(trial, data), data.as_block())
+
+
+def chains_are_runs(trial: Trial) -> None:
+    """Three chains in one pass give what three passes give: the story indexes from the right."""
+    same_chains(ready(trial, trial.data), trial.data.as_block())
+
+
+def same_density(story: Story, block: Block) -> None:
+    """``density_is_pyros`` of a story with nothing left to be found in the data."""
+    with quiet("cpu"):
+        at = latent_values(story, block, 2)
+        density = Density(story.model, plates_of(story))
+        found = density(block, at, gradient=list(at))
+        model = poutine.block(poutine.condition(story.model, data=at), hide=list(at))
+        nothing: Callable[..., None] = lambda data: None  # noqa: E731
+        theirs = -TraceEnum_ELBO(max_plate_nesting=plates_of(story)).loss(model, nothing, block)
+        _near(float(found.objective), theirs, "the log-likelihood", "under TraceEnum_ELBO")
+        step = {n: 1e-6 * torch.randn(x.shape) * x for n, x in at.items()}
+        up, down = ({n: x + sign * step[n] for n, x in at.items()} for sign in (1, -1))
+        slope = float(density(block, up).objective - density(block, down).objective) / 2
+        mine = sum(float((found.gradient[n] * step[n]).sum()) for n in at)
+        _near(mine / 1e-6, slope / 1e-6, "the gradient", "by finite differences", 1e-4)
+
+
+def same_chains(story: Story, block: Block) -> None:
+    """``chains_are_runs`` of such a story."""
+    plates = plates_of(story)
+    with quiet("cpu"):
+        draws = [latent_values(story, block, seed) for seed in (1, 2, 3)]
+        ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(story, block, 1).items()}
+        wide = {}
+        for name, rank in ranks.items():
+            x = torch.stack([values[name] for values in draws])
+            wide[name] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
+        together = Density(story.model, plates, 3)(block, wide, gradient=list(wide))
+        for c, values in enumerate(draws):
+            alone = Density(story.model, plates)(block, values, gradient=list(values))
+            _near(float(together.objective[c]), float(alone.objective), f"chain {c} of 3", "alone")
+            for name, x in alone.gradient.items():
+                off = float((together.gradient[name][c].reshape(x.shape) - x).abs().max())
+                require(
+                    off <= 1e-8 * (1 + float(x.abs().max())),
+                    f"the gradient of {name!r} in chain {c} is off by {off}",
+                )
+
+
+def _near(a: float, b: float, what: str, other: str, tolerance: float = 1e-8) -> None:
+    require(abs(a - b) <= tolerance * (1 + abs(b)), f"{what} is {a!r}, {other} {b!r}")
+
+
+OFF = 1e-6
+"""Largest distance from one that is rounding."""
+
+
+def answers_sum_to_one(trial: Trial) -> None:
+    """At a draw from the prior, all that an item's annotators might say has probability one, whatever the item.
+
+    Rows that do not sum to one are fitted without a word, and errors weigh more or less than they should.
+    """
+    names = [str(name) for name in trial.data.annotators]
+    rows = [(f"one {a}", a) for a in names]
+    rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
+    items, people = zip(*rows, strict=True)
+    design = Annotations.design(items, people, like=trial.data, **trial.covariates(items, people))
+    story, block = ready(trial, design), design.as_block()
+    second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
+    pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
+    totals = torch.zeros(block.n_items, dtype=torch.float64)
+    with quiet("cpu"):
+        values = latent_values(story, block.answered(block.bags.cells), 4)
+        density = Density(story.model, plates_of(story))
+        for one, two in product(range(block.n_answers), repeat=2):
+            cells = block.annotator * block.n_answers + torch.where(second, two, one)
+            try:
+                chance = density(block.answered(cells.int()), values).per_item.detach().double().exp()
+            except NumericalError:
+                return  # some answer is impossible here, and how likely the others are cannot be asked one by one
+            totals += torch.where(pairs, chance, chance / block.n_answers)
+    worst = float(totals[(totals - 1).abs().argmax()])
+    require(
+        abs(worst - 1) <= OFF,
+        f"all answers of an item together have probability {worst:.6g}, not 1; make each row of the table that "
+        "annotate takes sum to one over answers",
+    )
