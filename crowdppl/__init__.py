@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from crowdppl.criticism.checks import Check as Check
     from crowdppl.criticism.checks import predictive_check as predictive_check
     from crowdppl.criticism.doubts import Doubt as Doubt
-    from crowdppl.criticism.doubts import centre_of as centre_of
     from crowdppl.criticism.spammers import covariance_spammers as covariance_spammers
     from crowdppl.criticism.spammers import suspicious_annotators as suspicious_annotators
     from crowdppl.data.annotations import Annotations as Annotations
@@ -64,13 +63,13 @@ if TYPE_CHECKING:
     from crowdppl.few_shot.tasks import Episodes as Episodes
     from crowdppl.few_shot.unrolled_em import em_on as em_on
     from crowdppl.few_shot.unrolled_em import em_steps as em_steps
-    from crowdppl.filling import fill as fill
     from crowdppl.fitting import fit as fit
     from crowdppl.inference.svi.guide import mean_field as mean_field
     from crowdppl.networks.classifier import ready as ready
     from crowdppl.networks.classifier import ready_view as ready_view
     from crowdppl.networks.embedding import trained_embedding as trained_embedding
     from crowdppl.networks.experts import Worker as Worker
+    from crowdppl.networks.experts import centre_of as centre_of
     from crowdppl.networks.experts import experts_for as experts_for
     from crowdppl.networks.outputs import classify as classify
     from crowdppl.networks.outputs import look as look
@@ -120,6 +119,7 @@ if TYPE_CHECKING:
     from crowdppl.registry import method as method
     from crowdppl.registry import register as register
     from crowdppl.registry import zoo as zoo
+    from crowdppl.results.filling import fill as fill
     from crowdppl.results.leave_one_out import LeaveOneOut as LeaveOneOut
     from crowdppl.results.updating import outlier_scores as outlier_scores
     from crowdppl.simulation.annotators import annotator_kind as annotator_kind
@@ -141,7 +141,7 @@ _PUBLIC = {
     "agreement.clusters": ("find_groups",),
     "agreement.coefficients": ("agreement_pairs", "agreement_table"),
     "criticism.checks": ("Check", "predictive_check"),
-    "criticism.doubts": ("Doubt", "centre_of"),
+    "criticism.doubts": ("Doubt",),
     "criticism.spammers": ("covariance_spammers", "suspicious_annotators"),
     "data.annotations": ("Annotations",),
     "data.blocks": ("Block",),
@@ -179,12 +179,12 @@ _PUBLIC = {
     "few_shot.prototypes": ("cloud_classifier", "cloud_prior", "log_clouds", "seen_clouds"),
     "few_shot.tasks": ("Episodes",),
     "few_shot.unrolled_em": ("em_on", "em_steps"),
-    "filling": ("fill",),
+    "results.filling": ("fill",),
     "fitting": ("fit",),
     "inference.svi.guide": ("mean_field",),
     "networks.classifier": ("ready", "ready_view"),
     "networks.embedding": ("trained_embedding",),
-    "networks.experts": ("Worker", "experts_for"),
+    "networks.experts": ("Worker", "centre_of", "experts_for"),
     "networks.outputs": ("classify", "look"),
     "networks.training": ("house_recipe", "house_training", "log_volume"),
     "plots.annotators": ("annotator_map", "plot_annotator_map"),

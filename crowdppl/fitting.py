@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Unpack
 
-from crowdppl.core import validation
+import torch
+
+from crowdppl import registry
+from crowdppl.core.devices import held_back
 from crowdppl.core.validation import switch, tell
-from crowdppl.errors import DoubtWarning, MethodError
-
-if TYPE_CHECKING:
-    import torch
-
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.inference.options import FitOptions
-    from crowdppl.posterior import Posterior
-    from crowdppl.primitives.model import Story
+from crowdppl.data.annotations import Annotations, require_annotations
+from crowdppl.data.checks import require_labels
+from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
+from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, noted
+from crowdppl.evaluation.heldout import fit_method, model_with
+from crowdppl.inference.loop import told_of_late
+from crowdppl.inference.options import FitOptions, warn_of_unused
+from crowdppl.inference.result import Fit, uninterrupted
+from crowdppl.networks.outputs import warn_of_no_features
+from crowdppl.posterior import Posterior
+from crowdppl.primitives.model import Story
+from crowdppl.results.correction import named, too_sparse
 
 
 def fit(
@@ -81,90 +89,35 @@ def fit(
         37        2        1.000
         38        3        0.956
     """
-    from crowdppl.inference.options import warn_of_unused
-
     calibrate = switch("calibrate", calibrate, "known truths go to gold=")
-    data = _annotations(data) if gold is None else _annotations(data).with_gold(gold)
+    data = require_annotations(data)
+    require_labels(data.blocks)
+    data = data if gold is None else data.with_gold(gold)
     automatic = isinstance(method, str) and method == "auto"
     engine = "vb" if automatic else inference
     warn_of_unused(options, [engine])
     if automatic:
-        posterior = _automatic(data, inference, settings is None and start is None, options)
+        check_automatic(inference, settings is None and start is None)
+        found = fit_auto(data, options)
     else:
-        story = _story(method, settings)
+        story = model_with(method, settings)
         _warn_if_blind(story, data)
         if calibrate:
-            posterior = _corrected(method, data, inference, settings, options, start)
+            found = _corrected(method, data, inference, settings, options, start)
         else:
-            posterior = fit_alone(story, data, inference, None, options, start)
+            found = fit_method(story, data, inference, None, options, start)
     if engine == "auto":
-        warn_of_unused(options, [posterior.inference])
-    return _doubted(posterior)
-
-
-def fit_alone(
-    method: str | Story,
-    data: Annotations,
-    inference: str,
-    settings: Mapping[str, Any] | None,
-    options: FitOptions,
-    start: Mapping[str, torch.Tensor] | None = None,
-    fits: int = 1,
-) -> Posterior:
-    """One fit of one method, neither corrected nor doubted.
-
-    Args:
-        method, data, inference, settings, options, start: as for ``fit``, without "auto" for the method.
-        fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
-    """
-    from crowdppl import registry
-    from crowdppl.core.devices import told_of_shortage
-    from crowdppl.inference.engines import run
-    from crowdppl.inference.options import options_from
-    from crowdppl.posterior import Posterior
-
-    _annotations(data)
-    story = _story(method, settings)
-    chosen = options_from(options, inference, data.n_labels * data.n_classes)
-    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
-    with told_of_shortage(name, data):
-        fitted, engine, result = run(story, data, inference, chosen, start, fits=fits)
-    return Posterior(fitted, name, engine, data, result, chosen.kept())
+        warn_of_unused(options, [found.inference])
+    return _doubted(Posterior.of(found))
 
 
 def _warn_if_blind(story: Story, data: Annotations) -> None:
     """Warns of a method with a network that has nothing to look at."""
-    from crowdppl import registry
-    from crowdppl.networks.outputs import warn_of_no_features
-
     warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data)
-
-
-def _story(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
-    """The method with its settings, before anything is found in the data."""
-    from crowdppl import registry
-    from crowdppl.core.validation import named_settings
-
-    given = None if settings is None else named_settings(settings)
-    if given and not isinstance(method, str):
-        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
-    return registry.resolve(method) if given is None else registry.method(str(method), **given)
-
-
-def _annotations(data: Any) -> Annotations:
-    """The data, when they are annotations with labels."""
-    from crowdppl.data.checks import require_labels
-
-    found = validation.require_annotations(data)
-    require_labels(found.blocks)
-    return found
 
 
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
-    from crowdppl.core.devices import held_back
-    from crowdppl.inference.loop import told_of_late
-
     with held_back() as hold:
         for doubt in posterior.doubts():
             tell(str(doubt), DoubtWarning)
@@ -179,16 +132,13 @@ def _corrected(
     settings: Mapping[str, Any] | None,
     options: FitOptions,
     start: Mapping[str, torch.Tensor] | None,
-) -> Posterior:
-    """One fit of one method, corrected; looked up by name, because corrections fit again."""
-    from crowdppl.inference.loop import uninterrupted
+) -> Fit:
+    """One fit of one method, corrected."""
 
-    calibration = import_module("crowdppl.evaluation.calibration")
     plain = data if data.gold_codes is None else data.with_gold(None)
-    alone = fit_alone(method, plain, inference, settings, options, start, fits=calibration.FOLDS + 1)
-    members, stories = {alone.method: uninterrupted(alone)}, {alone.method: _story(method, settings)}
-    out: Posterior = calibration.calibrated(members, data, stories=stories)
-    return out
+    alone = fit_method(method, plain, inference, settings, options, start, fits=FOLDS + 1)
+    members, stories = {alone.method: uninterrupted(alone)}, {alone.method: model_with(method, settings)}
+    return calibrated(members, data, stories=stories)
 
 
 def check_automatic(inference: str, alone: bool) -> None:
@@ -203,8 +153,91 @@ def check_automatic(inference: str, alone: bool) -> None:
         )
 
 
-def _automatic(data: Annotations, inference: str, alone: bool, options: FitOptions) -> Posterior:
-    """method="auto"; looked up by name, because it calls ``fit``."""
-    check_automatic(inference, alone)
-    posterior: Posterior = import_module("crowdppl.automatic").fit_auto(data, options)
-    return posterior
+ROWS, COIN = ("hierarchical_mixed_membership", "hierarchical_dawid_skene"), ("one_coin",)
+"""A method whose items may lie between classes and one that takes labels for independent given the truth, with a
+row of confusions for each annotator and class; and one of few parameters, for crowds whose rows are hopeless."""
+ORDINAL = ("ordinal",)
+"""Further members where classes have an order."""
+CLASSES, LABELS = 20, 5
+"""Of more classes, methods with rows take part where a row has at least so many labels on average."""
+TOLERANCE, STEPS = 1e-5, 300
+FEATURES = (
+    f"{AUTO_NOTE}the features of the items have no part, for its methods read labels alone; a method with a "
+    "network, such as bayes_dgc, learns from both"
+)
+NO_ROWS = AUTO_NOTE + (
+    "{labels:,} labels are too few to learn which of {classes} classes each of {annotators} annotators confuses "
+    "(five for each annotator and class), so that methods which try have no part"
+)
+
+
+def fit_auto(data: Annotations, options: FitOptions) -> Fit:
+    """Fits mixed membership, Dawid-Skene (both hierarchical) and one coin; averages them as labels left out advise.
+
+    Dawid-Skene takes an item's labels for independent given its truth, which on real annotations they are not;
+    mixed membership knows that labels of an item err together. A coin for each annotator is learned from few
+    labels, where rows of confusions are not and both of these are too unsure; of more than 20 classes and fewer
+    than five labels a row, both are left out. Where classes have an order, a method that knows it joins them. How
+    they are weighed and corrected: ``crowdppl.evaluation.calibration.calibrated``.
+
+    Args:
+        data: annotations, with gold or without.
+        options: of the engine, which is vb.
+
+    Returns:
+        The posterior of the method with the largest weight, with corrected probabilities; ``correction`` says what
+        was done, ``uncorrected()`` gives the method's own. After Ctrl-C, the first method's own fit as it is by
+        then, uncorrected and told no gold, with a warning; it is marked interrupted.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C came before there was any fit.
+    """
+    began, fits = time.perf_counter(), _fits(data, options)
+    name, first = next(fits)
+    try:
+        # Ctrl-C in the first fit is known before the others begin.
+        fitted = {name: uninterrupted(first), **{other: uninterrupted(rest) for other, rest in fits}}
+        found = noted(calibrated(fitted, data), _notes(data))
+    except KeyboardInterrupt:
+        found = _marked(first)
+        tell(found.result.diagnostics["warnings"][-1], ConvergenceWarning)
+    found.result.diagnostics["seconds"] = time.perf_counter() - began
+    return found
+
+
+def _notes(data: Annotations) -> Iterator[str]:
+    """What of the data, and which methods, have no part in auto."""
+    if _without_rows(data):
+        yield NO_ROWS.format(labels=data.n_labels, annotators=data.n_annotators, classes=data.n_classes)
+    if data.features is not None:
+        yield FEATURES
+
+
+def _without_rows(data: Annotations) -> bool:
+    """Whether rows of confusions are too many for the labels to say anything of them."""
+    return data.n_classes > CLASSES and data.n_labels < LABELS * data.n_annotators * data.n_classes
+
+
+def _marked(first: Fit) -> Fit:
+    """A fit that was to be averaged and corrected, and will not be."""
+    note = (
+        f"auto was stopped before its methods were weighed: this is {first.method} alone, uncorrected and told no "
+        "gold; let it run to its end"
+    )
+    said = first.result.diagnostics
+    more = {"converged": False, "interrupted": True, "warnings": [*said["warnings"], note]}
+    return replace(first, result=replace(first.result, diagnostics={**said, **more}))
+
+
+def members(data: Annotations, options: FitOptions) -> dict[str, Fit]:
+    """The fits that are averaged, by name; none is told any gold."""
+    return dict(_fits(data, options))
+
+
+def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
+    given: Any = {"tolerance": TOLERANCE, "max_iterations": STEPS, **options}
+    able = COIN if _without_rows(data) else ROWS + COIN
+    names = able[:1] if too_sparse(data) else able + (ORDINAL if data.kind == "ordinal" else ())
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    for name in names:
+        yield name, named(name, partial(fit_method, name, plain, "vb", None, given))

@@ -1,43 +1,43 @@
-"""What a user holds after a fit: the truth, the annotators, how sure both are, and how the fit went."""
+"""The posterior that a user holds after a fit: tables, decisions, doubts, plots and files, as methods."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import pandas as pd
 
 from crowdppl.core.validation import require_path
-from crowdppl.criticism import doubts
+from crowdppl.criticism import doubts as doubting
 from crowdppl.criticism.doubts import Doubt
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ResultError
-from crowdppl.inference.result import FitResult, Memory
+from crowdppl.evaluation import calibration
+from crowdppl.inference.result import Fit
 from crowdppl.plots import annotators as annotator_plots
-from crowdppl.plots import evaluation, posterior
+from crowdppl.plots import evaluation as evaluation_plots
+from crowdppl.plots import posterior as posterior_plots
+from crowdppl.plots.posterior import BINS
 from crowdppl.primitives.model import Story
-from crowdppl.results import acquisition, archive, decisions, leave_one_out, tables, updating
-from crowdppl.results import correction as corrections
-from crowdppl.results.arviz import to_arviz
-from crowdppl.results.correction import Correction
-from crowdppl.results.tables import summarise
+from crowdppl.results import acquisition, archive, arviz, correction, decisions, tables, updating
+from crowdppl.results import leave_one_out as leaving_out
+from crowdppl.results.decisions import Cost
+from crowdppl.results.leave_one_out import LeaveOneOut
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior:
-    """The posterior of a story given annotations.
+class Posterior(Fit):
+    """The posterior of a model given annotations: a ``Fit`` whose functions are methods.
 
-    Attributes:
-        story: the method with its settings.
-        method: its name in the zoo, or the path of its class.
-        inference: the engine that made the fit.
-        data: the annotations.
-        result: what the engine found, as arrays in codebook order.
-        options: what the engine was told.
-        correction: what was done to the probabilities; None where they are the method's own.
-        _refit: what computes anew for ``predict``, ``draw_labels`` and ``update``; None looks it up.
-        memory: after ``update``, what labels of earlier fits taught; else None.
-        _doubted: what ``doubts()`` said, once it was asked.
+    Each method is the function of the same name in the module that it names, where arguments, errors and examples
+    are described in full. A method that fits anew returns another posterior; nothing changes this one.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -47,34 +47,12 @@ class Posterior:
         OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
 
-    story: Story
-    method: str
-    inference: str
-    data: Annotations
-    result: FitResult
-    options: dict[str, Any] = field(default_factory=dict)
-    _refit: updating.Refit | None = None
-    correction: Correction | None = None
-    memory: Memory | None = None
-    _doubted: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)
+    _doubts: list[tuple[Doubt, ...]] = field(default_factory=list, init=False)
 
-    def __repr__(self) -> str:
-        data = self.data
-        sizes = f"{data.n_items} items, {data.n_annotators} annotators, {data.n_classes} classes"
-        shown = ", corrected" if self.correction is not None else ""
-        return f"<Posterior of {self.method} by {self.inference}{shown}: {sizes}>"
-
-    def uncorrected(self) -> Posterior:
-        """The same with the method's own probabilities; itself where nothing was corrected.
-
-        Examples:
-            >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-            >>> posterior.uncorrected() is posterior  # nothing was corrected
-            True
-        """
-        if self.correction is None:
-            return self
-        return replace(self, result=replace(self.result, probabilities=self.correction.raw), correction=None)
+    @classmethod
+    def of(cls, fit: Fit) -> Self:
+        """The posterior of a fit."""
+        return cls(**{part.name: getattr(fit, part.name) for part in fields(Fit)})
 
     def diagnostics(self) -> dict[str, Any]:
         """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings.
@@ -90,37 +68,258 @@ class Posterior:
         """
         return deepcopy(self.result.diagnostics)
 
-    annotators = tables.annotators
-    confusion = tables.confusion
-    confusion_intervals = tables.confusion_intervals
-    prevalence = tables.prevalence
-    members = corrections.members
-    probabilities = tables.probabilities
-    entropy = tables.entropy
-    labels = tables.labels
-    truth = tables.truth
-    summary = summarise
-    doubts = doubts.doubts
-    decide = decisions.decide
-    label_sets = decisions.label_sets
-    worth_asking = acquisition.worth_asking
-    leave_one_out = leave_one_out.leave_one_out
-    predict = updating.predict
-    classify = updating.classify
-    draw_labels = updating.draw_labels
-    update = updating.update
-    without = updating.without
-    to_arviz = to_arviz
-    save = archive.save
-    plot_confusion = posterior.plot_confusion
-    plot_annotators = posterior.plot_annotators
-    plot_items = posterior.plot_items
-    plot_trace = posterior.plot_trace
-    plot_ranks = posterior.plot_ranks
-    plot_item_map = posterior.plot_item_map
-    plot_agreement_network = annotator_plots.plot_agreement_network
-    plot_reliability = evaluation.plot_reliability
-    plot_risk_coverage = evaluation.plot_risk_coverage
+    def summary(self) -> str:
+        """The method, the data, how the fit went, its doubts, the classes, the best and worst annotators.
+
+        See ``crowdppl.results.tables.summarise``.
+        """
+        return tables.summarise(self, self.doubts())
+
+    def probabilities(self, sd: bool = False) -> pd.DataFrame:
+        """Probability of each class for each item.
+
+        See ``crowdppl.results.tables.probabilities``.
+        """
+        return tables.probabilities(self, sd)
+
+    def labels(self) -> pd.DataFrame:
+        """The most probable class of each item and how sure it is.
+
+        See ``crowdppl.results.tables.labels``.
+        """
+        return tables.labels(self)
+
+    def truth(self, level: float = 0.95) -> pd.DataFrame:
+        """Estimate, standard deviation and interval of each item's truth, nominal or ordinal.
+
+        See ``crowdppl.results.tables.truth``.
+        """
+        return tables.truth(self, level)
+
+    def entropy(self) -> pd.DataFrame:
+        """How unsure the truth of each item is, and how much of that is for want of labels.
+
+        See ``crowdppl.results.tables.entropy``.
+        """
+        return tables.entropy(self)
+
+    def annotators(self, level: float = 0.95) -> pd.DataFrame:
+        """How accurate and informative each annotator is, with intervals.
+
+        See ``crowdppl.results.tables.annotators``.
+        """
+        return tables.annotators(self, level)
+
+    def confusion(self, draws: bool = False) -> xr.DataArray:
+        """p(label | annotator, truth): array (annotator, truth, label), or draws of it.
+
+        See ``crowdppl.results.tables.confusion``.
+        """
+        return tables.confusion(self, draws)
+
+    def confusion_intervals(self, level: float = 0.95) -> pd.DataFrame:
+        """The confusion by (annotator, truth, label) with mean, sd, low and high.
+
+        See ``crowdppl.results.tables.confusion_intervals``.
+        """
+        return tables.confusion_intervals(self, level)
+
+    def prevalence(self, level: float = 0.95) -> pd.DataFrame:
+        """Share of each class among items, with mean, sd, low and high.
+
+        See ``crowdppl.results.tables.prevalence``.
+        """
+        return tables.prevalence(self, level)
+
+    def members(self) -> dict[str, Posterior]:
+        """The fits whose probabilities a corrected posterior averages, by name.
+
+        See ``crowdppl.results.correction.members``.
+        """
+        return {name: Posterior.of(fit) for name, fit in correction.members(self).items()}
+
+    def doubts(self, thorough: bool = False) -> tuple[Doubt, ...]:
+        """What speaks against this fit, each with a remedy; ``thorough`` fits again to find more.
+
+        See ``crowdppl.criticism.doubts.doubts``.
+        """
+        if thorough is not False:
+            return doubting.doubts(self, thorough)
+        if not self._doubts:
+            self._doubts.append(doubting.doubts(self))
+        return self._doubts[0]
+
+    def decide(self, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
+        """The decision about each item that costs least in expectation.
+
+        See ``crowdppl.results.decisions.decide``.
+        """
+        return decisions.decide(self, cost, ask_again=ask_again)
+
+    def label_sets(
+        self,
+        coverage: float = 0.9,
+        *,
+        gold: Any = None,
+        method: Literal["credible", "conformal"] | None = None,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """For each item the classes that hold the truth with a given probability.
+
+        See ``crowdppl.results.decisions.label_sets``.
+        """
+        return decisions.label_sets(self, coverage, gold=gold, method=method, seed=seed)
+
+    def worth_asking(
+        self,
+        n: int,
+        *,
+        annotators: Iterable[Any] | None = None,
+        exclude_answered: bool = True,
+        per_item: int = 1,
+        per_annotator: int | None = None,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """The items and annotators whose next label is expected to teach most about the truth.
+
+        See ``crowdppl.results.acquisition.worth_asking``.
+        """
+        return acquisition.worth_asking(
+            self,
+            n,
+            annotators=annotators,
+            exclude_answered=exclude_answered,
+            per_item=per_item,
+            per_annotator=per_annotator,
+            seed=seed,
+        )
+
+    def leave_one_out(self, unit: str = "label", method: Literal["auto", "psis", "closed"] = "auto") -> LeaveOneOut:
+        """How probable each label (or item) is to a fit without it, from this one fit.
+
+        See ``crowdppl.results.leave_one_out.leave_one_out``.
+        """
+        return leaving_out.leave_one_out(self, unit, method)
+
+    def predict(self, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
+        """Truth probabilities of new items that annotators of this fit labelled; nothing is learned.
+
+        See ``crowdppl.results.updating.predict``.
+        """
+        return updating.predict(self, new_data)
+
+    def classify(self, features: Any) -> pd.DataFrame:
+        """Probabilities of new items from their features alone, by the fit's network.
+
+        See ``crowdppl.results.updating.classify``.
+        """
+        return updating.classify(self, features)
+
+    def draw_labels(self, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
+        """Labels that the same annotators might have given to the same items.
+
+        See ``crowdppl.results.updating.draw_labels``.
+        """
+        return updating.draw_labels(self, n, seed, kind)
+
+    def update(self, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
+        """The posterior after more labels, for which this one is the prior.
+
+        See ``crowdppl.results.updating.update``.
+        """
+        return Posterior.of(updating.update(self, new_labels, **options))
+
+    def without(self, annotators: Iterable[Any]) -> Posterior:
+        """The same fit without the labels of some annotators.
+
+        See ``crowdppl.evaluation.calibration.without``.
+        """
+        return Posterior.of(calibration.without(self, annotators))
+
+    def to_arviz(self, draws: int = 1000, seed: int = 0, *, log_likelihood: bool = False) -> Any:
+        """The posterior for ArviZ, with names for all dimensions.
+
+        See ``crowdppl.results.arviz.to_arviz``.
+        """
+        return arviz.to_arviz(self, draws, seed, log_likelihood=log_likelihood)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the posterior to a folder, from which ``crowdppl.load`` reads it.
+
+        See ``crowdppl.results.archive.save``.
+        """
+        archive.save(self, path)
+
+    def plot_confusion(self, annotator: Any = None, *, ax: Any = None, level: float | None = None) -> Any:
+        """Draws confusion matrices: rows are the truth, columns the label.
+
+        See ``crowdppl.plots.posterior.plot_confusion``.
+        """
+        return posterior_plots.plot_confusion(self, annotator, ax=ax, level=level)
+
+    def plot_annotators(self, *, ax: Axes | None = None, level: float = 0.95, show: str = "information") -> Axes:
+        """Draws what each annotator's labels are worth, with intervals, the best on top.
+
+        See ``crowdppl.plots.posterior.plot_annotators``.
+        """
+        return posterior_plots.plot_annotators(self, ax=ax, level=level, show=show)
+
+    def plot_items(self, *, ax: Axes | None = None, show: str = "entropy") -> Axes:
+        """Draws how sure the truth of the items is, from the surest to the least sure.
+
+        See ``crowdppl.plots.posterior.plot_items``.
+        """
+        return posterior_plots.plot_items(self, ax=ax, show=show)
+
+    def plot_trace(self, site: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draws how the fit went: a line a chain for samplers, the objective for other engines.
+
+        See ``crowdppl.plots.posterior.plot_trace``.
+        """
+        return posterior_plots.plot_trace(self, site, ax=ax)
+
+    def plot_ranks(self, site: str | None = None, *, ax: Axes | None = None, bins: int = BINS) -> Axes:
+        """Draws the ranks of each chain's draws, which are level where chains agree.
+
+        See ``crowdppl.plots.posterior.plot_ranks``.
+        """
+        return posterior_plots.plot_ranks(self, site, ax=ax, bins=bins)
+
+    def plot_item_map(self, *, ax: Axes | None = None) -> Axes:
+        """Draws each item by how far its annotators disagree and how sure its label is all the same.
+
+        See ``crowdppl.plots.posterior.plot_item_map``.
+        """
+        return posterior_plots.plot_item_map(self, ax=ax)
+
+    def plot_agreement_network(
+        self, *, ax: Axes | None = None, level: float = 0.05, groups: Any = None, seed: int = 0
+    ) -> Axes:
+        """Draws a line between two annotators who agree more than the fitted model expects of them.
+
+        See ``crowdppl.plots.annotators.plot_agreement_network``.
+        """
+        return annotator_plots.plot_agreement_network(self, ax=ax, level=level, groups=groups, seed=seed)
+
+    def plot_reliability(
+        self,
+        gold: pd.Series[Any] | Mapping[Any, Any],
+        *,
+        bins: int = BINS,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draws how often labels are right against how sure they are.
+
+        See ``crowdppl.plots.evaluation.plot_reliability``.
+        """
+        return evaluation_plots.plot_reliability(self, gold, bins=bins, ax=ax)
+
+    def plot_risk_coverage(self, gold: pd.Series[Any] | Mapping[Any, Any], *, ax: Axes | None = None) -> Axes:
+        """Draws which share of labels is wrong if only the surest items are kept.
+
+        See ``crowdppl.plots.evaluation.plot_risk_coverage``.
+        """
+        return evaluation_plots.plot_risk_coverage(self, gold, ax=ax)
 
 
 def load(
@@ -146,4 +345,4 @@ def load(
         >>> crowdppl.load("result", method="one_coin")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    return archive.read(Posterior, require_path(path, ResultError), method, story, features)
+    return Posterior.of(archive.read(require_path(path, ResultError), method, story, features))

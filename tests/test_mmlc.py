@@ -16,13 +16,13 @@ from scipy.stats import gaussian_kde
 from torch import nn
 
 import crowdppl
-from crowdppl.criticism.doubts import GRID, centre_of, modes, one_mode, population_doubts, principal, silverman
+from crowdppl.criticism.doubts import modes, one_mode, population_doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.tables import probe_block
 from crowdppl.networks.classifier import feature_tensor, log_shares
-from crowdppl.networks.experts import TYPICAL, Experts, Worker
+from crowdppl.networks.experts import GRID, TYPICAL, Experts, Worker, centre_of, principal, silverman
 from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,9 @@ from scipy.spatial.distance import squareform
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
-from crowdppl.core.validation import require_annotations, share_between, whole_number
+from crowdppl.core.validation import share_between, whole_number
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import MethodError
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,7 +17,7 @@ import pandas as pd
 from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, tell, whole_number
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations, row_codes
 from crowdppl.data.ids import plain
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
 
@@ -669,7 +669,7 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
 
 def _settle(data: Annotations, weights: Weights | None) -> Weights:
     """The weights that are meant, once they make sense for the classes."""
-    validation.require_annotations(data)
+    require_annotations(data)
     if weights is None:
         return "quadratic" if data.kind == "ordinal" else "identity"
     validation.one_of("weights", weights, WEIGHTS)

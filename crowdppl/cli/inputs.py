@@ -6,16 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from crowdppl import registry
 from crowdppl.cli import arguments
 from crowdppl.core.validation import tell
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.primitives.model import card_of
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 ENGINE = ["batch_size", "chains", "checkpoint", "checkpoint_every", "checkpoint_steps", "draws", "guide"]
 ENGINE += ["learning_rate", "max_iterations", "restarts", "tolerance", "warmup"]

@@ -9,18 +9,16 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
 from crowdppl.errors import ResultError
+from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
 from crowdppl.results.archive import ARRAYS, TEXT, made_folder, spare_others
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"

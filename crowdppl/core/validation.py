@@ -9,13 +9,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -30,10 +28,6 @@ from typing import (
 import numpy as np
 
 from crowdppl.errors import CrowdpplError, DataError, MethodError
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
 
 LONGEST = 80
 """Letters of a value in a message."""
@@ -298,22 +292,6 @@ def tell(message: str | Warning, category: type[Warning] | None = None) -> None:
 Given = TypeVar("Given")
 
 
-def require_annotations(data: Any, name: str = "data") -> Annotations:
-    """The same, when it is annotations.
-
-    Args:
-        data: what was given.
-        name: of the argument, for the message.
-
-    Raises:
-        DataError: for anything else, a DataFrame of labels say.
-    """
-    if isinstance(data, import_module("crowdppl.data.annotations").Annotations):
-        found: Annotations = data
-        return found
-    raise no_annotations(data, name)
-
-
 def require_data(data: Given) -> Given:
     """The same, when a story may be given it: annotations, or a block of them.
 
@@ -323,21 +301,6 @@ def require_data(data: Given) -> Given:
     if isinstance(data, type) or not hasattr(data, "as_block"):
         raise no_annotations(data)
     return data
-
-
-def require_posterior(fitted: Any) -> Posterior:
-    """The same, when it is a posterior.
-
-    Raises:
-        DataError: for anything else, annotations say.
-    """
-    if isinstance(fitted, import_module("crowdppl.posterior").Posterior):
-        found: Posterior = fitted
-        return found
-    raise DataError(
-        f"posterior is {kind_of(fitted)}; give what a fit returned: crowdppl.fit(method, data), or "
-        "crowdppl.load(path)"
-    )
 
 
 def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.coefficients import later
-from crowdppl.core import validation
 from crowdppl.core.validation import seed_number, whole_number
-from crowdppl.data.annotations import row_sizes
+from crowdppl.data.annotations import Annotations, row_sizes
 from crowdppl.errors import DataError
+from crowdppl.inference.predict.update import draw_labels
+from crowdppl.inference.result import Fit, require_fit
 from crowdppl.plots.posterior import axes_or_new
-from crowdppl.results.updating import ENGINES, Refit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
 
 FEW = 10
 """Items that two annotators have to share for their agreement to be looked at."""
@@ -245,7 +241,7 @@ class Check:
         return head + "\n" + self.table.to_string(float_format=lambda x: f"{x:.4g}")
 
 
-def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -> Check:
+def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Check:
     """Asks whether the fitted model, run again, gives labels like those that were observed.
 
     A posterior predictive check (Rubin 1984, "Bayesianly justifiable and relevant frequency calculations"; Gelman,
@@ -307,11 +303,10 @@ def predictive_check(posterior: Posterior, *, draws: int = 200, seed: int = 0) -
         >>> check.p_value <= 0.05
         False
     """
-    posterior, seed = validation.require_posterior(posterior), seed_number(seed)
+    posterior, seed = require_fit(posterior), seed_number(seed)
     draws = whole_number("draws", draws, FEWEST_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
-    engine = cast(Refit, import_module(ENGINES)) if posterior._refit is None else posterior._refit
-    replicated = engine.draw_labels(posterior, draws, seed, "posterior")
+    replicated = draw_labels(posterior, draws, seed, "posterior")
     answers = np.concatenate([design.answer[None], replicated])
     spread = np.stack([design.spread(row) for row in answers])
     values = {name: np.array([of(design, row) for row in answers]) for name, of in STATISTICS.items()}

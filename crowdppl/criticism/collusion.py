@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from crowdppl.criticism.checks import FEW, Design
 from crowdppl.errors import MethodError
+from crowdppl.inference.predict.predictive import Rows, predictive
+from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.intervals import among_named
-from crowdppl.results.updating import REFITS
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 ROUNDS, CLOSE = 40, 1e-3
 """Steps at most in which a tilt is found, and standard deviations by which its sum may be off; their square is the
@@ -143,7 +140,7 @@ def shares_more(story: object) -> bool:
     return card is None or any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
 
 
-def independent(posterior: Posterior, design: Design) -> Agreement:
+def independent(posterior: Fit, design: Design) -> Agreement:
     """Labels that name a class are independent given the truth, with the fitted confusions and prevalence.
 
     After an update, what earlier labels said of an item is known of it, too: it may have come again for that.
@@ -178,7 +175,7 @@ def independent(posterior: Posterior, design: Design) -> Agreement:
     return _in_parts(agreement, max(1, NUMBERS // table[0].size), data.n_classes)
 
 
-def by_the_story(posterior: Posterior, design: Design) -> Agreement:
+def by_the_story(posterior: Fit, design: Design) -> Agreement:
     """The story itself says how probable two labels are beside the item's others, averaged over draws.
 
     A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
@@ -189,7 +186,6 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
     Returns:
         What raises MethodError when the story cannot be asked about items alone, because its plate is another.
     """
-    engines: Any = import_module(REFITS)  # by name, so that results import no engine
     data, kept = posterior.data, (1 - EVEN) ** 2
     whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
     if data.alphabet.informative:
@@ -203,8 +199,8 @@ def by_the_story(posterior: Posterior, design: Design) -> Agreement:
         item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
         possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
         answers = np.where(possible, pairs, -1)
-        rows = engines.Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
-        logs = engines.predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
+        rows = Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
+        logs = predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
         p = np.exp(logs - logs[..., :1])
         agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
         return kept * (agreed / named).mean(0).T + (1 - kept) / n_classes**2, near(a, b)[1]
@@ -301,7 +297,7 @@ class Excess:
         return upper_tail(self.deviate)
 
 
-def excess_of(posterior: Posterior, alone: bool = False) -> Excess:
+def excess_of(posterior: Fit, alone: bool = False) -> Excess:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
     It is among labels that name a class: what is too hard for one is so for others, who abstain without copying.

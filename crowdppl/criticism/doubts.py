@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import wraps
-from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
@@ -24,19 +21,19 @@ from crowdppl.data.blocks import count_repeats
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import plain, ranked
 from crowdppl.data.split import keep
-from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError, MethodError
+from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
+from crowdppl.evaluation.heldout import heldout_score
+from crowdppl.inference.engines import cell, fit_model
+from crowdppl.inference.options import Options
+from crowdppl.inference.result import Fit
+from crowdppl.networks.experts import GRID, centre_of, principal
 from crowdppl.networks.outputs import networks_of
-from crowdppl.primitives.model import card_of
+from crowdppl.primitives.model import Story, card_of
 from crowdppl.primitives.priors import house_prevalence
 from crowdppl.results.correction import labels_an_item
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import information, telling
 
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
-    from crowdppl.primitives.model import Story
-
-Look = TypeVar("Look", bound=Callable[..., Any])
 NAMED = 5
 """Annotators or classes that a doubt names."""
 
@@ -58,21 +55,7 @@ class Doubt:
         return self.text
 
 
-def looked_once(look: Look) -> Look:
-    """Looks for doubts that are not thorough once a posterior, which never changes: some of them take a fit."""
-
-    @wraps(look)
-    def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
-        if thorough is not False:
-            return tuple(look(posterior, thorough))
-        if not posterior._doubted:
-            posterior._doubted.append(look(posterior))
-        return posterior._doubted[0]
-
-    return cast(Look, doubts)
-
-
-def named(posterior: Posterior, codes: Sequence[int] | np.ndarray) -> str:
+def named(posterior: Fit, codes: Sequence[int] | np.ndarray) -> str:
     """The first annotators of some, by their ids."""
     return listed([repr(plain(posterior.data.annotators[code])) for code in codes])
 
@@ -102,7 +85,7 @@ SWEEPS = 100
 """Of gibbs to warm up, and to draw, where labels are left out: a score is a mean over 100 draws of all chains."""
 
 
-def misfit(posterior: Posterior) -> Iterator[Doubt]:
+def misfit(posterior: Fit) -> Iterator[Doubt]:
     """Where labels drawn from the fit are unlike those given; a correction has looked at that, and is let pass."""
     if posterior.correction is not None or posterior.data.n_labels > MOST:
         return
@@ -120,17 +103,16 @@ def misfit(posterior: Posterior) -> Iterator[Doubt]:
         )
 
 
-def worse_than_votes(posterior: Posterior) -> Iterator[Doubt]:
+def worse_than_votes(posterior: Fit) -> Iterator[Doubt]:
     """Where labels left out are predicted worse than by a majority vote; of a correction, by its method's own."""
     posterior = posterior.uncorrected()
-    score: Any = import_module("crowdppl.evaluation.heldout").heldout_score  # by name, because it knows posteriors
     given = posterior.options
     if posterior.inference == "gibbs":
         brief = {name: min(SWEEPS, given[name]) for name in ("warmup", "draws")}
         posterior = replace(posterior, options={**given, **brief})
     try:
-        own = score(posterior)
-        votes = score("majority_vote", posterior.data, inference="em", seed=posterior.options["seed"])
+        own = heldout_score(posterior)
+        votes = heldout_score("majority_vote", posterior.data, inference="em", seed=posterior.options["seed"])
     except DataError:  # no item has labels of two annotators: none can be left out
         return
     apart = (own.labels["log_p"] - votes.labels["log_p"]).to_numpy()
@@ -144,8 +126,6 @@ def worse_than_votes(posterior: Posterior) -> Iterator[Doubt]:
         )
 
 
-GRID = 256
-"""Places between the smallest and the largest weight at which a density is looked at."""
 SAMPLES = 200
 """Populations that are drawn again to see whether a mode is one of chance."""
 POPULATION_LEVEL = 0.05
@@ -165,68 +145,7 @@ FEWEST = 5
 """Annotators below which nothing is said of their population."""
 
 
-def centre_of(gates: Tensor, kind: str = "mode", bandwidth: float | None = None) -> Tensor:
-    """The gate of the oracle worker, weight by weight and renormalised: (..., A, M) to (..., M).
-
-    Args:
-        gates: of annotators, each a share of 1 over experts.
-        kind: "mode" is the highest place of a Gaussian kernel density, looked at in 256 places (Han et al. 2025,
-            "Mixture of experts based multi-task supervise learning from crowds"); or the mean, or the median.
-        bandwidth: of the kernels; by default Silverman's rule (1986, "Density estimation", eq. 3.31) for each
-            expert, .9 min(standard deviation, interquartile range / 1.34) A^(-1/5), which asks for no truth.
-
-    Raises:
-        MethodError: for another kind, or a bandwidth that is not positive.
-    """
-    if kind == "mean":
-        return gates.mean(-2)
-    if kind == "median":
-        middle = gates.quantile(0.5, dim=-2)
-    elif kind == "mode":
-        if bandwidth is not None and not bandwidth > 0:
-            raise MethodError(f"bandwidth={bandwidth} must be positive")
-        with torch.no_grad():
-            middle = torch.stack([_highest(x, bandwidth) for x in gates.unbind(-1)], -1)
-    else:
-        raise MethodError(f"the centre of a population is its 'mode', 'mean' or 'median', not {kind!r}")
-    return middle / middle.sum(-1, keepdim=True).clamp(min=1e-30)
-
-
-def _highest(x: Tensor, bandwidth: float | None) -> Tensor:
-    """Where the density of numbers (..., A) is highest, (...)."""
-    low, high = x.amin(-1), x.amax(-1)
-    steps = torch.linspace(0, 1, GRID, dtype=x.dtype, device=x.device)
-    at = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * steps  # (..., G)
-    h = silverman(x) if bandwidth is None else torch.full_like(low, bandwidth)
-    apart = (at.unsqueeze(-1) - x.unsqueeze(-2)) / h[..., None, None]
-    best = (-0.5 * apart.square()).exp().sum(-1).argmax(-1, keepdim=True)
-    return at.gather(-1, best).squeeze(-1)
-
-
-def silverman(x: Tensor) -> Tensor:
-    """Bandwidths (...) for samples (..., A) by Silverman's rule; a tiny one where all numbers are the same."""
-    spread = x.std(-1, unbiased=False)
-    quartiles = x.quantile(torch.tensor([0.25, 0.75], dtype=x.dtype, device=x.device), dim=-1)
-    middle = (quartiles[1] - quartiles[0]) / 1.34
-    least = torch.where(middle > 0, torch.minimum(spread, middle), spread)
-    out: Tensor = (0.9 * x.shape[-1] ** -0.2 * least).clamp(min=1e-9)
-    return out
-
-
-def principal(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean (M,), the first two principal axes (M, 2) and their shares of the spread (2,).
-
-    An axis points to where the gate that is largest along it grows.
-    """
-    mean = gates.mean(0)
-    _, sizes, axes = np.linalg.svd(gates - mean, full_matrices=False)
-    axes, sizes = np.pad(axes, ((0, max(0, 2 - len(axes))), (0, 0)))[:2].T, np.pad(sizes, (0, 2))
-    sign = np.sign(axes[np.abs(axes).argmax(0), np.arange(2)])
-    total = np.square(sizes).sum()
-    return mean, axes * np.where(sign == 0, 1, sign), np.square(sizes[:2]) / (total if total > 0 else 1)
-
-
-def doubts_of(posterior: Posterior) -> Iterator[Doubt]:
+def doubts_of(posterior: Fit) -> Iterator[Doubt]:
     """What speaks against the crowd of a fit being one population, where its method gives annotators gates.
 
     - Of gates, what ``population_doubts`` says.
@@ -255,7 +174,7 @@ def doubts_of(posterior: Posterior) -> Iterator[Doubt]:
     yield from found
 
 
-def moved_answers(posterior: Posterior, seed: int = 0) -> float:
+def moved_answers(posterior: Fit, seed: int = 0) -> float:
     """Share of items for which most of another draw of the same annotators would give another answer.
 
     Annotators are drawn again with their labels (200 bootstrap samples). Each weighs as much as any other, as in a
@@ -366,7 +285,7 @@ ROUNDS, SETTLED = 100, 1e-6
 """Of the search for the accuracy that a majority vote has, and the change at which it ends."""
 
 
-def learned_by_heart(posterior: Posterior) -> Iterator[Doubt]:
+def learned_by_heart(posterior: Fit) -> Iterator[Doubt]:
     """Where each label, taken out of its annotator's row, is predicted worse than by a majority vote.
 
     Of points alone, by maximum likelihood with a confusion matrix for each annotator: there, an answer that an
@@ -404,7 +323,7 @@ def learned_by_heart(posterior: Posterior) -> Iterator[Doubt]:
         )
 
 
-def _is_table(value: np.ndarray, posterior: Posterior) -> bool:
+def _is_table(value: np.ndarray, posterior: Fit) -> bool:
     """Whether a site's value is the annotators' confusions."""
     table = posterior.result.table
     return value.shape == table.shape and bool(np.allclose(value, table, atol=1e-6))
@@ -482,7 +401,6 @@ ERRORS = 2
 """Standard errors by which annotators have to agree otherwise than drawn tables expect."""
 LITTLE = 0.2
 """Share of the agreement beyond chance below which drawn tables say next to nothing."""
-ENGINES = "crowdppl.inference.engines"
 """Module that knows what an engine does with a story; looked up by name, so that results import no engine."""
 NUMBERS = 2_000_000
 """Numbers that are held at once: of each pair of labels, the table of an annotator."""
@@ -490,7 +408,7 @@ SOME = 100
 """Labels on which it is seen what an engine does with a story."""
 
 
-def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
+def thin(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     """Too few labels for each annotator's parameters, where the fit makes too much of them.
 
     Args:
@@ -520,7 +438,7 @@ def thin(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
         )
 
 
-def _prior(posterior: Posterior) -> str:
+def _prior(posterior: Fit) -> str:
     """What drawn tables rest on, where that is no good; empty where annotators agree as these tables expect."""
     try:
         observed, expected, chance, error = _agreement(posterior)
@@ -537,27 +455,27 @@ def _prior(posterior: Posterior) -> str:
     )
 
 
-def _fewer(posterior: Posterior, free: int) -> str:
+def _fewer(posterior: Fit, free: int) -> str:
     """Methods with fewer parameters, the sparsest first, with their numbers for each annotator."""
     k = posterior.data.n_classes
     coins = f"one_coin (1 for each) or class_coin ({k} for each)" if free > k else "majority_vote (none)"
     return f"Take a method with fewer, such as {coins}{' or one_coin (1 for each)' if 1 < free <= k else ''}"
 
 
-def _remedy(posterior: Posterior, sampled: bool, free: int) -> str:
+def _remedy(posterior: Fit, sampled: bool, free: int) -> str:
     fewer = f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}"
     if sampled:
         return f"Choose another prior, take a method {fewer}"
     average = "averages over all tables that the labels allow"
     data = posterior.data
     some = keep(data, np.arange(data.n_labels) < SOME)
-    if not networks_of(posterior.story) and import_module(ENGINES).cell(posterior.story, some, "gibbs") == "exact":
+    if not networks_of(posterior.story) and cell(posterior.story, some, "gibbs") == "exact":
         return f'Fit it with inference="gibbs", which {average}, or take a method {fewer}'
     gibbs = f'that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}'
     return f"Take a method {gibbs}, or one {fewer}"
 
 
-def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
+def _agreement(posterior: Fit) -> tuple[float, float, float, float]:
     """Share of pairs of labels of an item that are equal: as observed, as mean tables and prevalence have it, as by
     chance; and the standard error of the difference of the first two, items being the units.
 
@@ -581,7 +499,7 @@ def _agreement(posterior: Posterior) -> tuple[float, float, float, float]:
     return observed, probable, float((share**2).sum()), standard_error(apart, owner)
 
 
-def parameters(posterior: Posterior) -> tuple[int, int]:
+def parameters(posterior: Fit) -> tuple[int, int]:
     """Free parameters of an annotator, and how many rows of proportions or single numbers they are in."""
     free, rows = 0, 0
     for site in posterior.result.sites.values():
@@ -608,7 +526,7 @@ UNUSED = {"pooled": (None, 0), "prior": ("house",), "form": ("generative",)}
 """Settings of rows of confusions that leave ``mass`` and ``diagonal`` unused, unless they are these."""
 
 
-def leaning(posterior: Posterior) -> str:
+def leaning(posterior: Fit) -> str:
     """What to do so that the prior takes annotators for right more often, as the end of a sentence."""
     story: Any = posterior.story
     known = {field.name: getattr(story, field.name) for field in fields(story)} if is_dataclass(story) else {}
@@ -637,7 +555,7 @@ the 16 ms of the look; and by other engines, which take more: .1 to .5 s, or 3 b
 HOW = "crowdppl.suspicious_annotators(posterior) has the figures, posterior.without([...]) fits without them"
 
 
-def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
+def dependent(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     """Pairs that stand out ("copying") and groups that they form ("colluding").
 
     Args:
@@ -678,7 +596,7 @@ def dependent(posterior: Posterior, thorough: bool) -> Iterator[Doubt]:
         )
 
 
-def _testable(posterior: Posterior, thorough: bool) -> bool:
+def _testable(posterior: Fit, thorough: bool) -> bool:
     """Whether labels are those of many who judge each alone, and not too many to be looked at beside a fit."""
     data = posterior.data
     if data.n_answers > data.n_classes:
@@ -709,8 +627,7 @@ BITS = 0.05
 """Information below which an annotator is a spammer; the labels have to speak against three times as much."""
 
 
-@looked_once
-def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
+def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     """Looks for what speaks against a fit, in this order; nothing found is no proof that all is well.
 
     - thin: more than a quarter of the labels are by annotators who gave fewer than 2 for each free parameter that
@@ -729,8 +646,8 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
       by more than 2 standard errors.
     - spammers: information below .05 bits, under the fitted prevalence and under an even one, and with labels
       enough to be below .15 bits by 2 standard errors (of the root of the information, as for a likelihood ratio).
-    - prevalence: under a prior of one item a class, by vb, the share of a class in the items is another by .05. A
-      heavy prior helps where annotators are hard to know, and draws unbalanced classes of few items together.
+    - prevalence, with ``thorough`` alone: under a prior of one item a class, by vb, the share of a class in the
+      items is another by .05. A heavy prior helps where annotators are hard to know, and draws unbalanced classes of few items together.
       Looked for where it weighs a twentieth of the items, and votes or prevalence differ by .1.
     - unnamed: over a hundredth of the items (half an item at least) are of classes that no label or truth names.
       They take what fits others badly: of 500 items of three classes, listed with a fourth, dawid_skene gave it 28.
@@ -768,7 +685,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     by_item = chain(
         _unnamed(posterior, counts),
         _order(posterior),
-        _prevalence(posterior),
+        *([_prevalence(posterior)] if thorough else []),
         _permuted(posterior),
         _abstained(posterior),
         dependent(posterior, thorough),
@@ -776,7 +693,7 @@ def doubts(posterior: Posterior, thorough: bool = False) -> tuple[Doubt, ...]:
     return (*by_annotator, *by_item, *crowd, *predicting)
 
 
-def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
+def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     mean = np.einsum("a,akl->kl", given / max(1, given.sum()), result.table)[:, : data.n_classes]
     # An update's items may be of few classes; then the prevalence says of how many classes all labels were.
@@ -795,7 +712,7 @@ def _diagonal(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
         )
 
 
-def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
+def _spammers(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     even = np.full(data.n_classes, 1 / data.n_classes)
     table = telling(posterior, result.table)
@@ -812,7 +729,7 @@ def _spammers(posterior: Posterior, given: np.ndarray) -> Iterator[Doubt]:
         )
 
 
-def _unnamed(posterior: Posterior, counts: np.ndarray) -> Iterator[Doubt]:
+def _unnamed(posterior: Fit, counts: np.ndarray) -> Iterator[Doubt]:
     data, card = posterior.data, card_of(posterior.story)
     if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
         return  # earlier labels may have named it; a grade may lie between those that were given
@@ -829,7 +746,7 @@ def _unnamed(posterior: Posterior, counts: np.ndarray) -> Iterator[Doubt]:
         )
 
 
-def _order(posterior: Posterior) -> Iterator[Doubt]:
+def _order(posterior: Fit) -> Iterator[Doubt]:
     card, data = card_of(posterior.story), posterior.data
     if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
         return
@@ -841,7 +758,7 @@ def _order(posterior: Posterior) -> Iterator[Doubt]:
     )
 
 
-def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
+def _prevalence(posterior: Fit) -> Iterator[Doubt]:
     story: Any = posterior.story
     data, learned = posterior.data, is_dataclass(story) and getattr(story, "prevalence", "") == "learned"
     mass = getattr(story, "prevalence_mass", 0) if learned else 0
@@ -869,16 +786,15 @@ def _prevalence(posterior: Posterior) -> Iterator[Doubt]:
         )
 
 
-def _refitted(story: Story, posterior: Posterior) -> Posterior:
+def _refitted(story: Story, posterior: Fit) -> Fit:
     """Another story's fit to the same labels, by vb; it is not shown, so that nothing is warned of."""
-    alone: Any = import_module("crowdppl.fitting").fit_alone  # by name, because it knows posteriors
+    options = Options(seed=posterior.options.get("seed", 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        found: Posterior = alone(story, posterior.data, "vb", None, {"seed": posterior.options.get("seed", 0)})
-    return found
+        return fit_model(story, posterior.method, posterior.data, "vb", options)
 
 
-def _permuted(posterior: Posterior) -> Iterator[Doubt]:
+def _permuted(posterior: Fit) -> Iterator[Doubt]:
     """From what the sampler said of its chains: for which class of the votes each class of a chain stands."""
     found = np.asarray(posterior.result.diagnostics.get("permutations", []))
     if not len(found) or (found == found[0]).all():
@@ -894,7 +810,7 @@ def _permuted(posterior: Posterior) -> Iterator[Doubt]:
     )
 
 
-def _abstained(posterior: Posterior) -> Iterator[Doubt]:
+def _abstained(posterior: Fit) -> Iterator[Doubt]:
     data = posterior.data
     if not data.alphabet.informative or networks_of(posterior.story):  # a network may know the truth from features
         return

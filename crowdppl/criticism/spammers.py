@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy.sparse.linalg import ArpackError, eigsh
 
 from crowdppl.agreement.coefficients import Ballots, later
-from crowdppl.core import validation
 from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import Excess, excess_of
-from crowdppl.data.annotations import labels_given
+from crowdppl.data.annotations import Annotations, labels_given, require_annotations
 from crowdppl.errors import DataError
+from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.tables import information, telling
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
 
 LARGE = 200
 """Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
@@ -28,7 +23,7 @@ STEPS, STILL = 1000, 1e-5
 """V is fitted in at most so many rounds, until no cell of its product moves by more."""
 
 
-def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: float = 0.05) -> pd.DataFrame:
+def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 0.05) -> pd.DataFrame:
     """Looks for annotators whose labels carry no information, who copy another, or who act together.
 
     Nothing here proves an intent: two who were trained together may err alike.
@@ -94,7 +89,7 @@ def suspicious_annotators(posterior: Posterior, *, bits: float = 0.05, level: fl
         hammer-3      150         0.78    False    False
         spammer-1     150         0.00     True    False
     """
-    posterior, level = validation.require_posterior(posterior), share_between("level", level, "0.05 is usual")
+    posterior, level = require_fit(posterior), share_between("level", level, "0.05 is usual")
     bits = number_within("bits", bits, "a number, at least 0", lambda x: x >= 0)
     data, n = posterior.data, posterior.data.n_annotators
     excess = excess_of(posterior)
@@ -147,7 +142,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
         hammer-3      150      0.60    False
         spammer-1     150      0.14     True
     """
-    ballots = Ballots.of(validation.require_annotations(data))
+    ballots = Ballots.of(require_annotations(data))
     covariance, shared, own = _covariances(ballots)
     seen = shared.any(1)
     if seen.sum() < 3:

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import require_data, tell
+from crowdppl.core.validation import no_annotations, require_data, tell
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
 from crowdppl.data.checks import (
     cell_counts,
@@ -883,3 +883,18 @@ def _spread(counts: np.ndarray) -> dict[str, float]:
 def labels_given(data: Annotations) -> np.ndarray:
     """How many labels each annotator gave, abstentions included: int64 (A,)."""
     return np.asarray(cell_counts(data.blocks).sum(1))
+
+
+def require_annotations(data: Any, name: str = "data") -> Annotations:
+    """The same, when it is annotations.
+
+    Args:
+        data: what was given.
+        name: of the argument, for the message.
+
+    Raises:
+        DataError: for anything else, a DataFrame of labels say.
+    """
+    if isinstance(data, Annotations):
+        return data
+    raise no_annotations(data, name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,9 +26,6 @@ from crowdppl.data.ids import (
     unmasked,
 )
 from crowdppl.errors import DataError
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 
 @dataclass(frozen=True)
@@ -158,24 +154,6 @@ def codes_once(items: Codebook, named: pd.Index[Any]) -> np.ndarray:
     return codes
 
 
-def table_of(posterior: Posterior | pd.DataFrame) -> pd.DataFrame:
-    """Probabilities, items x classes.
-
-    Raises:
-        DataError: for what is neither a posterior nor a DataFrame, and for an item or a class that is there twice.
-    """
-    if not isinstance(posterior, pd.DataFrame):
-        if not isinstance(posterior, import_module("crowdppl.posterior").Posterior):
-            raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")
-        table: pd.DataFrame = posterior.probabilities()
-        return table
-    for what, ids in (("item", posterior.index), ("class", posterior.columns)):
-        if not ids.is_unique:
-            twice = plain(ids[ids.duplicated()][0])
-            raise DataError(f"the probabilities have the {what} {twice!r} more than once; keep one")
-    return posterior
-
-
 def values_of(table: pd.DataFrame) -> np.ndarray:
     """Probabilities as numbers (N, K).
 
@@ -186,18 +164,6 @@ def values_of(table: pd.DataFrame) -> np.ndarray:
         return table.to_numpy(np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"the probabilities hold something that is no number ({error}); give numbers") from error
-
-
-def told(posterior: Posterior | pd.DataFrame, row: np.ndarray) -> str:
-    """What to warn of when the fit was told truths of these rows; empty where it was told none."""
-    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
-    n = 0 if codes is None else int((codes[row] >= 0).sum())
-    if not n:
-        return ""
-    return (
-        f"the fit was told {n} of the {len(row)} truths that are scored here, so that it is right about these "
-        "whatever the annotators say, and scores look better than they are; leave them out of gold"
-    )
 
 
 def rows(known: pd.Index, asked: pd.Index) -> np.ndarray:

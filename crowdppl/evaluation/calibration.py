@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,24 +14,27 @@ from crowdppl.core.validation import tell
 from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.evaluation.heldout import LEAST_WEIGHT, stacking_weights
-from crowdppl.inference.loop import uninterrupted
+from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.posterior import Posterior
+from crowdppl.inference.predict.update import options_of
+from crowdppl.inference.result import Correction, Fit, uninterrupted
 from crowdppl.primitives.model import Story
 from crowdppl.results.correction import (
     RATES,
-    Correction,
     averaged,
+    corrected,
     cut,
     discount,
     fit_map,
     labels_an_item,
+    members,
+    named,
     sparse_note,
     too_sparse,
 )
 from crowdppl.results.leave_one_out import standard_error
+from crowdppl.results.updating import labels_without, refitted
 
 FOLDS, GOLD_FOLDS = 5, 5
 FEWEST_GOLD = 10
@@ -49,11 +54,11 @@ UNKNOWN = (
 
 
 def calibrated(
-    members: Mapping[str, Posterior],
+    members: Mapping[str, Fit],
     data: Annotations,
     weighed: Correction | None = None,
     stories: Mapping[str, Story] | None = None,
-) -> Posterior:
+) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
     A method that takes an item's labels for independent given its truth is surer than it should be, because on real
@@ -89,9 +94,7 @@ def calibrated(
     return averaged(told, correction)
 
 
-def weigh(
-    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
-) -> Correction:
+def weigh(members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Story] | None = None) -> Correction:
     """Discounts and weights of members, from labels left out.
 
     Args:
@@ -133,7 +136,7 @@ def _least(logs: np.ndarray, owner: np.ndarray) -> int:
 
 
 def _scored(
-    members: Mapping[str, Posterior], data: Annotations, stories: Mapping[str, Story] | None = None
+    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Story] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
 
@@ -157,14 +160,14 @@ def _scored(
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
 
 
-def _quietly(member: Posterior, data: Annotations, story: Story | None = None) -> Posterior:
+def _quietly(member: Fit, data: Annotations, story: Story | None = None) -> Fit:
     """A fit to some of the labels or truths; it is not shown, so that nothing is warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return uninterrupted(refit(member, data, story, spread=False))
+        return uninterrupted(refit(member, data, story, spread=False, select_volume=select_volume))
 
 
-def _told(name: str, member: Posterior, data: Annotations) -> Posterior:
+def _told(name: str, member: Fit, data: Annotations) -> Fit:
     """The member, told the known truths; what is warned of bears its name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
@@ -191,7 +194,7 @@ def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarra
     return out
 
 
-def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarray:
+def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
     item, cell = row_codes(full.blocks, full.order)
     annotator, answer = np.divmod(cell[out], np.int32(full.n_answers))
@@ -201,7 +204,7 @@ def _tried(posterior: Posterior, full: Annotations, out: np.ndarray) -> np.ndarr
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
 
 
-def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Iterator[str]:
+def _lost(members: Mapping[str, Fit], correction: Correction, data: Annotations) -> Iterator[str]:
     """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
     labels = labels_an_item(data)
     out = np.any([cut(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0)
@@ -213,7 +216,7 @@ def _lost(members: Mapping[str, Posterior], correction: Correction, data: Annota
         )
 
 
-def _mapped(free: Mapping[str, Posterior], correction: Correction, data: Annotations) -> Correction:
+def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) -> Correction:
     """With a map fitted to known truths, each seen by fits that were not told it.
 
     These fits start from those without any gold: one that started from a truth would remember it.
@@ -231,5 +234,71 @@ def _mapped(free: Mapping[str, Posterior], correction: Correction, data: Annotat
         hidden = known[fold == number]
         blind = data.with_gold(gold.drop(data.items[hidden]))
         again = {name: _quietly(member, blind).result.probabilities for name, member in free.items()}
-        p[fold == number] = correction(again, blind)[hidden]
+        p[fold == number] = corrected(correction, again, blind)[hidden]
     return replace(correction, gold=len(known), truth_map=fit_map(p, data.gold_codes[known]))
+
+
+AUTO_NOTE = "auto: "
+"""How its notes begin, which later corrections carry on."""
+
+
+def noted(posterior: Fit, notes: Iterable[str]) -> Fit:
+    """The fit with further notes in its correction."""
+    assert posterior.correction is not None
+    notes = (*posterior.correction.notes, *notes)
+    return replace(posterior, correction=replace(posterior.correction, notes=notes))
+
+
+def corrected_again(posterior: Fit, data: Annotations) -> Fit:
+    """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
+
+    Methods that were averaged start from the old truth, unless some truths were told: a fit that starts from these
+    remembers them. What a method found in the labels first, such as groups of annotators, is kept.
+
+    Args:
+        posterior: with a correction.
+        data: the labels that are left, and gold as it was.
+
+    Raises:
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
+    """
+    before = posterior.correction
+    assert before is not None
+    plain = data if data.gold_codes is None else data.with_gold(None)
+    again: dict[str, Fit] = {}
+    kept = members(posterior) if plain is data else {}
+    for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
+        if name in kept:
+            fitted = named(name, partial(refit, kept[name], plain))
+        else:
+            story = posterior.story if name == posterior.method else name
+            given: Any = options_of(posterior).kept()
+            fitted = named(name, partial(fit_method, story, plain, posterior.inference, None, given))
+        again[name] = uninterrupted(fitted)
+    return noted(calibrated(again, data), [note for note in before.notes if note.startswith(AUTO_NOTE)])
+
+
+def without(posterior: Fit, annotators: Iterable[Any]) -> Fit:
+    """The same fit without the labels of some annotators, started from the old truth.
+
+    Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
+    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again; after an update
+    it keeps its weights and discounts, which are those of more labels.
+
+    Args:
+        annotators: ids.
+
+    Raises:
+        DataError: for an id that is not one of the fit, or when no label would be left.
+        MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits of a corrected posterior.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> posterior.without(["1"]).data.n_labels
+        180
+    """
+    left = labels_without(posterior, annotators)
+    if posterior.correction is not None and posterior.memory is None:
+        return corrected_again(posterior, left)
+    return refitted(posterior, left)

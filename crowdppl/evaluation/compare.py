@@ -12,13 +12,11 @@ import pandas as pd
 from crowdppl.core.validation import (
     kind_of,
     named_settings,
-    require_annotations,
-    require_posterior,
     share_between,
     shown,
 )
 from crowdppl.criticism.collusion import holm
-from crowdppl.data.annotations import Annotations
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.heldout import (
     LEAST_WEIGHT,
@@ -28,15 +26,17 @@ from crowdppl.evaluation.heldout import (
     stacking_weights,
     unprepared,
 )
-from crowdppl.inference.options import options_from, warn_of_unused
+from crowdppl.inference.options import FitOptions, options_from, warn_of_unused
+from crowdppl.inference.result import Fit, require_fit
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.plots.evaluation import plot_comparison
+from crowdppl.primitives.model import Story
 from crowdppl.results.leave_one_out import standard_error
+from crowdppl.results.tables import probabilities
 
 if TYPE_CHECKING:
-    from crowdppl.inference.options import FitOptions
-    from crowdppl.posterior import Posterior
-    from crowdppl.primitives.model import Story
+    from matplotlib.axes import Axes
+
 
 Score = HeldoutScore | ClassifierScore
 
@@ -156,14 +156,16 @@ class Comparison:
     table: pd.DataFrame
     whole_items: bool = False
 
-    plot = plot_comparison
+    def plot(self, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
+        """Draws how far each method is behind the best; see ``crowdppl.plots.evaluation.plot_comparison``."""
+        return plot_comparison(self.table, "an item" if self.whole_items else "a label", ax=ax, level=level)
 
     @property
     def best(self) -> str:
         """Name of the method with the highest score."""
         return str(self.table.index[0])
 
-    def probabilities(self, members: Mapping[str, Posterior]) -> pd.DataFrame:
+    def probabilities(self, members: Mapping[str, Fit]) -> pd.DataFrame:
         """Probability of each class for each item, averaged over methods by their stacking weights.
 
         The rule is that of ``fit("auto", ...)``, without its discounts: a method that weighs less than .01 is left
@@ -194,7 +196,7 @@ class Comparison:
         given = self.table["weight"]
         kept = given[given >= LEAST_WEIGHT]
         _check_members(members, given.index, kept.index)
-        own = {str(name): members[str(name)].uncorrected().probabilities() for name in kept.index}
+        own = {str(name): probabilities(members[str(name)].uncorrected()) for name in kept.index}
         mean = sum(
             (weight * own[str(name)].to_numpy() for name, weight in (kept / kept.sum()).items()), np.zeros(())
         )
@@ -283,7 +285,7 @@ def _check(
     return {name: unprepared(model, settings.get(name)) for name, model in named.items()}
 
 
-def _check_members(members: Mapping[str, Posterior], compared: Collection[str], needed: Collection[str]) -> None:
+def _check_members(members: Mapping[str, Fit], compared: Collection[str], needed: Collection[str]) -> None:
     if not isinstance(members, Mapping):
         raise MethodError(f"members is {kind_of(members)}; give a mapping from names to fits")
     for name in members:
@@ -294,7 +296,7 @@ def _check_members(members: Mapping[str, Posterior], compared: Collection[str], 
             raise MethodError(f"{name!r} has weight, and no fit of it was given; fit it to the same data")
     first = next(iter(needed))
     for name in needed:
-        one, other = (require_posterior(members[method]).data for method in (first, name))
+        one, other = (require_fit(members[method]).data for method in (first, name))
         if not (one.items.equals(other.items) and one.classes.equals(other.classes)):
             raise DataError(
                 f"{first!r} and {name!r} were fitted to different items or classes; fit both to the same"

@@ -5,31 +5,31 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
 
 from crowdppl import registry
-from crowdppl.core import validation
 from crowdppl.core.validation import kind_of, named_settings, switch, whole_number
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations, row_codes
+from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
-from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError
-from crowdppl.fitting import fit_alone
-from crowdppl.inference.engines import run
-from crowdppl.inference.loop import uninterrupted
-from crowdppl.inference.options import options_from, warn_of_unused
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
+from crowdppl.inference.checkpoint import Beforehand
+from crowdppl.inference.engines import fit_model, run
+from crowdppl.inference.options import FitOptions, Options, options_from, used_by, warn_of_unused
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.posterior import Posterior
+from crowdppl.inference.result import Fit, uninterrupted
+from crowdppl.networks.classifier import learns
+from crowdppl.networks.outputs import networks_of
+from crowdppl.networks.training import VOLUMES
+from crowdppl.primitives.model import Story
 from crowdppl.results.leave_one_out import standard_error
-
-if TYPE_CHECKING:
-    from crowdppl.inference.options import FitOptions
-    from crowdppl.primitives.model import Story
+from crowdppl.results.updating import classify
 
 JUDGE = "bayesian_dawid_skene"
 """The method that reads labels for every classifier alike."""
@@ -127,7 +127,7 @@ def classifier_score(
         -5
     """
     folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
-    if validation.require_annotations(data).features is None:
+    if require_annotations(data).features is None:
         raise DataError("data have no features, so that no classifier could look at items; give features=")
     began = time.perf_counter()
     seed = options_from(options, inference).seed
@@ -142,8 +142,8 @@ def classifier_score(
         for number in range(folds):
             hidden = np.unique(item[fold == number])
             shown = _without(data, fold != number, hidden)
-            part = uninterrupted(fit_alone(model, shown, inference, settings, options))
-            shares[hidden] = part.classify(data.features).reindex(data.items).to_numpy()[hidden]
+            part = uninterrupted(fit_method(model, shown, inference, settings, options))
+            shares[hidden] = classify(part, data.features).reindex(data.items).to_numpy()[hidden]
         judged = _judged(data, shares, fold, folds, seed)
     warn_of_unused(options, [part.inference])
     told, first = np.unique(item, return_index=True)
@@ -264,7 +264,7 @@ class HeldoutScore:
 
 
 def heldout_score(
-    model: str | Story | Posterior,
+    model: str | Story | Fit,
     data: Annotations | None = None,
     *,
     folds: int = 5,
@@ -310,7 +310,7 @@ def heldout_score(
 
 def score_one_of(
     methods: int,
-    model: str | Story | Posterior,
+    model: str | Story | Fit,
     data: Annotations | None,
     folds: int,
     inference: str,
@@ -341,7 +341,7 @@ def score_one_of(
             out = fold == number
             if not out.any():
                 continue
-            part = uninterrupted(refit(whole, keep(full, ~out), story, spread=False))
+            part = uninterrupted(refit(whole, keep(full, ~out), story, spread=False, select_volume=select_volume))
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone
@@ -354,26 +354,26 @@ def score_one_of(
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
 
 
-def unprepared(model: str | Story | Posterior, settings: Mapping[str, Any] | None) -> Story | None:
+def unprepared(model: str | Story | Fit, settings: Mapping[str, Any] | None) -> Story | None:
     """The method before anything was found in the labels, so that labels left out have no part in it.
 
     Raises:
         MethodError: for what has held-out scores already, an unknown name, or settings out of range.
     """
     refuse_corrected(model)
-    if isinstance(model, Posterior):
+    if isinstance(model, Fit):
         return None
     given = {} if settings is None else named_settings(settings)
     return registry.method(model, **given) if isinstance(model, str) else model
 
 
-def refuse_corrected(model: str | Story | Posterior) -> None:
+def refuse_corrected(model: str | Story | Fit) -> None:
     """Refuses what has held-out scores already.
 
     Raises:
         MethodError: for "auto" and for corrected posteriors.
     """
-    corrected = isinstance(model, Posterior) and model.correction is not None
+    corrected = isinstance(model, Fit) and model.correction is not None
     if (isinstance(model, str) and model == "auto") or corrected:
         raise MethodError(
             "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
@@ -382,17 +382,137 @@ def refuse_corrected(model: str | Story | Posterior) -> None:
 
 
 def _whole_fit(
-    model: str | Story | Posterior,
+    model: str | Story | Fit,
     data: Annotations | None,
     inference: str,
     settings: Mapping[str, Any] | None,
     options: FitOptions,
     fits: int,
-) -> Posterior:
-    if isinstance(model, Posterior):
+) -> Fit:
+    if isinstance(model, Fit):
         if data is not None or settings or options or inference != "auto":
             raise MethodError("a posterior brings its data, engine and options along; give it alone")
         return model
     if data is None:
         raise MethodError(f"heldout_score of {model!r} needs data")
-    return uninterrupted(fit_alone(model, data, inference, settings, options, fits=fits))
+    return uninterrupted(fit_method(model, data, inference, settings, options, fits=fits))
+
+
+AHEAD = 1.0
+"""Standard errors by which the next larger one has to be ahead; where networks fall apart, it is far behind."""
+VOLUME_FOLDS = 3
+FEWEST_ITEMS, MOST_ITEMS = 300, 10_000
+"""Items with labels: among fewer, no difference would show; of more, these many are looked at."""
+
+
+def select_volume(
+    asked: Story,
+    ready: Story,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    kept: Beforehand | None = None,
+) -> tuple[float, dict[str, float]]:
+    """The volume with which a story's network is to be trained on these data, found without gold.
+
+    Volumes are tried on labels of items left out (``classifier_score``), and the next larger one is tried as long
+    as the last was ahead by more than a standard error. Volume makes the truth identifiable where a network would
+    rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but too much of it tears
+    classes apart that look alike; which of the two will happen, held-out labels of the same item do not tell, and
+    labels of items left out do.
+
+    Args:
+        asked, ready: the story before ``prepare``, and after it, with a network.
+        data: the annotations.
+        inference, options: of the fit that will follow; its seed also deals out the folds.
+        kept: where trials are kept, and those that ended with a score are not repeated.
+
+    Returns:
+        The volume, and the mean log-probability of an item's labels by each that was tried: empty where labels are
+        too few or nothing of the network is to be learned, and without one under which networks met numbers that
+        are not finite.
+
+    Raises:
+        MethodError: for a story that is no dataclass, of which no copy with another training can be made.
+        KeyboardInterrupt: at Ctrl-C in one of the trials.
+    """
+    if not is_dataclass(asked):
+        raise MethodError(
+            f"training: volume='auto' fits copies of the story, and {type(asked).__name__} is no dataclass; give a "
+            f"number, such as {VOLUMES[0]}"
+        )
+    item, _ = row_codes(data.blocks, data.order)
+    told = np.unique(item)
+    if len(told) < FEWEST_ITEMS or not any(map(learns, networks_of(ready).values())):
+        return VOLUMES[0], {}
+    if len(told) > MOST_ITEMS:
+        some = np.random.default_rng(options.seed).choice(told, MOST_ITEMS, replace=False)
+        data = keep(data, np.isin(item, some))
+    taken, best = VOLUMES[0], _volume_scores(asked, data, inference, options, VOLUMES[0], kept)
+    found = {str(taken): float(best.mean())}
+    for volume in VOLUMES[1:]:
+        try:
+            tried = _volume_scores(asked, data, inference, options, volume, kept)
+        except NumericalError:
+            break
+        found[str(volume)] = float(tried.mean())
+        gain, error = lead(tried, best)
+        if gain <= AHEAD * error:
+            break
+        taken, best = volume, tried
+    return taken, found
+
+
+def _volume_scores(
+    story: Story, data: Annotations, inference: str, options: Options, volume: float, kept: Beforehand | None
+) -> np.ndarray:
+    """How well a network that was trained with a volume explains labels of items left out: log_p of each, (n,).
+
+    Trials train as long as fits do: a larger volume takes longer to show what it is good for.
+    """
+    name, before = f"volume {volume}", {} if kept is None else kept.found()
+    if name in before:
+        return np.asarray(before[name])
+    build: Any = replace
+    training = {**getattr(story, "training", {}), "volume": volume, "patience": 0}
+    trial = build(story, training=training)
+    given: Any = used_by(inference, options.kept())
+    score = classifier_score(trial, data, folds=VOLUME_FOLDS, inference=inference, **given)
+    log_p = score.items["log_p"].to_numpy(copy=True)
+    if kept is not None:
+        kept.add(name, torch.from_numpy(log_p))
+    return log_p
+
+
+def fit_method(
+    method: str | Story,
+    data: Annotations,
+    inference: str,
+    settings: Mapping[str, Any] | None,
+    options: FitOptions,
+    start: Mapping[str, torch.Tensor] | None = None,
+    fits: int = 1,
+) -> Fit:
+    """One fit of one method by its name, neither corrected nor doubted.
+
+    Args:
+        method, data, inference, settings, options, start: as for ``crowdppl.fit``, without "auto" for the method.
+        fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
+    """
+    require_labels(require_annotations(data).blocks)
+    story = model_with(method, settings)
+    chosen = options_from(options, inference, data.n_labels * data.n_classes)
+    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
+    return fit_model(story, name, data, inference, chosen, start, fits=fits, select_volume=select_volume)
+
+
+def model_with(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
+    """The method with its settings, before anything is found in the data.
+
+    Raises:
+        MethodError: for an unknown name or setting, and for settings beside a model.
+    """
+    given = None if settings is None else named_settings(settings)
+    if given and not isinstance(method, str):
+        raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")
+    return registry.resolve(method) if given is None else registry.method(str(method), **given)

@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.intervals import Estimate, check_level
-from crowdppl.core.validation import seed_number, tell, whole_number
+from crowdppl.core.validation import kind_of, seed_number, tell, whole_number
 from crowdppl.data import covariates
 from crowdppl.data.ids import plain
 from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
+from crowdppl.inference.result import Fit
 from crowdppl.results import intervals
 from crowdppl.results.choices import best
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
+from crowdppl.results.tables import probabilities
 
 SMALLEST = 1e-10
 """Probabilities are clipped from below before a logarithm, so that one certain error is not infinitely bad."""
@@ -550,7 +549,7 @@ class Evaluation:
 
 
 def evaluate(
-    posterior: Posterior | pd.DataFrame,
+    posterior: Fit | pd.DataFrame,
     gold: pd.Series | Mapping[Any, Any],
     *,
     bootstrap: int = 1000,
@@ -606,14 +605,14 @@ def evaluate(
 
 
 def matched(
-    posterior: Posterior | pd.DataFrame, gold: pd.Series | Mapping[Any, Any]
+    posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Items of gold in a posterior; the arguments and errors of ``evaluate``.
 
     Returns:
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
-    table, truth = covariates.table_of(posterior), covariates.by_item(gold).dropna()
+    table, truth = table_of(posterior), covariates.by_item(gold).dropna()
     row = covariates.rows(table.index, truth.index)
     code = covariates.codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
@@ -623,7 +622,7 @@ def matched(
             CrowdpplWarning,
         )
     row = row[row >= 0]
-    if warning := covariates.told(posterior, row):
+    if warning := told_gold(posterior, row):
         tell(warning, ToldWarning)
     p = covariates.values_of(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= SLACK)))
@@ -636,7 +635,7 @@ def matched(
     return p, code, row, unscored
 
 
-def _on_gold(posterior: Posterior, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
+def _on_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
     """The annotators' accuracies on gold beside the posterior's; None for a design without labels."""
     from crowdppl.data.annotations import row_codes  # opens torch, which a bare table does not need
 
@@ -651,3 +650,34 @@ def _on_gold(posterior: Posterior, row: np.ndarray, truth: np.ndarray, level: fl
     estimate = intervals.accuracy(posterior.result, level)
     table = annotators_on_gold(annotator[named], answer[named], known[item[named]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)
+
+
+def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
+    """Probabilities, items x classes.
+
+    Raises:
+        DataError: for what is neither a posterior nor a DataFrame, and for an item or a class that is there twice.
+    """
+    if not isinstance(posterior, pd.DataFrame):
+        if not isinstance(posterior, Fit):
+            raise DataError(
+                f"{kind_of(posterior)} holds no probabilities by item and class; {covariates.ITS_PROBABILITIES}"
+            )
+        return probabilities(posterior)
+    for what, ids in (("item", posterior.index), ("class", posterior.columns)):
+        if not ids.is_unique:
+            twice = plain(ids[ids.duplicated()][0])
+            raise DataError(f"the probabilities have the {what} {twice!r} more than once; keep one")
+    return posterior
+
+
+def told_gold(posterior: Fit | pd.DataFrame, row: np.ndarray) -> str:
+    """What to warn of when the fit was told truths of these rows; empty where it was told none."""
+    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
+    n = 0 if codes is None else int((codes[row] >= 0).sum())
+    if not n:
+        return ""
+    return (
+        f"the fit was told {n} of the {len(row)} truths that are scored here, so that it is right about these "
+        "whatever the annotators say, and scores look better than they are; leave them out of gold"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
 from crowdppl.errors import DataError, MethodError
-from crowdppl.simulation.annotators import kinds_and_shares
-
-if TYPE_CHECKING:
-    from crowdppl.simulation.annotators import Kind
+from crowdppl.simulation.annotators import Kind, kinds_and_shares
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,15 +8,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import handlers_kept, held_back, let_through
+from crowdppl.core.devices import handlers_kept, held_back, let_through, told_of_shortage
 from crowdppl.core.validation import tell
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.checkpoint import Beforehand, beforehand_of, place_of
 from crowdppl.inference.draws import crossed, draws_of, mean_of
@@ -25,7 +25,7 @@ from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.neural.early_stopping import stopped
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, pose, quiet
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import Fit, FitResult, SiteResult
 from crowdppl.inference.tables import (
     MOST_DRAWS,
     Dims,
@@ -40,17 +40,13 @@ from crowdppl.inference.tables import (
     truth_at,
     truth_over,
 )
-from crowdppl.inference.vb.fit import Climbed, prepare
+from crowdppl.inference.vb.fit import Climbed, Earlier, prepare
 from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.inference.vb.linear_response import weights
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import learning_of, network_of, networks_of
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.primitives.model import Story, card_of
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.inference.vb.fit import Earlier
 
 
 def from_climb(
@@ -504,6 +500,40 @@ RUNNERS: dict[str, Callable[[Problem, np.ndarray, list[str]], FitResult]] = {
 ENGINES = tuple(RUNNERS)
 
 
+SelectVolume = Callable[
+    [Story, Story, Annotations, str, Options, Beforehand | None], tuple[float, dict[str, float]]
+]
+"""Finds a network's volume by trials: the model as asked and as prepared, data, engine, options, trials so far."""
+
+
+def fit_model(
+    story: Story,
+    name: str,
+    data: Annotations,
+    inference: str,
+    options: Options,
+    start: Mapping[str, Tensor] | None = None,
+    *,
+    fits: int = 1,
+    select_volume: SelectVolume | None = None,
+) -> Fit:
+    """One fit of one model by one engine, neither corrected nor doubted.
+
+    Args:
+        story: the model, with its settings.
+        name: of the method, for the result and for messages.
+        data, inference, options, start, fits, select_volume: as for ``run``.
+
+    Raises:
+        MethodError: when the engine cannot treat the story.
+        NumericalError: when a number is not finite.
+        MemoryShortageError: when the fit needs more memory than there is.
+    """
+    with told_of_shortage(name, data):
+        fitted, engine, result = run(story, data, inference, options, start, fits=fits, select_volume=select_volume)
+    return Fit(fitted, name, engine, data, result, options.kept())
+
+
 def run(
     story: Story,
     data: Annotations,
@@ -514,6 +544,7 @@ def run(
     earlier: Earlier | None = None,
     spread: bool = True,
     fits: int = 1,
+    select_volume: SelectVolume | None = None,
 ) -> tuple[Story, str, FitResult]:
     """Fits a story.
 
@@ -527,6 +558,7 @@ def run(
         earlier: a fit of the same annotators and classes, which em and vb continue.
         spread: whether vb is to say how probabilities and tables vary over draws, too.
         fits: how many of the kind there will be, for "auto" to choose an engine that does them all soon enough.
+        select_volume: what finds the volume of networks whose training says "auto".
 
     Returns:
         The story with nothing left to be found in the data, the engine that ran, and the result.
@@ -539,7 +571,9 @@ def run(
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     with held_back(empty=True) as hold, handlers_kept():
-        story, engine, result = _run(story, data, inference, options, start, evidence, earlier, spread, fits)
+        story, engine, result = _run(
+            story, data, inference, options, start, evidence, earlier, spread, fits, select_volume
+        )
         result.diagnostics["seconds"] = time.perf_counter() - began
         for note in result.diagnostics["warnings"]:
             tell(note, ConvergenceWarning)
@@ -557,6 +591,7 @@ def _run(
     earlier: Earlier | None,
     spread: bool,
     fits: int,
+    select_volume: SelectVolume | None,
 ) -> tuple[Story, str, FitResult]:
     """The same, with nothing said aloud."""
     check_uses(story, data)
@@ -568,7 +603,7 @@ def _run(
         engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
         refuse(story, engine)
         kept = beforehand_of(problem, options, engine)
-    found, volumes, options = _with_volume(asked, story, data, engine, options, kept)
+    found, volumes, options = _with_volume(asked, story, data, engine, options, kept, select_volume)
     with _homecoming(story), quiet(options.device):
         found = stopped(found, data, engine, options, kept)
         if found is not story:
@@ -618,7 +653,13 @@ def _refuse_checkpoint(story: Story, options: Options) -> None:
 
 
 def _with_volume(
-    asked: Story, story: Story, data: Annotations, engine: str, options: Options, kept: Beforehand | None
+    asked: Story,
+    story: Story,
+    data: Annotations,
+    engine: str,
+    options: Options,
+    kept: Beforehand | None,
+    select_volume: SelectVolume | None,
 ) -> tuple[Story, dict[str, float], Options]:
     """The prepared story with a number for its volume, how volumes scored if one was looked for, and options.
 
@@ -627,10 +668,11 @@ def _with_volume(
     training = getattr(story, "training", {})
     if engine not in ("em", "vb", "svi") or not learning_of(story) or training_of(training).volume != "auto":
         return story, {}, options
-    trials = import_module("crowdppl.evaluation.volumes")  # by name, because trials are fits
+    if select_volume is None:
+        raise MethodError(f"training: volume='auto' is for crowdppl.fit; give a number, such as {VOLUMES[0]}")
     more: dict[str, Any] = {}
     try:
-        more["volume"], scores = trials.chosen(asked, story, data, engine, options, kept)
+        more["volume"], scores = select_volume(asked, story, data, engine, options, kept)
     except KeyboardInterrupt:
         more, scores = {"volume": VOLUMES[0], "patience": 0}, {}
         options = replace(options, callback=_stop, checkpoint=None)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdppl.core.devices import handlers_kept, let_through
 from crowdppl.core.validation import tell
 from crowdppl.errors import ConvergenceWarning
+from crowdppl.inference.checkpoint import Checkpoint
 from crowdppl.inference.options import Options
-
-if TYPE_CHECKING:
-    from crowdppl.inference.checkpoint import Checkpoint
-    from crowdppl.posterior import Posterior
 
 LATE = "Ctrl-C came after the last iteration: the fit is complete"
 
@@ -85,17 +82,6 @@ def iterate(
     finally:
         bar.close()
     return progress
-
-
-def uninterrupted(posterior: Posterior) -> Posterior:
-    """A fit that is one of several, when it ended by itself.
-
-    Raises:
-        KeyboardInterrupt: when the user stopped it: Ctrl-C is meant for all of them.
-    """
-    if posterior.result.diagnostics["interrupted"]:
-        raise KeyboardInterrupt
-    return posterior
 
 
 def told_of_late(diagnostics: dict[str, Any], came: bool) -> None:

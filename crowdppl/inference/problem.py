@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import pyro
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import made_in
 from crowdppl.core.validation import kind_of
-from crowdppl.data.annotations import placed_features
+from crowdppl.data.annotations import Annotations, placed_features
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import states_of
@@ -25,10 +25,6 @@ from crowdppl.inference.sites import Site, probed, read_sites, refuse_deaf, refu
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.networks.outputs import networks_of, seen_by
 from crowdppl.primitives.model import Story, plates_of
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.inference.vb.fit import Earlier
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
@@ -53,6 +49,18 @@ class _Reading(NamedTuple):
     states: int
 
 
+class EarlierFit(Protocol):
+    """A fit of the same annotators and classes, where em and vb go on (``vb.fit.Earlier``)."""
+
+    def fits(self, sites: Mapping[str, Site]) -> bool:
+        """Whether it has every site, in the same shape."""
+        ...
+
+    def state(self, sites: Mapping[str, Site], gaussians: Any) -> Any:
+        """The state in which it ended."""
+        ...
+
+
 @dataclass(frozen=True)
 class Problem:
     """What every engine starts from.
@@ -74,7 +82,7 @@ class Problem:
     whole: Callable[[], Block]
     moments: Callable[[], Tensor] | None = None
     given: Mapping[str, Tensor] = field(default_factory=dict)
-    earlier: Earlier | None = None
+    earlier: EarlierFit | None = None
     spread: bool = True
 
     @property

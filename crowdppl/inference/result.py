@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
+from crowdppl.core.validation import kind_of
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError
+from crowdppl.primitives.model import Story
 
 
 @dataclass(frozen=True)
@@ -164,3 +165,138 @@ def _plain(sites: Sites) -> dict[str, Any]:
 
 def _again(sites: Mapping[str, Any]) -> Sites:
     return {name: SiteResult(**parts) for name, parts in sites.items()}
+
+
+@dataclass(frozen=True)
+class TruthMap:
+    """Maps probabilities to those under which known truths are likely; the mean of two kinds of maps.
+
+    Attributes:
+        scale, shift: of softmax(scale * log p + shift); shift is (K,).
+        temperatures, weights: (T,), the weights with which temperatures are averaged over.
+        channels: (T, K, K), for each temperature the probability of the truth given what labels point to.
+    """
+
+    scale: float
+    shift: np.ndarray
+    temperatures: np.ndarray
+    weights: np.ndarray
+    channels: np.ndarray
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What was done to the probabilities of a posterior, and what they were before.
+
+    Attributes:
+        raw: (N, K) probabilities of the method itself, in codebook order.
+        weights: of the methods whose probabilities are averaged, by name.
+        rates: discount of each of them, the correlation of an item's labels given its truth; 0 is none.
+        scores: mean log-probability of a label left out, of each method, discounted, and of their average.
+        gold: known truths to which the map was fitted; 0 without a map.
+        truth_map: that map; None without one.
+        notes: what else there is to say.
+        others: fits of the other methods that are averaged, by name, each with its own probabilities.
+    """
+
+    raw: np.ndarray
+    weights: Mapping[str, float]
+    rates: Mapping[str, float]
+    scores: Mapping[str, float]
+    gold: int = 0
+    truth_map: TruthMap | None = None
+    notes: tuple[str, ...] = ()
+    others: Mapping[str, Fit] = field(default_factory=dict, repr=False)
+
+    @property
+    def main(self) -> str:
+        """Name of the method of the largest weight."""
+        return max(self.weights, key=lambda name: self.weights[name])
+
+    @property
+    def leaves_all(self) -> bool:
+        """Whether the probabilities are still the method's own: one method, no discount, no map."""
+        return len(self.weights) == 1 and not any(self.rates.values()) and not self.gold
+
+    def __str__(self) -> str:
+        parts = [
+            f"{weight:.2f} {name}" + (f" (labels correlated by {self.rates[name]:g})" if self.rates[name] else "")
+            for name, weight in self.weights.items()
+        ]
+        if len(parts) == 1:
+            (name,) = self.rates
+            rate = self.rates[name]
+            text = f"labels of an item are taken to be correlated by {rate:g}" if rate else f"{name} as it is"
+        else:
+            text = "probabilities are averaged: " + " + ".join(parts)
+        if self.truth_map is not None:
+            text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"
+        return text
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """One fit of a model to annotations, as every function of a fit takes it.
+
+    Attributes:
+        story: the method with its settings.
+        method: its name in the zoo, or the path of its class.
+        inference: the engine that made the fit.
+        data: the annotations.
+        result: what the engine found, as arrays in codebook order.
+        options: what the engine was told.
+        correction: what was done to the probabilities; None where they are the method's own.
+        memory: after ``update``, what labels of earlier fits taught; else None.
+    """
+
+    story: Story
+    method: str
+    inference: str
+    data: Annotations
+    result: FitResult
+    options: dict[str, Any] = field(default_factory=dict)
+    correction: Correction | None = None
+    memory: Memory | None = None
+
+    def __repr__(self) -> str:
+        data = self.data
+        sizes = f"{data.n_items} items, {data.n_annotators} annotators, {data.n_classes} classes"
+        shown = ", corrected" if self.correction is not None else ""
+        return f"<{type(self).__name__} of {self.method} by {self.inference}{shown}: {sizes}>"
+
+    def uncorrected(self) -> Self:
+        """The same with the method's own probabilities; itself where nothing was corrected.
+
+        Examples:
+            >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+            >>> posterior.uncorrected() is posterior  # nothing was corrected
+            True
+        """
+        if self.correction is None:
+            return self
+        return replace(self, result=replace(self.result, probabilities=self.correction.raw), correction=None)
+
+
+def require_fit(found: Any) -> Fit:
+    """The same, when it is a fit or a posterior.
+
+    Raises:
+        DataError: for anything else, annotations say.
+    """
+    if isinstance(found, Fit):
+        return found
+    raise DataError(
+        f"posterior is {kind_of(found)}; give what a fit returned: crowdppl.fit(method, data), "
+        "or crowdppl.load(path)"
+    )
+
+
+def uninterrupted(fit: Fit) -> Fit:
+    """A fit that is one of several, when it ended by itself.
+
+    Raises:
+        KeyboardInterrupt: when the user stopped it: Ctrl-C is meant for all of them.
+    """
+    if fit.result.diagnostics["interrupted"]:
+        raise KeyboardInterrupt
+    return fit

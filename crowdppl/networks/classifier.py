@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,10 @@ from torch.nn.parameter import is_lazy
 
 from crowdppl.core.devices import device_of, lent, made_in, seeded
 from crowdppl.core.validation import kind_of, tell
-from crowdppl.data.annotations import feature_tensor
+from crowdppl.data.annotations import Annotations, feature_tensor
 from crowdppl.data.features import Features, warn_of_rounding, whole_numbers
 from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.training import Training, training_of
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 ROWS = 1024
 """Items that a network looks at at once where nothing is learned, and rows of a table that are read at once."""

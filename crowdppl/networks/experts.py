@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from crowdppl.core.devices import lent, seeded
 from crowdppl.core.validation import is_whole
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.features import Features, read, taken, whole_numbers
 from crowdppl.errors import MethodError
@@ -22,9 +23,6 @@ from crowdppl.networks.outputs import look
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.labels import Table
 from crowdppl.primitives.plates import Data
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 TYPICAL = 256
 """Items that stand for all others where nothing is seen of an item."""
@@ -238,3 +236,68 @@ def experts_for(
         out = Experts(body, features, top, default=experts is None, whole=whole)
         out.precision = given.precision
         return out.eval()
+
+
+GRID = 256
+"""Places between the smallest and the largest weight at which a density is looked at."""
+
+
+def centre_of(gates: Tensor, kind: str = "mode", bandwidth: float | None = None) -> Tensor:
+    """The gate of the oracle worker, weight by weight and renormalised: (..., A, M) to (..., M).
+
+    Args:
+        gates: of annotators, each a share of 1 over experts.
+        kind: "mode" is the highest place of a Gaussian kernel density, looked at in 256 places (Han et al. 2025,
+            "Mixture of experts based multi-task supervise learning from crowds"); or the mean, or the median.
+        bandwidth: of the kernels; by default Silverman's rule (1986, "Density estimation", eq. 3.31) for each
+            expert, .9 min(standard deviation, interquartile range / 1.34) A^(-1/5), which asks for no truth.
+
+    Raises:
+        MethodError: for another kind, or a bandwidth that is not positive.
+    """
+    if kind == "mean":
+        return gates.mean(-2)
+    if kind == "median":
+        middle = gates.quantile(0.5, dim=-2)
+    elif kind == "mode":
+        if bandwidth is not None and not bandwidth > 0:
+            raise MethodError(f"bandwidth={bandwidth} must be positive")
+        with torch.no_grad():
+            middle = torch.stack([_highest(x, bandwidth) for x in gates.unbind(-1)], -1)
+    else:
+        raise MethodError(f"the centre of a population is its 'mode', 'mean' or 'median', not {kind!r}")
+    return middle / middle.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+def _highest(x: Tensor, bandwidth: float | None) -> Tensor:
+    """Where the density of numbers (..., A) is highest, (...)."""
+    low, high = x.amin(-1), x.amax(-1)
+    steps = torch.linspace(0, 1, GRID, dtype=x.dtype, device=x.device)
+    at = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * steps  # (..., G)
+    h = silverman(x) if bandwidth is None else torch.full_like(low, bandwidth)
+    apart = (at.unsqueeze(-1) - x.unsqueeze(-2)) / h[..., None, None]
+    best = (-0.5 * apart.square()).exp().sum(-1).argmax(-1, keepdim=True)
+    return at.gather(-1, best).squeeze(-1)
+
+
+def silverman(x: Tensor) -> Tensor:
+    """Bandwidths (...) for samples (..., A) by Silverman's rule; a tiny one where all numbers are the same."""
+    spread = x.std(-1, unbiased=False)
+    quartiles = x.quantile(torch.tensor([0.25, 0.75], dtype=x.dtype, device=x.device), dim=-1)
+    middle = (quartiles[1] - quartiles[0]) / 1.34
+    least = torch.where(middle > 0, torch.minimum(spread, middle), spread)
+    out: Tensor = (0.9 * x.shape[-1] ** -0.2 * least).clamp(min=1e-9)
+    return out
+
+
+def principal(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean (M,), the first two principal axes (M, 2) and their shares of the spread (2,).
+
+    An axis points to where the gate that is largest along it grows.
+    """
+    mean = gates.mean(0)
+    _, sizes, axes = np.linalg.svd(gates - mean, full_matrices=False)
+    axes, sizes = np.pad(axes, ((0, max(0, 2 - len(axes))), (0, 0)))[:2].T, np.pad(sizes, (0, 2))
+    sign = np.sign(axes[np.abs(axes).argmax(0), np.arange(2)])
+    total = np.square(sizes).sum()
+    return mean, axes * np.where(sign == 0, 1, sign), np.square(sizes[:2]) / (total if total > 0 else 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,9 @@ import pyro
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.devices import lent, where_found
 from crowdppl.core.validation import kind_of, tell
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import is_dataset
 from crowdppl.data.features import (
     Features,
@@ -26,16 +27,10 @@ from crowdppl.data.features import (
     read,
     require_finite,
 )
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ResultError
-from crowdppl.networks.classifier import learns, log_shares, outputs
-from crowdppl.primitives.model import card_of
+from crowdppl.errors import CrowdpplWarning, DataError, ResultError
+from crowdppl.networks.classifier import learns, outputs
+from crowdppl.primitives.model import Story, card_of
 from crowdppl.primitives.plates import Data, block_of
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.data.blocks import Block
-    from crowdppl.posterior import Posterior
-    from crowdppl.primitives.model import Story
 
 
 def warn_of_no_features(stories: Mapping[str, Any], data: Annotations) -> None:
@@ -164,28 +159,7 @@ def seen_by(story: Story, blocks: list[Block]) -> list[Block]:
     return [one(block) for block in blocks]
 
 
-def _classifier_of(posterior: Posterior) -> nn.Module | None:
-    """The classifier of a fit: what the story builds from its sites, where it does, else its network."""
-    build: Any = getattr(posterior.story, "classifier", None)
-    if build is None:
-        return network_of(posterior.story)
-    sites = posterior.result.sites
-    found: nn.Module | None = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
-    return found
-
-
-def class_shares(posterior: Posterior, features: Any) -> pd.DataFrame:
-    """``Posterior.classify``."""
-    network = _classifier_of(posterior)
-    if network is None:
-        raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
-    index, rows = _rows_to_classify(features, posterior.data.features)
-    with lent(network, where_found(posterior.options.get("device", "cpu"))):
-        found = log_shares(network, rows).exp().double().cpu().numpy()
-    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
-
-
-def _rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features]:
+def rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features]:
     """Ids and rows of new items, seen to be as those of the fit, and finite as far as they are read."""
     wanted = () if known is None else tuple(known.shape[1:])
     if is_dataset(features):

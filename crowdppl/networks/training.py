@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from crowdppl.core.validation import Count, NotNegative, Positive, Whole, check_settings, is_whole, number_within
-from crowdppl.data.annotations import feature_tensor, told
+from crowdppl.data.annotations import Annotations, feature_tensor, told
 from crowdppl.errors import MethodError
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
 
 VOLUMES = (0.003, 0.02, 0.05)
 """One that serves nearly everywhere, and larger ones, which find the truth where an item's labels err together."""

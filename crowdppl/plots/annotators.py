@@ -9,22 +9,21 @@ import numpy as np
 import pandas as pd
 import torch
 
-from crowdppl.core import validation
 from crowdppl.core.validation import seed_number, share_between, tell
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import FEW
 from crowdppl.criticism.collusion import excess_of
-from crowdppl.criticism.doubts import centre_of, doubts_of, principal
+from crowdppl.criticism.doubts import doubts_of
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import plain
 from crowdppl.errors import DataError, DoubtWarning, MethodError
+from crowdppl.inference.result import Fit, require_fit
+from crowdppl.networks.experts import centre_of, principal
 from crowdppl.plots.posterior import DARK, MIDDLE, axes_or_new, drop_overlapping, legible, short, short_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
-
-    from crowdppl.posterior import Posterior
 
 STEPS = 300
 START = 0.15
@@ -86,7 +85,7 @@ WIDTH = 0.8, 4.0
 
 
 def plot_agreement_network(
-    posterior: Posterior, *, ax: Axes | None = None, level: float = 0.05, groups: Any = None, seed: int = 0
+    posterior: Fit, *, ax: Axes | None = None, level: float = 0.05, groups: Any = None, seed: int = 0
 ) -> Axes:
     """Draws annotators as nodes, and a line between two who agree more than the fitted model expects of them.
 
@@ -242,7 +241,7 @@ AREA = 5.0
 """Area of the mark of an annotator with one label in square points; with n labels it is root n times that."""
 
 
-def annotator_map(posterior: Posterior) -> pd.DataFrame:
+def annotator_map(posterior: Fit) -> pd.DataFrame:
     """Where annotators lie in the plane in which their gates differ most, and where the oracle worker does.
 
     Gates are the weights by which annotators blend the experts of a mixture; the plane is that of their first two
@@ -267,7 +266,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
         >>> crowdppl.annotator_map(posterior)["kind"].value_counts().to_dict()
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
-    gates, centres = _gates(validation.require_posterior(posterior))
+    gates, centres = _gates(require_fit(posterior))
     for doubt in doubts_of(posterior):
         tell(str(doubt), DoubtWarning)
     mean, axes, _ = principal(gates)
@@ -286,7 +285,7 @@ def annotator_map(posterior: Posterior) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def plot_annotator_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
+def plot_annotator_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     """Draws annotators in the plane in which their gates differ most, and the oracle worker among them.
 
     A larger mark is an annotator with more labels. The names are those of the annotators who differ most from the
@@ -343,7 +342,7 @@ def plot_annotator_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def _gates(posterior: Posterior) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _gates(posterior: Fit) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Gates (A, M), posterior means, and what may be taken for their centre, (M,) each."""
     sites = posterior.result.sites
     if "gate" not in sites:

@@ -19,13 +19,11 @@ from crowdppl.evaluation.metrics import (
     reliability_bins,
     risk_coverage,
 )
+from crowdppl.inference.result import Fit
 from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new, legible, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from crowdppl.evaluation.compare import Comparison
-    from crowdppl.posterior import Posterior
 
 Z = 1.96
 """Normal quantile of the 95 % intervals."""
@@ -33,7 +31,7 @@ BAR_LIGHT, BAR_DARK = "0.82", "0.15"
 
 
 def plot_reliability(
-    posterior: Posterior | pd.DataFrame,
+    posterior: Fit | pd.DataFrame,
     gold: pd.Series | Mapping[Any, Any],
     *,
     bins: int = BINS,
@@ -106,7 +104,7 @@ SETTLED = 0.05
 
 
 def plot_risk_coverage(
-    posterior: Posterior | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], *, ax: Axes | None = None
+    posterior: Fit | pd.DataFrame, gold: pd.Series | Mapping[Any, Any], *, ax: Axes | None = None
 ) -> Axes:
     """Draws which share of labels is wrong if only the surest items are kept.
 
@@ -181,7 +179,9 @@ def _thresholds(axes: Axes, table: pd.DataFrame) -> None:
         axes.annotate(text, (coverage, risk), fontsize="small", path_effects=edge, **place)
 
 
-def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
+def plot_comparison(
+    scores: pd.DataFrame, unit: str = "a label", *, ax: Axes | None = None, level: float = 0.95
+) -> Axes:
     """Draws how much less probable each method finds what was left out than the best one, which is on top.
 
     Intervals are normal, from the standard errors of the differences, in which an item's labels count as one
@@ -189,7 +189,8 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: fl
     chosen among several is not accounted for. Beside stand the weights in the stack of predictions.
 
     Args:
-        comparison: what ``crowdppl.compare`` returned.
+        scores: the table of a ``crowdppl.compare``, the best method first.
+        unit: what was left out, in words: "a label" or "an item".
         ax: axes to draw on; made if absent.
         level: probability of the intervals.
 
@@ -197,7 +198,7 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: fl
         MethodError: when the level is not between 0 and 1.
     """
     check_level(level)
-    table = comparison.table.iloc[::-1]
+    table = scores.iloc[::-1]
     reach = NormalDist().inv_cdf((1 + level) / 2) * table["difference_se"].to_numpy()
     difference, place = table["difference"].to_numpy(), np.arange(len(table))
     names = [f"{short(name)} ({engine})" for name, engine in zip(table.index, table["inference"], strict=True)]
@@ -212,12 +213,11 @@ def plot_comparison(comparison: Comparison, *, ax: Axes | None = None, level: fl
     axes.locator_params(axis="x", nbins=6)
     axes.set_yticks(place, names)
     axes.set_ylim(-0.6, len(table) - 0.4)
-    unit = "an item" if comparison.whole_items else "a label"
     axes.set_xlabel(
         f"log-probability of {unit} left out, less that of the best\n(nats, line: {level:.0%} interval)"
     )
-    best = comparison.table.iloc[0]
-    axes.set_title(f"{short(comparison.best)}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
+    best = scores.iloc[0]
+    axes.set_title(f"{short(str(scores.index[0]))}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
     axes.title.set_fontsize("medium")
     legible(axes)
     return axes

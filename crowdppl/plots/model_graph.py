@@ -14,8 +14,7 @@ import pyro
 import pyro.distributions as dist
 
 from crowdppl import registry
-from crowdppl.core import validation
-from crowdppl.data.annotations import Annotations
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
@@ -362,7 +361,7 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
         ['ability', 'truth', 'label']
     """
     ready = registry.resolve(story)
-    graph = graph_of(ready, a_few_labels() if data is None else validation.require_annotations(data))
+    graph = graph_of(ready, a_few_labels() if data is None else require_annotations(data))
     layout, card = arrange(graph), card_of(ready)
     shapes = {} if card is None else card.sites
     left, top, right, bottom = extent(layout)

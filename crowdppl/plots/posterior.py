@@ -16,7 +16,7 @@ from crowdppl.core.intervals import Estimate, check_level, from_draws, from_poin
 from crowdppl.core.validation import kind_of, tell, whole_number
 from crowdppl.data.annotations import labels_given
 from crowdppl.errors import DataError, GlyphWarning, MethodError
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.results import intervals
 from crowdppl.results.choices import choose, entropy
 from crowdppl.results.tables import information, telling
@@ -24,8 +24,6 @@ from crowdppl.results.tables import information, telling
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation, Text
-
-    from crowdppl.posterior import Posterior
 
 LIGHT, MIDDLE, DARK = "0.8", "0.5", "0.15"
 """Greys that stay apart on paper."""
@@ -109,7 +107,7 @@ AREA = 12.0
 """Area of the mark of one item in square points; of n items it is root n times that."""
 
 
-def plot_item_map(posterior: Posterior, *, ax: Axes | None = None) -> Axes:
+def plot_item_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
     """Draws each item by how far its annotators disagree and how sure its label is all the same.
 
     Above left annotators agree and the label is sure; above right they disagree, and knowing who they are settles
@@ -478,7 +476,7 @@ def grid(n: int, classes: Sequence[Any]) -> np.ndarray:
     return axes[:n]
 
 
-def draw_matrix(axes: Axes, posterior: Posterior, code: int, name: str, interval: Estimate | None = None) -> None:
+def draw_matrix(axes: Axes, posterior: Fit, code: int, name: str, interval: Estimate | None = None) -> None:
     """One confusion matrix under its annotator's name; shares are written in where there is room."""
     data, table = posterior.data, posterior.result.table[code]
     axes.imshow(table, cmap="Greys", vmin=0, vmax=1, aspect="auto")
@@ -552,9 +550,7 @@ LINE = 0.055
 """Height of a line of their names, as a share of that of the picture."""
 
 
-def plot_confusion(
-    posterior: Posterior, annotator: Any = None, *, ax: Any = None, level: float | None = None
-) -> Any:
+def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, level: float | None = None) -> Any:
     """Draws confusion matrices: rows are the truth, columns the label, darker is more probable.
 
     Args:
@@ -598,7 +594,7 @@ def plot_confusion(
 
 
 def plot_annotators(
-    posterior: Posterior, *, ax: Axes | None = None, level: float = 0.95, show: str = "information"
+    posterior: Fit, *, ax: Axes | None = None, level: float = 0.95, show: str = "information"
 ) -> Axes:
     """Draws what each annotator's labels are worth, with intervals, the best on top.
 
@@ -651,7 +647,7 @@ def plot_annotators(
     return axes
 
 
-def plot_items(posterior: Posterior, *, ax: Axes | None = None, show: str = "entropy") -> Axes:
+def plot_items(posterior: Fit, *, ax: Axes | None = None, show: str = "entropy") -> Axes:
     """Draws how sure the truth of the items is, from the surest to the least sure.
 
     Args:
@@ -702,7 +698,7 @@ def _name_last(axes: Axes, place: np.ndarray, values: np.ndarray, names: list[st
         axes.annotate(names[n - first], (place[n], height), ha="right", fontsize="small", **beside)
 
 
-def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:
+def _annotators(posterior: Fit, wanted: Any) -> np.ndarray:
     """Codes of the annotators asked for, or of those who gave most labels, in codebook order."""
     known = posterior.data.annotators
     if wanted is None:
@@ -716,7 +712,7 @@ def _annotators(posterior: Posterior, wanted: Any) -> np.ndarray:
     return codes
 
 
-def _intervals(posterior: Posterior, level: float) -> Estimate:
+def _intervals(posterior: Fit, level: float) -> Estimate:
     """Intervals of all confusions, which an engine of points does not have."""
     check_level(level)
     if posterior.result.table_draws is None:
@@ -726,7 +722,7 @@ def _intervals(posterior: Posterior, level: float) -> Estimate:
     return intervals.confusion(posterior.result, level)
 
 
-def _information(posterior: Posterior, level: float) -> Estimate:
+def _information(posterior: Fit, level: float) -> Estimate:
     """Mutual information of truth and label in bits, (A,), averaged over draws where there are draws."""
     result = posterior.result
     tables, shares = result.table_draws, result.prevalence_draws
@@ -754,7 +750,7 @@ FILL = 0.85
 """Share of a chain's row that its highest bar fills."""
 
 
-def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None = None) -> Axes:
+def plot_trace(posterior: Fit, site: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draws how the fit went: a line a chain for samplers, the objective for other engines.
 
     Args:
@@ -790,7 +786,7 @@ def plot_trace(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     return axes
 
 
-def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None = None, bins: int = BINS) -> Axes:
+def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = None, bins: int = BINS) -> Axes:
     """Draws whether chains drew from the same distribution: then each chain's bars are level, up to noise.
 
     All draws of all chains are ranked together, and each chain's are counted in bins of rank. A chain that lies
@@ -838,7 +834,7 @@ def plot_ranks(posterior: Posterior, site: str | None = None, *, ax: Axes | None
     return axes
 
 
-def least_agreed(site: SiteResult, posterior: Posterior) -> tuple[np.ndarray, list[str]]:
+def least_agreed(site: SiteResult, posterior: Fit) -> tuple[np.ndarray, list[str]]:
     """Draws (chains, draws) of the entry with the largest variance between chains, relative to within.
 
     Besides, the parts of its name, between which go commas.
@@ -871,7 +867,7 @@ def rank_counts(values: np.ndarray, bins: int) -> tuple[np.ndarray, np.ndarray]:
     return counts, counts.sum(0)
 
 
-def _site(posterior: Posterior, site: str | None) -> SiteResult | None:
+def _site(posterior: Fit, site: str | None) -> SiteResult | None:
     """The site asked for, among those with draws; None where no site has any."""
     sites = {s.name: s for s in posterior.result.sites.values() if s.family == "draws"}
     if site is not None and not (isinstance(site, str) and site in sites):
@@ -881,7 +877,7 @@ def _site(posterior: Posterior, site: str | None) -> SiteResult | None:
     return sites[site or ("prevalence" if "prevalence" in sites else next(iter(sites)))]
 
 
-def _traces(axes: Axes, site: SiteResult, posterior: Posterior) -> Axes:
+def _traces(axes: Axes, site: SiteResult, posterior: Fit) -> Axes:
     """Draws in the background, the mean of each chain so far in front."""
     chains, where = least_agreed(site, posterior)
     steps = np.arange(1, chains.shape[1] + 1)
@@ -919,7 +915,7 @@ def _rank_bars(axes: Axes, counts: np.ndarray, sizes: np.ndarray) -> None:
     axes.set_ylim(0, n_chains)
 
 
-def _names(posterior: Posterior) -> dict[str, Sequence[Any]]:
+def _names(posterior: Fit) -> dict[str, Sequence[Any]]:
     """What places along known dimensions are called."""
     data = posterior.data
     classes, answers = list(data.classes), list(data.answers)

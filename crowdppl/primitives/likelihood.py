@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 import pyro
 import pyro.distributions as dist
@@ -12,15 +12,13 @@ import torch
 from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
 from crowdppl.primitives.distributions import Categorical
 from crowdppl.primitives.labels import Coin, Labels, Table
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import house_prevalence
-
-if TYPE_CHECKING:
-    from crowdppl.data.covariates import CovariateColumns
 
 
 @overload

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import require_annotations, require_data, share_between
+from crowdppl.core.validation import require_data, share_between
+from crowdppl.data.annotations import require_annotations
 from crowdppl.data.ids import of_tensor
 from crowdppl.errors import MethodError
 from crowdppl.primitives.sums import drawing, logsumexp

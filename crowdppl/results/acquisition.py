@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,9 @@ import pandas as pd
 from crowdppl.core.validation import seed_number, switch, tell, whole_number
 from crowdppl.data.ids import one_or_several
 from crowdppl.errors import CrowdpplWarning
+from crowdppl.inference.predict.answers import AnswerTables
+from crowdppl.inference.result import Fit
 from crowdppl.results import choices
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 ITEM, ANNOTATOR, GAIN, KEY = range(4)
 """Columns of a pair."""
@@ -108,7 +106,7 @@ DECIMALS = 9
 
 
 def worth_asking(
-    posterior: Posterior,
+    posterior: Fit,
     n: int,
     *,
     annotators: Iterable[Any] | None = None,
@@ -170,7 +168,7 @@ def worth_asking(
     names = data.annotators if annotators is None else one_or_several(annotators)
     remedy = "ask those who gave labels, or list newcomers in annotators= before the fit"
     who = np.unique(data.annotator_book.require(names, "annotators", remedy))
-    tables, entropy = import_module(ANSWERS).AnswerTables(posterior, who), choices.entropy(p)
+    tables, entropy = AnswerTables(posterior, who), choices.entropy(p)
     keys = _keys(data.annotators.take(who), seed)
     wanted = Assignment(n if per_annotator is None else min(n, per_annotator * len(who)), per_item, per_annotator)
     for items in tables.chunks(np.argsort(-entropy, kind="stable")) if len(who) else ():

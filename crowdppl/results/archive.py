@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -29,15 +29,11 @@ from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Alphabet, Codebook
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference import result as fit_records
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import Correction, Fit, FitResult, SiteResult, TruthMap
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Story, settings_of
-from crowdppl.results.correction import Correction, TruthMap
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 
 def without_networks(story: Story) -> dict[str, Any]:
@@ -248,7 +244,7 @@ PASSING = ("callback", "progress")
 """Options that tell how a fit is watched, not what it is; they are not kept."""
 
 
-def taken_apart(posterior: Posterior) -> dict[str, Any]:
+def taken_apart(posterior: Fit) -> dict[str, Any]:
     """A posterior as values that ``pack`` takes; the fits that its correction holds are of the same data."""
     return {
         **_fit_apart(posterior),
@@ -257,13 +253,10 @@ def taken_apart(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def put_together(
-    build: Callable[..., Posterior], contents: Mapping[str, Any], folder: Path, story: Story | None, features: Any
-) -> Posterior:
+def put_together(contents: Mapping[str, Any], folder: Path, story: Story | None, features: Any) -> Fit:
     """The posterior that ``taken_apart`` described.
 
     Args:
-        build: ``Posterior`` itself.
         contents: the values.
         folder: where they are from, for errors.
         story, features: as for ``crowdppl.load``.
@@ -272,15 +265,15 @@ def put_together(
         ResultError: when another method is handed over, or none and the saved one is not known.
     """
     data, parts = read_annotation_parts(contents["data"], features), contents["correction"]
-    fit = build(**_fit_of(folder, contents, data, story))
+    fit = Fit(**_fit_of(folder, contents, data, story))
     if parts is None:
         return fit
-    others = {name: build(**_fit_of(folder, other, data, None)) for name, other in parts["others"].items()}
+    others = {name: Fit(**_fit_of(folder, other, data, None)) for name, other in parts["others"].items()}
     found = None if parts["truth_map"] is None else TruthMap(**parts["truth_map"])
     return replace(fit, correction=Correction(**{**parts, "truth_map": found, "others": others}))
 
 
-def _fit_apart(posterior: Posterior) -> dict[str, Any]:
+def _fit_apart(posterior: Fit) -> dict[str, Any]:
     """A fit without its data and its correction."""
     return {
         "method": posterior.method,
@@ -573,7 +566,7 @@ MARKED = 100
 """Bytes at the beginning of the text in which it says who wrote it."""
 
 
-def save(posterior: Posterior, path: str | Path) -> None:
+def save(posterior: Fit, path: str | Path) -> None:
     """Writes a posterior to a folder, made where it does not exist, from which ``crowdppl.load`` reads it.
 
     Kept are the annotations with all ids as they are spelled, gold, features, covariates and further columns, the
@@ -648,15 +641,13 @@ def spare_others(folder: Path) -> None:
         )
 
 
-def read(
-    build: Callable[..., Posterior], folder: Path, method: str | None, story: Story | None, features: Any = None
-) -> Posterior:
-    """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``. ``build`` is ``Posterior`` itself."""
+def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> Fit:
+    """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
     contents = _contents(folder)
     saved = contents["method"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; ask for what it is")
-    return put_together(build, contents, folder, story, features)
+    return put_together(contents, folder, story, features)
 
 
 def _contents(folder: Path) -> dict[str, Any]:

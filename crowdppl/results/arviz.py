@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from crowdppl.core.validation import seed_number, switch, whole_number
 from crowdppl.errors import MethodError
-from crowdppl.inference.result import SiteResult
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
+from crowdppl.inference.predict.held_out import given_the_rest
+from crowdppl.inference.result import Fit, SiteResult
 
 ENGINES = "crowdppl.inference.predict.held_out"
 """Module that scores labels at draws; looked up by name, so that results import no engine."""
@@ -23,7 +20,7 @@ Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
 
 
-def to_arviz(posterior: Posterior, draws: int = 1000, seed: int = 0, *, log_likelihood: bool = False) -> Any:
+def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood: bool = False) -> Any:
     """The posterior for ArviZ, with names for all dimensions.
 
     The group ``posterior`` holds draws of each site, ``constant_data`` the sites of which there are only points
@@ -104,9 +101,7 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
     return None
 
 
-def _log_likelihood(
-    posterior: Posterior, drawn: Named, coords: dict[str, Any], stream: np.random.Generator
-) -> Named:
+def _log_likelihood(posterior: Fit, drawn: Named, coords: dict[str, Any], stream: np.random.Generator) -> Named:
     """Log-probability of the labels of each item at the draws that were made; adds the names of labelled items."""
     if posterior.correction is not None and not posterior.correction.leaves_all:
         raise MethodError("log_likelihood= is of a method's own posterior; give posterior.uncorrected()")
@@ -123,7 +118,7 @@ def _log_likelihood(
             made = _members(site.mean, draws, stream)
         sites[name] = site if made is None else SiteResult(name, site.dims, "draws", {"draws": made})
     at = replace(posterior, result=replace(posterior.result, sites=sites))
-    logs = np.concatenate(list(import_module(ENGINES).given_the_rest(at, "item", chains * draws)), 1)
+    logs = np.concatenate(list(given_the_rest(at, "item", chains * draws)), 1)
     items = posterior.data.items
     labelled = items.isin(posterior.data.frame()["item"])
     dim = "item" if labelled.all() else "labelled_item"
@@ -137,7 +132,7 @@ def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndar
     return np.asarray(np.eye(shares.shape[-1])[np.minimum(above.sum(-1), shares.shape[-1] - 1)])
 
 
-def _coordinates(posterior: Posterior) -> dict[str, Any]:
+def _coordinates(posterior: Fit) -> dict[str, Any]:
     """What the places along the known dimensions are called."""
     data = posterior.data
     return {

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdppl.core.validation import tell
-from crowdppl.data.annotations import row_codes
+from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
+from crowdppl.inference.result import Correction, Fit, TruthMap
 
 LEAST_GOLD = 1e-6
 """Probabilities are clipped here before their logarithms are mapped."""
@@ -30,28 +26,14 @@ MASS, DIAGONAL = 4.0, 0.9
 ROUNDS = 50
 
 
-@dataclass(frozen=True)
-class TruthMap:
-    """Maps probabilities to those under which known truths are likely; the mean of two kinds of maps.
-
-    Attributes:
-        scale, shift: of softmax(scale * log p + shift); shift is (K,).
-        temperatures, weights: (T,), the weights with which temperatures are averaged over.
-        channels: (T, K, K), for each temperature the probability of the truth given what labels point to.
-    """
-
-    scale: float
-    shift: np.ndarray
-    temperatures: np.ndarray
-    weights: np.ndarray
-    channels: np.ndarray
-
-    def __call__(self, probabilities: np.ndarray) -> np.ndarray:
-        """Mapped probabilities (N, K)."""
-        x, out = _logits(probabilities), np.zeros(probabilities.shape)
-        for temperature, weight, channel in zip(self.temperatures, self.weights, self.channels, strict=True):
-            out += weight * (softmax(x / temperature) @ channel)
-        return np.asarray(0.5 * softmax(self.scale * x + self.shift) + 0.5 * out)
+def apply_map(truth_map: TruthMap, probabilities: np.ndarray) -> np.ndarray:
+    """Mapped probabilities (N, K)."""
+    x, out = _logits(probabilities), np.zeros(probabilities.shape)
+    for temperature, weight, channel in zip(
+        truth_map.temperatures, truth_map.weights, truth_map.channels, strict=True
+    ):
+        out += weight * (softmax(x / temperature) @ channel)
+    return np.asarray(0.5 * softmax(truth_map.scale * x + truth_map.shift) + 0.5 * out)
 
 
 def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> TruthMap:
@@ -132,75 +114,27 @@ SPARSE = 2.0
 """Annotators an item below which labels left out have nothing to say."""
 
 
-@dataclass(frozen=True)
-class Correction:
-    """What was done to the probabilities of a posterior, and what they were before.
+def corrected(
+    correction: Correction, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
+) -> np.ndarray:
+    """Discounted, averaged and mapped probabilities, (N, K); a known truth is certain.
 
-    Attributes:
-        raw: (N, K) probabilities of the method itself, in codebook order.
-        weights: of the methods whose probabilities are averaged, by name.
-        rates: discount of each of them, the correlation of an item's labels given its truth; 0 is none.
-        scores: mean log-probability of a label left out, of each method, discounted, and of their average.
-        gold: known truths to which the map was fitted; 0 without a map.
-        truth_map: that map; None without one.
-        notes: what else there is to say.
-        others: fits of the other methods that are averaged, by name, each with its own probabilities.
+    Args:
+        correction: what is done to them.
+        found: (N, K) by each of the methods, by name.
+        data: the items, whose labels are counted.
+        before: labels that these items had in earlier fits, (N,).
     """
-
-    raw: np.ndarray
-    weights: Mapping[str, float]
-    rates: Mapping[str, float]
-    scores: Mapping[str, float]
-    gold: int = 0
-    truth_map: TruthMap | None = None
-    notes: tuple[str, ...] = ()
-    others: Mapping[str, Posterior] = field(default_factory=dict, repr=False)
-
-    def __call__(
-        self, found: Mapping[str, np.ndarray], data: Annotations, before: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Discounted, averaged and mapped probabilities, (N, K); a known truth is certain.
-
-        Args:
-            found: (N, K) by each of the methods, by name.
-            data: the items, whose labels are counted.
-            before: labels that these items had in earlier fits, (N,).
-        """
-        labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
-        labels = labels if before is None else labels + before
-        for name, weight in self.weights.items():
-            out += weight * discount(found[name], labels, self.rates[name])
-        out = out / out.sum(1, keepdims=True)
-        out = out if self.truth_map is None else self.truth_map(out)
-        if data.gold_codes is not None:
-            known = np.flatnonzero(data.gold_codes >= 0)
-            out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
-        return np.asarray(out)
-
-    @property
-    def main(self) -> str:
-        """Name of the method of the largest weight."""
-        return max(self.weights, key=lambda name: self.weights[name])
-
-    @property
-    def leaves_all(self) -> bool:
-        """Whether the probabilities are still the method's own: one method, no discount, no map."""
-        return len(self.weights) == 1 and not any(self.rates.values()) and not self.gold
-
-    def __str__(self) -> str:
-        parts = [
-            f"{weight:.2f} {name}" + (f" (labels correlated by {self.rates[name]:g})" if self.rates[name] else "")
-            for name, weight in self.weights.items()
-        ]
-        if len(parts) == 1:
-            (name,) = self.rates
-            rate = self.rates[name]
-            text = f"labels of an item are taken to be correlated by {rate:g}" if rate else f"{name} as it is"
-        else:
-            text = "probabilities are averaged: " + " + ".join(parts)
-        if self.truth_map is not None:
-            text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"
-        return text
+    labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
+    labels = labels if before is None else labels + before
+    for name, weight in correction.weights.items():
+        out += weight * discount(found[name], labels, correction.rates[name])
+    out = out / out.sum(1, keepdims=True)
+    out = out if correction.truth_map is None else apply_map(correction.truth_map, out)
+    if data.gold_codes is not None:
+        known = np.flatnonzero(data.gold_codes >= 0)
+        out[known] = np.eye(data.n_classes)[data.gold_codes[known]]
+    return np.asarray(out)
 
 
 def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
@@ -254,7 +188,7 @@ def sparse_note(data: Annotations, method: str) -> str:
     )
 
 
-def members(posterior: Posterior) -> dict[str, Posterior]:
+def members(posterior: Fit) -> dict[str, Fit]:
     """The fits whose probabilities a corrected posterior averages, each as its method has it.
 
     Returns:
@@ -273,7 +207,7 @@ def members(posterior: Posterior) -> dict[str, Posterior]:
     return {name: correction.others.get(name, own) for name in correction.weights}
 
 
-def members_after(posterior: Posterior, change: Callable[[Posterior], Posterior]) -> dict[str, Posterior]:
+def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit]:
     """The members, each after a change that fits it anew.
 
     Raises:
@@ -291,7 +225,7 @@ def members_after(posterior: Posterior, change: Callable[[Posterior], Posterior]
     return after
 
 
-def named(name: str, make: Callable[[], Posterior]) -> Posterior:
+def named(name: str, make: Callable[[], Fit]) -> Fit:
     """A fit of one of several methods; what is warned of bears its name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
@@ -302,7 +236,7 @@ def named(name: str, make: Callable[[], Posterior]) -> Posterior:
     return found
 
 
-def averaged(fits: Mapping[str, Posterior], correction: Correction | None) -> Posterior:
+def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
     """The posterior of the method with the largest weight, with the probabilities of all, corrected.
 
     Args:
@@ -314,7 +248,8 @@ def averaged(fits: Mapping[str, Posterior], correction: Correction | None) -> Po
         return alone
     main = fits[correction.main]
     before = None if main.memory is None else main.memory.votes
-    found = correction({name: fits[name].result.probabilities for name in correction.weights}, main.data, before)
+    raw = {name: fits[name].result.probabilities for name in correction.weights}
+    found = corrected(correction, raw, main.data, before)
     others = {name: fits[name] for name in correction.weights if name != correction.main}
     kept = replace(correction, raw=main.result.probabilities, others=others)
     return replace(main, result=replace(main.result, probabilities=found), correction=kept)

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from importlib import import_module
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core import validation
 from crowdppl.core.validation import number_within, seed_number, share_between
-from crowdppl.data.annotations import labels_given
+from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.covariates import gold_codes
 from crowdppl.data.ids import Codebook, as_index, plain
 from crowdppl.errors import DataError, MethodError
+from crowdppl.inference.predict.answers import AnswerTables
+from crowdppl.inference.result import Fit
 from crowdppl.results import choices
-from crowdppl.results.acquisition import ANSWERS, weigh
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
+from crowdppl.results.acquisition import weigh
 
 DECIMALS = 9
 """Log-probabilities that agree to so many decimals are a tie: rounding must not break one."""
 
 
 def label_sets(
-    posterior: Posterior,
+    posterior: Fit,
     coverage: float = 0.9,
     *,
     gold: Any = None,
@@ -179,7 +176,7 @@ ROUNDING = 1e-12
 """A label, or another decision, has to save more than this part of what costs differ by: rounding saves nothing."""
 
 
-def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
+def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
     """The decision about each item that costs least in expectation, given how probable each class is.
 
     The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]; the Bayes decision
@@ -252,7 +249,7 @@ def decide(posterior: Posterior, cost: Cost | None = None, *, ask_again: float |
 
 
 def _cost_of_asking(
-    posterior: Posterior, table: np.ndarray, first: np.ndarray, price: float
+    posterior: Fit, table: np.ndarray, first: np.ndarray, price: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now.
 
@@ -266,7 +263,7 @@ def _cost_of_asking(
     after = np.full(len(p), np.inf)
     at = np.flatnonzero(price < now)
     who = np.flatnonzero(given)
-    answers = import_module(ANSWERS).AnswerTables(posterior, who)
+    answers = AnswerTables(posterior, who)
     for items in answers.chunks(at, width=table.shape[1]):
         joint = answers.at(items)[..., None] * regret[:, None, None, :]  # (n or 1, K, A, L, decisions)
         left = weigh(p[items], joint).min(-1).sum(-1)  # (n, A)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,10 @@ import pandas as pd
 from crowdppl.core import validation
 from crowdppl.core.validation import tell
 from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
+from crowdppl.inference.predict.cavity import log_left_out
+from crowdppl.inference.predict.held_out import given_the_rest
+from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 ENGINES = "crowdppl.inference.predict.held_out"
 """Module that scores labels at draws; looked up by name, so that results import no engine."""
@@ -68,7 +67,7 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    posterior: Posterior, unit: str = "label", method: Literal["auto", "psis", "closed"] = "auto"
+    posterior: Fit, unit: str = "label", method: Literal["auto", "psis", "closed"] = "auto"
 ) -> LeaveOneOut:
     """How probable each label (or item) is to a fit without it, from the one fit that there is.
 
@@ -124,7 +123,7 @@ def leave_one_out(
         )
     values = _index(posterior, unit)
     if method == "closed" or points:
-        values["log_p"] = import_module(CLOSED).log_left_out(posterior, unit)
+        values["log_p"] = log_left_out(posterior, unit)
         return LeaveOneOut(unit, values, (), "closed")
     values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
     for text in _distrusted(values["pareto_k"], unit):
@@ -147,10 +146,10 @@ def _distrusted(pareto_k: pd.Series, unit: str) -> list[str]:
     ]
 
 
-def _weighed(posterior: Posterior, unit: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _weighed(posterior: Fit, unit: str) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Log predictive probability and Pareto shape of each label or item, and what ArviZ warned of."""
     found, said = [], dict[str, None]()
-    for logs in import_module(ENGINES).given_the_rest(posterior, unit, DRAWS):
+    for logs in given_the_rest(posterior, unit, DRAWS):
         log_p, pareto_k, more = _of_draws(logs)
         found.append((log_p, pareto_k))
         said |= more
@@ -185,7 +184,7 @@ def _loo(az: Any, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(values), np.asarray(result.pareto_k)
 
 
-def _index(posterior: Posterior, unit: str) -> pd.DataFrame:
+def _index(posterior: Fit, unit: str) -> pd.DataFrame:
     rows = posterior.data.frame()
     if unit == "label":
         return rows.loc[:, ["item", "annotator", "label"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,16 +12,15 @@ from crowdppl.core.intervals import Estimate, check_level
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.errors import MethodError
+from crowdppl.inference.result import Fit
 from crowdppl.results import choices, intervals
 from crowdppl.results.intervals import among_named
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from crowdppl.posterior import Posterior
 
-
-def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
+def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
     """Probability of each class for each item, averaged over parameter draws where there are draws.
 
     Args:
@@ -46,7 +46,7 @@ def probabilities(posterior: Posterior, sd: bool = False) -> pd.DataFrame:
     return pd.DataFrame(values, index=posterior.data.items, columns=posterior.data.classes)
 
 
-def entropy(posterior: Posterior) -> pd.DataFrame:
+def entropy(posterior: Fit) -> pd.DataFrame:
     """How unsure the truth of each item is, and how much of that is for want of labels.
 
     Over draws of the parameters, the entropy of the mean probabilities is the mean of the draws' own entropies
@@ -83,11 +83,11 @@ def entropy(posterior: Posterior) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def _corrected(posterior: Posterior) -> bool:
+def _corrected(posterior: Fit) -> bool:
     return posterior.correction is not None and not posterior.correction.leaves_all
 
 
-def labels(posterior: Posterior) -> pd.DataFrame:
+def labels(posterior: Fit) -> pd.DataFrame:
     """The most probable class of each item and how sure it is.
 
     A tie goes to the class with more votes on the item, then on all items, then to the one whose name,
@@ -117,7 +117,7 @@ def labels(posterior: Posterior) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def truth(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """The general table of the truth, whatever its kind: one row an item.
 
     Args:
@@ -140,10 +140,10 @@ def truth(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
     check_level(level)
     p, classes = posterior.result.probabilities, posterior.data.classes
     if posterior.data.kind == "nominal":
-        labels = posterior.labels()
-        chosen = labels["probability"]
+        found = labels(posterior)
+        chosen = found["probability"]
         columns = {
-            "estimate": labels["label"],
+            "estimate": found["label"],
             "sd": np.sqrt(chosen * (1 - chosen)),
             "interval": choices.credible_sets(p, classes, level),
         }
@@ -156,7 +156,7 @@ def truth(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def telling(posterior: Posterior, tables: np.ndarray) -> np.ndarray:
+def telling(posterior: Fit, tables: np.ndarray) -> np.ndarray:
     """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
 
     Who names a class in one of ten cases says as much by it as others do.
@@ -177,7 +177,7 @@ MOST = 10
 """Classes or annotators that a summary lists."""
 
 
-def summarise(posterior: Posterior) -> str:
+def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
     """The method, the data, how the fit went, the classes, and the best and worst annotators.
 
     Examples:
@@ -202,11 +202,11 @@ def summarise(posterior: Posterior) -> str:
         3              45     0.795        0.059         0.665          0.897
         2              45     0.698        0.066         0.560          0.820
     """
-    return "\n".join([*_fit(posterior), "", *_truth(posterior), "", *_annotators(posterior)])
+    return "\n".join([*_fit(posterior, doubts), "", *_truth(posterior), "", *_annotators(posterior)])
 
 
-def _fit(posterior: Posterior) -> list[str]:
-    data, found = posterior.data, posterior.diagnostics()
+def _fit(posterior: Fit, doubts: Sequence[object]) -> list[str]:
+    data, found = posterior.data, posterior.result.diagnostics
     lines = [
         f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
         f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
@@ -223,23 +223,23 @@ def _fit(posterior: Posterior) -> list[str]:
     parts += [f"{n} chains relabelled"] if (n := len(found.get("relabelled", ()))) else []
     parts += [f"{found['seconds']:.1f} s"] if found.get("seconds") is not None else []
     lines += [", ".join(parts), *(f"warning: {text}" for text in found.get("warnings", []))]
-    return [*lines, *(f"doubt: {text}" for text in posterior.doubts())]
+    return [*lines, *(f"doubt: {text}" for text in doubts)]
 
 
-def _truth(posterior: Posterior) -> list[str]:
-    labels, share = posterior.labels(), posterior.prevalence()
-    sure = int((labels["probability"] >= 0.95).sum())
-    tied = int(labels["tied"].sum())
+def _truth(posterior: Fit) -> list[str]:
+    found, share = labels(posterior), prevalence(posterior)
+    sure = int((found["probability"] >= 0.95).sum())
+    tied = int(found["tied"].sum())
     ties = f", {tied:,} tied" if tied else ""
-    counts = labels["label"].value_counts().reindex(share.index, fill_value=0)
+    counts = found["label"].value_counts().reindex(share.index, fill_value=0)
     table = share.assign(labelled=counts).head(MOST)
     more = len(share) - len(table)
-    lines = [f"truth: {sure:,} of {len(labels):,} items at 95 % or more{ties}; prevalence of the classes"]
+    lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the classes"]
     return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
 
 
-def _annotators(posterior: Posterior) -> list[str]:
-    table = posterior.annotators().sort_values("accuracy", ascending=False, kind="stable")
+def _annotators(posterior: Fit) -> list[str]:
+    table = annotators(posterior).sort_values("accuracy", ascending=False, kind="stable")
     if len(table) <= MOST:
         return ["annotators, the most accurate first", _table(table)]
     half = MOST // 2
@@ -270,7 +270,7 @@ def _total(counts: Any) -> int:
     return sum(map(int, counts.values())) if isinstance(counts, dict) else int(counts or 0)
 
 
-def annotators(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """How good each annotator is.
 
     Mean field takes truths for known, so that intervals of vb are widened to what the linear response of its
@@ -313,7 +313,7 @@ def annotators(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def confusion(posterior: Posterior, draws: bool = False) -> xr.DataArray:
+def confusion(posterior: Fit, draws: bool = False) -> xr.DataArray:
     """p(label | annotator, truth) of a new item, whatever the story: along ``label`` it sums to one.
 
     Where items differ, as in difficulty, it is the mean over the items that the story expects; where labels
@@ -346,7 +346,7 @@ def confusion(posterior: Posterior, draws: bool = False) -> xr.DataArray:
     return _array(posterior.data, posterior.result.table_draws)
 
 
-def confusion_intervals(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high.
 
     By vb they are widened as those of ``annotators`` are.
@@ -364,7 +364,7 @@ def confusion_intervals(posterior: Posterior, level: float = 0.95) -> pd.DataFra
     return _rows(posterior.data, intervals.confusion(posterior.result, level))
 
 
-def prevalence(posterior: Posterior, level: float = 0.95) -> pd.DataFrame:
+def prevalence(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """Share of each class among items: DataFrame by class with mean, sd, low and high.
 
     Examples:

@@ -4,57 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import nn
 
 from crowdppl.core import validation
+from crowdppl.core.devices import lent, where_found
 from crowdppl.core.validation import seed_number, tell, whole_number
 from crowdppl.data.annotations import Annotations, row_codes, row_sizes
 from crowdppl.data.ids import one_or_several, plain
 from crowdppl.data.split import alike, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError
-from crowdppl.networks.outputs import class_shares
-from crowdppl.results.correction import averaged, members, members_after
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
-
-ENGINES = "crowdppl.inference.predict.update"
-"""Module that does it for a posterior that was loaded; looked up by name, so that results import no engine."""
-REFITS = "crowdppl.inference.predict.predictive"
-"""Module that fits again to some of the labels; looked up likewise."""
-CORRECTIONS = "crowdppl.automatic"
-"""Module that corrects again; looked up likewise."""
-
-
-class Refit(Protocol):
-    """What a posterior asks of the engines: a module or an object with these three functions."""
-
-    def predict(self, posterior: Posterior, data: Annotations) -> np.ndarray:
-        """Truth probabilities (N, K) of the items of ``data``, in its codebook order."""
-        ...
-
-    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
-        """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks."""
-        ...
-
-    def update(self, posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
-        """The posterior after more labels, for which the old one is the prior."""
-        ...
-
-
-def engines_of(posterior: Posterior) -> Refit:
-    """What computes anew for a posterior: its own, or the engines."""
-    return posterior._refit if posterior._refit is not None else cast(Refit, import_module(ENGINES))
-
+from crowdppl.inference.predict import update as fits
+from crowdppl.inference.predict.answers import item_marginal
+from crowdppl.inference.predict.predictive import refit
+from crowdppl.inference.result import Fit, require_fit
+from crowdppl.networks.classifier import log_shares
+from crowdppl.networks.outputs import network_of, rows_to_classify
+from crowdppl.results.correction import averaged, corrected, members, members_after
 
 OLDER = "weights, discounts and map, and what is noted of labels and truths, are of the fit before the update"
 
 
-def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **options: Any) -> Posterior:
+def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: Any) -> Fit:
     """The posterior after more labels: the old one is the prior of vb on the new labels alone.
 
     An item that had labels before brings its old evidence along, and its truth where the fit was told it, and
@@ -94,32 +69,19 @@ def update(posterior: Posterior, new_labels: Annotations | pd.DataFrame, **optio
         )
     new = _still_told(posterior.data, alike(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
-    updated = members_after(posterior, lambda fit: engines_of(fit).update(fit, new, **options))
+    updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
     correction = posterior.correction
     if correction is not None and posterior.memory is None:
         correction = replace(correction, notes=(*correction.notes, OLDER))
     return averaged(updated, correction)
 
 
-def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
-    """The same fit without the labels of some annotators, started from the old truth.
-
-    Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
-    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again; after an update
-    it keeps its weights and discounts, which are those of more labels.
-
-    Args:
-        annotators: ids.
+def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
+    """The annotations of a fit without the labels of some annotators.
 
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
         MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
-        KeyboardInterrupt: when Ctrl-C stops one of the fits of a corrected posterior.
-
-    Examples:
-        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> posterior.without(["1"]).data.n_labels
-        180
     """
     data = posterior.data
     remedy = "name annotators of this fit, as posterior.annotators() spells them"
@@ -136,11 +98,11 @@ def without(posterior: Posterior, annotators: Iterable[Any]) -> Posterior:
     kept = ~np.isin(cell // np.int32(data.n_answers), out)
     if not kept.any():
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
-    left = keep(data, kept)
-    if posterior.correction is not None and posterior.memory is None:
-        corrected: Posterior = import_module(CORRECTIONS).corrected_again(posterior, left)
-        return corrected
-    refit = import_module(REFITS).refit
+    return keep(data, kept)
+
+
+def refitted(posterior: Fit, left: Annotations) -> Fit:
+    """The same method fitted to other labels of the same items, under the correction that it has."""
     return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
 
 
@@ -158,7 +120,7 @@ def _still_told(old: Annotations, new: Annotations) -> Annotations:
     return new.with_gold(pd.Series(new.classes[codes[at]], index=new.items[at]))
 
 
-def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
+def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
     """Truth probabilities of new items that annotators of this fit labelled; nothing is learned from them.
 
     An item of the fit is as new as any other: the labels given here alone say what it is. ``update`` keeps others.
@@ -189,12 +151,12 @@ def predict(posterior: Posterior, new_data: Annotations | pd.DataFrame) -> pd.Da
         47     0.10  0.10  0.70  0.10
     """
     new, correction = alike(posterior.data, new_data), posterior.correction
-    found = {name: engines_of(fit).predict(fit, new) for name, fit in members(posterior).items()}
-    mixed = found[posterior.method] if correction is None else correction(found, new)
+    found = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
+    mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
     return pd.DataFrame(mixed, index=new.items, columns=new.classes)
 
 
-def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
+def classify(posterior: Fit, features: Any) -> pd.DataFrame:
     """What the network of a fit makes of new items that nobody labelled, by itself: no correction reaches it.
 
     Args:
@@ -219,10 +181,26 @@ def classify(posterior: Posterior, features: Any) -> pd.DataFrame:
         >>> posterior.classify(np.eye(3)).idxmax(axis=1).tolist()
         [0, 1, 2]
     """
-    return class_shares(posterior, features)
+    network = _classifier_of(posterior)
+    if network is None:
+        raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
+    index, rows = rows_to_classify(features, posterior.data.features)
+    with lent(network, where_found(posterior.options.get("device", "cpu"))):
+        found = log_shares(network, rows).exp().double().cpu().numpy()
+    return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 
-def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
+def _classifier_of(posterior: Fit) -> nn.Module | None:
+    """The classifier of a fit: what the story builds from its sites, where it does, else its network."""
+    build: Any = getattr(posterior.story, "classifier", None)
+    if build is None:
+        return network_of(posterior.story)
+    sites = posterior.result.sites
+    found: nn.Module | None = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
+    return found
+
+
+def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
     """Labels that the same annotators might have given to the same items.
 
     Args:
@@ -244,7 +222,7 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
     n, seed = whole_number("n", n, 1, "draw a data set"), seed_number(seed)
     validation.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data
-    drawn = engines_of(posterior).draw_labels(posterior, n, seed, kind)
+    drawn = fits.draw_labels(posterior, n, seed, kind)
     by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
     item, cell = row_codes(data.blocks, data.order)
     columns = {
@@ -256,13 +234,11 @@ def draw_labels(posterior: Posterior, n: int = 1, seed: int = 0, kind: str = "po
     return pd.DataFrame(columns)
 
 
-MARGINALS = "crowdppl.inference.predict.answers"
-"""Module that sums other variables out; looked up by name, so that results import no engine."""
 APART = 0.75
 """Area under the ROC curve that probabilities expect of themselves, below which they are doubted."""
 
 
-def outlier_scores(posterior: Posterior) -> pd.Series[Any]:
+def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     """How much each item looks like an outlier, for a method that allows for some.
 
     Where the story says whether an item is an outlier (site ``outlier``), the probability of it. Where labels
@@ -292,11 +268,11 @@ def outlier_scores(posterior: Posterior) -> pd.Series[Any]:
         >>> bool(scores.between(0, 1).all())
         True
     """
-    posterior = validation.require_posterior(posterior)
+    posterior = require_fit(posterior)
     site = posterior.result.sites.get("departure")
     if site is None:
         try:
-            share = import_module(MARGINALS).item_marginal(posterior, "outlier")
+            share = item_marginal(posterior, "outlier")
         except MethodError as error:
             raise MethodError(
                 f"{error}; fit a method whose items may be outliers (help(crowdppl.outlier_scores) names one)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ import pandas as pd
 import torch
 from pyro import poutine
 
-from crowdppl.core import validation
+from crowdppl import registry
 from crowdppl.core.devices import seeded
 from crowdppl.core.validation import is_whole, seed_number, whole_number
-from crowdppl.data.annotations import Annotations, Options, placed_features
+from crowdppl.data.annotations import Annotations, Options, placed_features, require_annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.problem import quiet
@@ -67,8 +66,8 @@ def simulate(story: str | Story, design: Annotations, seed: int = 0) -> Simulati
         >>> found.truth.value_counts().to_dict()
         {'no': 108, 'yes': 92}
     """
-    story = import_module("crowdppl.registry").resolve(story)  # by name, because it knows the zoo
-    design, seed = validation.require_annotations(design, "design"), seed_number(seed)
+    story = registry.resolve(story)
+    design, seed = require_annotations(design, "design"), seed_number(seed)
     prepare = getattr(story, "prepare", None)
     with seeded(seed):  # which may draw the first weights of a network
         ready: Any = story if prepare is None else prepare(design)

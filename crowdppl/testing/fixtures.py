@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,8 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.engines import ENGINES
+from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Story, card_of
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 QUICK: dict[str, dict[str, Any]] = {
     "em": {"max_iterations": 20},

@@ -29,8 +29,6 @@ from crowdppl.primitives.model import Story, card_of, plates_of, settings_of
 from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, require
 
-
-
 Values = dict[str, Tensor]
 
 

@@ -14,16 +14,15 @@ import torch
 from torch import Tensor
 
 from crowdppl import registry
-from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import whole_number
-from crowdppl.data.annotations import Annotations
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import refuse, run
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.options import Options, options_from
+from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.passes import Fold
 from crowdppl.inference.problem import Problem, pose, quiet
 from crowdppl.inference.tables import tables_at
@@ -33,8 +32,6 @@ from crowdppl.simulation.from_model import Simulation, simulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from crowdppl.inference.options import FitOptions
 
 SETS = 2000
 """Sets of uniform ranks from which the band is found."""
@@ -231,7 +228,7 @@ def rank_check(
         True
     """
     design, ranks = (
-        validation.require_annotations(design, "design"),
+        require_annotations(design, "design"),
         whole_number("ranks", ranks, 1, "99 are usual"),
     )
     simulations = whole_number("simulations", simulations, LEAST, "200 are better")

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.data.annotations import row_codes
+from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.data.blocks import Block
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError
+from crowdppl.inference.checkpoint import Beforehand
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import Fold
@@ -27,10 +28,6 @@ from crowdppl.inference.vb.fit import learner_of, prepare
 from crowdppl.networks.outputs import learning_of, seen_by
 from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.model import Story
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.inference.checkpoint import Beforehand
 
 STOP = "stop_after"
 """Name under which the number of epochs is kept."""

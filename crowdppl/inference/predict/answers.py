@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,19 +20,16 @@ from crowdppl.inference.passes import Fold
 from crowdppl.inference.predict.predictive import covariates_of, label_power, seen_of
 from crowdppl.inference.predict.update import options_of, posed
 from crowdppl.inference.problem import Problem, pose, quiet
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import reads_item_covariates
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 MARGINAL_DRAWS = 100
 """Draws of the parameters over which probabilities are averaged."""
 
 
-def item_marginal(posterior: Posterior, name: str) -> np.ndarray:
+def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     """Probability of each value of a discrete site of items, (N, T) in codebook order.
 
     Args:
@@ -57,7 +54,7 @@ def item_marginal(posterior: Posterior, name: str) -> np.ndarray:
     return out
 
 
-def _draw_values(problem: Problem, posterior: Posterior) -> tuple[dict[str, Tensor], int | None]:
+def _draw_values(problem: Problem, posterior: Fit) -> tuple[dict[str, Tensor], int | None]:
     """Where the sites stand, and how many draws of them ride along, if any."""
     stored = posterior.result.sites
     if {site.family for site in stored.values()} <= {"point", "dirichlet", "onehot"}:
@@ -87,7 +84,7 @@ class AnswerTables:
         MethodError: when the story sums no truth out, or tempers labels that depend on more than it.
     """
 
-    def __init__(self, posterior: Posterior, annotators: np.ndarray) -> None:
+    def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
         self.data, self.annotators = posterior.data, annotators
         item, self._cell = row_codes(self.data.blocks, self.data.order)
         self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
@@ -193,7 +190,7 @@ def truth_alone(problem: Problem) -> bool:
     return summed == {problem.truth} and not (more or apart or seen or local)
 
 
-def _values(problem: Problem, posterior: Posterior) -> dict[str, torch.Tensor]:
+def _values(problem: Problem, posterior: Fit) -> dict[str, torch.Tensor]:
     """Where sites stand, (draws, ...), items in codebook order: draws of a sampler, else the means."""
     stored, n_draws = posterior.result.sites, DRAWS
     if not any(site.family == "draws" for site in stored.values()):

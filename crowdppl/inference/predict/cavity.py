@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,13 +19,10 @@ from crowdppl.inference.draws import center_of
 from crowdppl.inference.passes import Fold, Total
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, pose, quiet
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import DIRICHLET, reads_item_covariates
 from crowdppl.inference.vb.coordinate_ascent import refuse_below_one
 from crowdppl.networks.outputs import networks_of
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 GRID = 0.1
 """Width of the grid of log-values by which a site's entries are told apart."""
@@ -249,7 +245,7 @@ class Reading:
     log_truth: np.ndarray
 
 
-def log_left_out(posterior: Posterior, unit: str) -> np.ndarray:
+def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
     """log p(label | all others) of every label, or log p(an item's labels | all others') of every item.
 
     Args:
@@ -305,7 +301,7 @@ def _items(fit: Reading) -> np.ndarray:
     return np.asarray(_log_sum(_add_up(log_p, owner, n) + fit.known)[np.unique(fit.item)])
 
 
-def _read(posterior: Posterior) -> Reading:
+def _read(posterior: Fit) -> Reading:
     """Runs the story at the fit.
 
     Raises:
@@ -327,7 +323,7 @@ def _read(posterior: Posterior) -> Reading:
     return Reading(item, labels, truth, taught, known, given, log_truth)
 
 
-def _refuse(problem: Problem, posterior: Posterior) -> None:
+def _refuse(problem: Problem, posterior: Fit) -> None:
     """Refuses what needs no look at the labels' probabilities.
 
     Raises:
@@ -351,7 +347,7 @@ def _refuse(problem: Problem, posterior: Posterior) -> None:
 
 
 def _read_fit(
-    problem: Problem, posterior: Posterior, values: Mapping[str, Tensor]
+    problem: Problem, posterior: Fit, values: Mapping[str, Tensor]
 ) -> tuple[dict[str, Taught], np.ndarray, np.ndarray]:
     """What labels taught about each site, the truth's probabilities (N, K), and what is known of it (K, N)."""
     assert problem.truth is not None
@@ -379,7 +375,7 @@ def _taught(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> Taught
     return Taught((prior + total.gradient[name]).numpy().reshape(-1, width), prior.numpy().reshape(-1, width))
 
 
-def _agree(problem: Problem, posterior: Posterior, product: np.ndarray, marginal: np.ndarray) -> None:
+def _agree(problem: Problem, posterior: Fit, product: np.ndarray, marginal: np.ndarray) -> None:
     """Refuses labels that are not independent given the truth, and results that the story does not give.
 
     Raises:

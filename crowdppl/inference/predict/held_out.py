@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from crowdppl.data.annotations import row_codes
+from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import truth_alone
 from crowdppl.inference.predict.predictive import DRAWS, Rows, TemperedError, predictive, predictive_each
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import pose, quiet
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
+from crowdppl.inference.result import Fit
 
 PIECE = 10_000_000
 """Numbers, draws x labels, that are dealt with at once."""
 
 
 def left_out(
-    posterior: Posterior, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
+    posterior: Fit, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How probable a fit without some labels finds them.
 
@@ -63,9 +59,7 @@ def left_out(
     return _mean_exp(with_one - before[:, at]), mine, items
 
 
-def _by_tables(
-    posterior: Posterior, cell: np.ndarray, mine: np.ndarray, at: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of labels, alone and an item's together, from the truth's probabilities and mean tables.
 
     For points, and for mean fields, in which truth and tables are independent, these are the means over draws; and
@@ -101,7 +95,7 @@ def _by_tables(
     return np.logaddexp.reduce(start[at] + said, axis=1), items
 
 
-def given_the_rest(posterior: Posterior, unit: str, n_draws: int) -> Iterator[np.ndarray]:
+def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarray]:
     """log p(label | the item's other labels, draw) of every label, or log p(labels | draw) of every item.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,25 +12,23 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.core.devices import told_of_shortage
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import Bags
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density, nodes
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import run
+from crowdppl.inference.engines import SelectVolume, run
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import Inherited
 from crowdppl.inference.predict.update import options_of, posed, said_before
 from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.result import Fit
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.fit import Earlier
 from crowdppl.primitives.labels import Labels
-
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
-    from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Story
 
 DRAWS = 100
 """Posterior draws over which a prediction is averaged."""
@@ -54,7 +52,14 @@ class TemperedError(MethodError):
     """Labels were scored at a power, so that differences of scores are no probabilities of labels."""
 
 
-def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *, spread: bool = True) -> Posterior:
+def refit(
+    posterior: Fit,
+    data: Annotations,
+    story: Story | None = None,
+    *,
+    spread: bool = True,
+    select_volume: SelectVolume | None = None,
+) -> Fit:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
     em and vb continue the old fit; gibbs and nuts start from its truth, svi from where its guide begins. After an
@@ -67,6 +72,7 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
             are then found anew; by default that of the old fit, with what was found.
         spread: whether standard deviations and entropies over draws are wanted, too; not to be left out of a
             posterior that a user gets.
+        select_volume: as for ``engines.run``.
     """
     options = options_of(posterior)
     start = None if posterior.inference == "svi" else warm_start(posterior, data, options)
@@ -77,12 +83,14 @@ def refit(posterior: Posterior, data: Annotations, story: Story | None = None, *
         again = Inherited(again, memory.sites)
     said = said_before(posterior, data)
     with told_of_shortage(posterior.method, data):
-        fitted, engine, result = run(again, data, engine, options, start, said, earlier, spread)
+        fitted, engine, result = run(
+            again, data, engine, options, start, said, earlier, spread, select_volume=select_volume
+        )
     fitted = posterior.story if memory is not None else fitted
     return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
 
 
-def warm_start(posterior: Posterior, data: Annotations, options: Options) -> dict[str, Tensor]:
+def warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:
     """Where a refit starts: the old truth probabilities, kept away from 0, and the old prior parameters."""
     with quiet("cpu"):
         problem = pose(posterior.story, data, replace(options, device="cpu"))
@@ -95,7 +103,7 @@ def warm_start(posterior: Posterior, data: Annotations, options: Options) -> dic
     return {name: x.to(options.device) for name, x in start.items()}
 
 
-def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.ndarray:
+def predictive(posterior: Fit, rows: Rows, n_draws: int = DRAWS) -> np.ndarray:
     """Log-probability of each row's labels at draws of the posterior: float64 (n draws, R).
 
     Differences between rows that share labels are what is wanted: log p(more | fewer, draw). An engine that
@@ -107,7 +115,7 @@ def predictive(posterior: Posterior, rows: Rows, n_draws: int = DRAWS) -> np.nda
     return next(predictive_each(posterior, [rows], n_draws))
 
 
-def predictive_each(posterior: Posterior, asked: Iterable[Rows], n_draws: int) -> Iterator[np.ndarray]:
+def predictive_each(posterior: Fit, asked: Iterable[Rows], n_draws: int) -> Iterator[np.ndarray]:
     """The same for one portion of rows after another, at the same draws."""
     options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
     data = posterior.data

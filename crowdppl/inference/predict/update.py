@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import seeded, where_found
 from crowdppl.core.validation import tell
-from crowdppl.data.annotations import labels_given
+from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook
 from crowdppl.data.split import keep
@@ -27,7 +27,7 @@ from crowdppl.inference.options import SESSION, FitOptions, Options, options_fro
 from crowdppl.inference.passes import Fold
 from crowdppl.inference.predict.priors import Inherited
 from crowdppl.inference.problem import Problem, pose, quiet
-from crowdppl.inference.result import Memory, Record, SiteResult, Sites
+from crowdppl.inference.result import Fit, Memory, Record, SiteResult, Sites
 from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.tables import truth_at, truth_over
@@ -37,27 +37,23 @@ from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.primitives.model import Story
 from crowdppl.primitives.sums import Summing
 
-if TYPE_CHECKING:
-    from crowdppl.data.annotations import Annotations
-    from crowdppl.posterior import Posterior
-
 ITEMS = 1_000_000
 """Items whose truths are looked at together."""
 MOVES = 1e-6
 """Smallest gradient that says that a site has to do with the truth."""
 
 
-def posed(posterior: Posterior, data: Annotations, options: Options) -> Problem:
+def posed(posterior: Fit, data: Annotations, options: Options) -> Problem:
     """A posterior's story and data before an engine, with what labels of earlier fits said of the items."""
     return pose(posterior.story, data, options, evidence=said_before(posterior, data))
 
 
-def said_before(posterior: Posterior, data: Annotations) -> Tensor | None:
+def said_before(posterior: Fit, data: Annotations) -> Tensor | None:
     """What labels of earlier fits said of the items of ``data``, (N, K) by position; None where there were none."""
     return None if posterior.memory is None else torch.from_numpy(posterior.memory.said_of(data))
 
 
-def remembered(posterior: Posterior, data: Annotations, options: Options) -> Memory:
+def remembered(posterior: Fit, data: Annotations, options: Options) -> Memory:
     """What an update by ``data`` goes on from.
 
     An item that comes again brings along what its labels said. What its truth counted in shared sites (the
@@ -180,7 +176,7 @@ REMEDIES = {
 """Arguments of ``fit`` that an update does not take, and what to do instead."""
 
 
-def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
+def predict(posterior: Fit, data: Annotations) -> np.ndarray:
     """Truth probabilities (N, K) of the items of ``data`` in its codebook order; nothing else is learned.
 
     Sites of single items (a difficulty) are fitted to the new items with everything else held fixed.
@@ -207,7 +203,7 @@ def predict(posterior: Posterior, data: Annotations) -> np.ndarray:
     return result
 
 
-def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]) -> np.ndarray:
+def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> np.ndarray:
     local = {n: s for n, s in problem.sites.items() if s.local}
     values = problem.typical(problem.options.generator(2, 0))
     normal = posterior.inference != "em" and problem.options.guide == "normal"
@@ -234,7 +230,7 @@ def _with_local(problem: Problem, posterior: Posterior, fixed: dict[str, Tensor]
     return truth_at(problem, ascent.here.values(), free.chains)
 
 
-def draw_labels(posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
+def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks.
 
     "posterior" keeps drawn parameters and each item's drawn truth (and other discrete latents), and draws the
@@ -280,7 +276,7 @@ def _enumerated(problem: Problem, block: Block) -> list[str]:
     return [n for n, x in nodes(trace).items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]]
 
 
-def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
+def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     """The posterior after more labels: the old posterior is the prior of vb on the new labels alone.
 
     Annotators and everything else shared carry what all labels taught; an item that had labels before brings
@@ -312,7 +308,7 @@ def update(posterior: Posterior, data: Annotations, **options: Any) -> Posterior
     )
 
 
-def options_of(posterior: Posterior) -> Options:
+def options_of(posterior: Fit) -> Options:
     """The options of the fit, as far as they still apply."""
     known = {f.name for f in fields(Options)} - set(SESSION)
     given = {k: v for k, v in posterior.options.items() if k in known}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from pyro.poutine import Trace
@@ -14,14 +14,12 @@ from torch import Tensor
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import cut
 from crowdppl.inference.density import FLOOR, Density, nodes
+from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, Climb
 from crowdppl.inference.passes import Fold, Total
 from crowdppl.inference.replay import Repeated
 from crowdppl.inference.sites import DIRICHLET, Site, expected
 from crowdppl.inference.vb.gaussians import Gaussians
-
-if TYPE_CHECKING:
-    from crowdppl.inference.neural.learner import Learner
 
 
 class Rule(Protocol):

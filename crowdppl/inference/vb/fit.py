@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import Fold
 from crowdppl.inference.problem import Problem, quiet
@@ -25,9 +25,6 @@ from crowdppl.inference.vb.gaussians import PARTICLES, Gaussians
 from crowdppl.networks.outputs import network_of, seen_by
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.model import Story
-
-if TYPE_CHECKING:
-    from crowdppl.inference.neural.learner import Learner
 
 EPOCHS = 3
 DELAY, FORGETTING = 1.0, 0.6

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.core import validation
 from crowdppl.core.validation import whole_number
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations, row_codes
 from crowdppl.data.split import meant_alike, with_rows
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.predictive import Rows, predictive
+from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.choices import choose
-
-if TYPE_CHECKING:
-    from crowdppl.posterior import Posterior
 
 CHUNK = 500_000
 """Labels of all rows that are put to a story at once."""
 
 
-def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 10, draws: int = 20) -> Annotations:
+def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, draws: int = 20) -> Annotations:
     """Adds the labels that annotators are expected to give to the items that they did not see.
 
     Labels that were given stay. To every other item, an annotator with enough labels gives the class that the fit
@@ -56,7 +52,7 @@ def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 
         >>> crowdppl.fill(posterior)
         Annotations(45 items, 5 annotators, 4 classes, 315 labels)
     """
-    posterior, least = validation.require_posterior(posterior), whole_number("least", least, 0)
+    posterior, least = require_fit(posterior), whole_number("least", least, 0)
     draws = whole_number("draws", draws, 1)
     full = posterior.data if data is None else _checked(posterior, data)
     counts = np.concatenate([block.annotator.cpu().numpy() for block in posterior.data.blocks])
@@ -73,7 +69,7 @@ def fill(posterior: Posterior, data: Annotations | None = None, *, least: int = 
     return _with_labels(full, item, annotator * full.n_answers + answer)
 
 
-def answer_shares(posterior: Posterior, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
+def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
     """p(class that the annotator names | item, its labels) of pairs, (R, K), given that they name one.
 
     Args:
@@ -97,8 +93,8 @@ def answer_shares(posterior: Posterior, item: np.ndarray, annotator: np.ndarray,
     return np.asarray(p / p.sum(1, keepdims=True))
 
 
-def _checked(posterior: Posterior, data: Annotations) -> Annotations:
-    old, data = posterior.data, validation.require_annotations(data)
+def _checked(posterior: Fit, data: Annotations) -> Annotations:
+    old, data = posterior.data, require_annotations(data)
     for what in ("annotators", "classes", "answers"):
         if not getattr(old, what).equals(getattr(data, what)):
             raise DataError(f"the {what} of data= are not those of the fit; read them with like=posterior.data")
