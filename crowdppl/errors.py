@@ -47,7 +47,7 @@ class SpellingWarning(CrowdpplWarning):
     """Items, annotators or labels that differ only in blanks, case, Unicode form or how a number is written."""
 
 
-class ThinDataWarning(CrowdpplWarning):
+class SparseDataWarning(CrowdpplWarning):
     """Fewer labels than the question needs."""
 
 
@@ -71,7 +71,7 @@ class DoubtWarning(CrowdpplWarning):
     """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""
 
 
-class ToldWarning(CrowdpplWarning):
+class GoldLeakWarning(CrowdpplWarning):
     """Truths that a fit was told are taken to judge it: scores look better than they are."""
 
 

@@ -12,23 +12,23 @@ import torch
 
 from crowdppl import registry
 from crowdppl.core.devices import held_back
-from crowdppl.core.validation import switch, tell
+from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
-from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, noted
+from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import fit_method, model_with
 from crowdppl.inference.loop import told_of_late
 from crowdppl.inference.options import FitOptions, warn_of_unused
 from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.results.correction import named, too_sparse
 
 
 def fit(
-    method: str | Story,
+    method: str | Model,
     data: Annotations,
     *,
     inference: str = "auto",
@@ -100,33 +100,33 @@ def fit(
         check_automatic(inference, settings is None and start is None)
         found = fit_auto(data, options)
     else:
-        story = model_with(method, settings)
-        _warn_if_blind(story, data)
+        model = model_with(method, settings)
+        _warn_if_blind(model, data)
         if calibrate:
             found = _corrected(method, data, inference, settings, options, start)
         else:
-            found = fit_method(story, data, inference, None, options, start)
+            found = fit_method(model, data, inference, None, options, start)
     if engine == "auto":
         warn_of_unused(options, [found.inference])
     return _doubted(Posterior.of(found))
 
 
-def _warn_if_blind(story: Story, data: Annotations) -> None:
+def _warn_if_blind(model: Model, data: Annotations) -> None:
     """Warns of a method with a network that has nothing to look at."""
-    warn_of_no_features({registry.name_of(story) or type(story).__qualname__: story}, data)
+    warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
 
 
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
     with held_back() as hold:
         for doubt in posterior.doubts():
-            tell(str(doubt), DoubtWarning)
+            warn(str(doubt), DoubtWarning)
     told_of_late(posterior.result.diagnostics, hold.came)
     return posterior
 
 
 def _corrected(
-    method: str | Story,
+    method: str | Model,
     data: Annotations,
     inference: str,
     settings: Mapping[str, Any] | None,
@@ -197,10 +197,10 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
     try:
         # Ctrl-C in the first fit is known before the others begin.
         fitted = {name: uninterrupted(first), **{other: uninterrupted(rest) for other, rest in fits}}
-        found = noted(calibrated(fitted, data), _notes(data))
+        found = with_notes(calibrated(fitted, data), _notes(data))
     except KeyboardInterrupt:
         found = _marked(first)
-        tell(found.result.diagnostics["warnings"][-1], ConvergenceWarning)
+        warn(found.result.diagnostics["warnings"][-1], ConvergenceWarning)
     found.result.diagnostics["seconds"] = time.perf_counter() - began
     return found
 

@@ -21,7 +21,7 @@ from crowdppl.plots import annotators as annotator_plots
 from crowdppl.plots import evaluation as evaluation_plots
 from crowdppl.plots import posterior as posterior_plots
 from crowdppl.plots.posterior import BINS
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.results import acquisition, archive, arviz, correction, decisions, tables, updating
 from crowdppl.results import leave_one_out as leaving_out
 from crowdppl.results.decisions import Cost
@@ -43,7 +43,7 @@ class Posterior(Fit):
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> posterior
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
-        >>> posterior.story
+        >>> posterior.model
         OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
 
@@ -170,7 +170,7 @@ class Posterior(Fit):
         """
         return decisions.label_sets(self, coverage, gold=gold, method=method, seed=seed)
 
-    def worth_asking(
+    def suggest_labels(
         self,
         n: int,
         *,
@@ -182,9 +182,9 @@ class Posterior(Fit):
     ) -> pd.DataFrame:
         """The items and annotators whose next label is expected to teach most about the truth.
 
-        See ``crowdppl.results.acquisition.worth_asking``.
+        See ``crowdppl.results.acquisition.suggest_labels``.
         """
-        return acquisition.worth_asking(
+        return acquisition.suggest_labels(
             self,
             n,
             annotators=annotators,
@@ -323,7 +323,7 @@ class Posterior(Fit):
 
 
 def load(
-    path: str | Path, *, method: str | None = None, story: Story | None = None, features: Any = None
+    path: str | Path, *, method: str | None = None, model: Model | None = None, features: Any = None
 ) -> Posterior:
     """Reads a posterior that ``Posterior.save`` wrote.
 
@@ -345,4 +345,4 @@ def load(
         >>> crowdppl.load("result", method="one_coin")
         <Posterior of one_coin by vb: 45 items, 5 annotators, 4 classes>
     """
-    return Posterior.of(archive.read(require_path(path, ResultError), method, story, features))
+    return Posterior.of(archive.read(require_path(path, ResultError), method, model, features))

@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from crowdppl.core.validation import check_settings, switch, tell
+from crowdppl.core.validation import check_settings, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 
 ENTRY_POINTS = "crowdppl.methods"
 """Group under which an installed package offers methods: name = "package.module:Class"."""
@@ -26,7 +26,7 @@ ENTRY_POINTS = "crowdppl.methods"
 _registered: dict[str, type[Any]] = {}
 
 
-def method(name: str, /, **settings: Any) -> Story:
+def method(name: str, /, **settings: Any) -> Model:
     """A method by its name, with its settings: ``method("one_coin", prevalence="learned")``.
 
     Args:
@@ -51,9 +51,9 @@ def method(name: str, /, **settings: Any) -> Story:
             raise MethodError(f"{name} has no setting {wrong!r}{hint}; its settings: {_settings(cls)}")
     for missing in sorted(_required(parameters) - settings.keys()):
         raise MethodError(f"{name} needs the setting {missing!r}; its settings: {_settings(cls)}")
-    story: Story = cls(**settings)
-    check_settings(story)
-    return story
+    model: Model = cls(**settings)
+    check_settings(model)
+    return model
 
 
 def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
@@ -70,11 +70,11 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
     Examples:
         >>> class Mine:
         ...     def model(self, data):
-        ...         log_p = crowdppl.prevalence(data)
-        ...         rows = crowdppl.leaning_rows(data.n_classes, mass=1.0).log()
+        ...         log_p = crowdppl.primitives.prevalence(data)
+        ...         rows = crowdppl.primitives.diagonal_prior(data.n_classes, prior_strength=1.0).log()
         ...         table = rows.expand(data.n_annotators, -1, -1)
         ...         with crowdppl.primitives.plates.items(data):
-        ...             crowdppl.annotate(data, table, crowdppl.truth(data, log_p))
+        ...             crowdppl.primitives.annotate(data, table, crowdppl.primitives.truth(data, log_p))
         >>> crowdppl.register("mine", Mine)
         >>> crowdppl.fit("mine", crowdppl.anaesthetists(), inference="em")
         <Posterior of mine by em: 45 items, 5 annotators, 4 classes>
@@ -89,23 +89,23 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
     _registered[name] = cls
 
 
-def resolve(story: str | Story) -> Story:
+def resolve(model: str | Model) -> Model:
     """The story that a user named or handed over: a name is looked up, an object with ``model`` is itself.
 
     Raises:
         MethodError: for an unknown name, a class instead of an object, an object without a model, or a setting's
             value that its annotation rules out.
     """
-    if isinstance(story, str):
-        return method(story)
-    if isinstance(story, type):
-        raise MethodError(f"{story.__name__} is a class; hand over an object, {story.__name__}(...)")
-    if not callable(getattr(story, "model", None)):
+    if isinstance(model, str):
+        return method(model)
+    if isinstance(model, type):
+        raise MethodError(f"{model.__name__} is a class; hand over an object, {model.__name__}(...)")
+    if not callable(getattr(model, "model", None)):
         raise MethodError(
-            f"{story!r} is no method: give a name that crowdppl.zoo() lists, or an object with model(data)"
+            f"{model!r} is no method: give a name that crowdppl.zoo() lists, or an object with model(data)"
         )
-    check_settings(story)
-    return story
+    check_settings(model)
+    return model
 
 
 def names() -> list[str]:
@@ -113,16 +113,16 @@ def names() -> list[str]:
     return sorted({*_registered, *_of_the_zoo(), *_of_packages()})
 
 
-def name_of(story: object) -> str | None:
+def name_of(model: object) -> str | None:
     """The name under which a story's class is known; None for a class that no name leads to."""
-    cls = type(story)
+    cls = type(model)
     name = sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
     zoo_names = [name] if _in_the_zoo(name) else []
     package_names = [name for name, point in _of_packages().items() if point.attr == cls.__name__]
     return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
 
 
-def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
+def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
     """All methods as a table, one row a method: title, reference, settings, and what each engine does with it.
 
     An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings.
@@ -146,28 +146,28 @@ def zoo(columns: Mapping[str, Callable[[Story], str]] | None = None, *, engines:
     rows = []
     for name in names():
         try:
-            story = method(name)
+            model = method(name)
         except Exception as error:
-            tell(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
+            warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
             continue
-        card = card_of(story)
+        card = card_of(model)
         row = {
             "method": name,
-            "title": card.title if card else type(story).__name__,
+            "title": card.title if card else type(model).__name__,
             "reference": card.reference if card else "",
-            "settings": _settings(type(story)),
+            "settings": _settings(type(model)),
         }
-        rows.append(row | {column: cell(story) for column, cell in columns.items()})
+        rows.append(row | {column: cell(model) for column, cell in columns.items()})
     header = ["method", "title", "reference", "settings", *columns]
     return pd.DataFrame(rows, columns=header).set_index("method")
 
 
-def _engine_columns() -> dict[str, Callable[[Story], str]]:
+def _engine_columns() -> dict[str, Callable[[Model], str]]:
     from crowdppl.datasets import anaesthetists
-    from crowdppl.inference.engines import ENGINES, cell
+    from crowdppl.inference.engines import ENGINES, engine_support
 
     data = anaesthetists()
-    return {engine: partial(cell, data=data, engine=engine) for engine in ENGINES}
+    return {engine: partial(engine_support, data=data, engine=engine) for engine in ENGINES}
 
 
 def _find(name: str) -> type[Any]:
@@ -176,7 +176,7 @@ def _find(name: str) -> type[Any]:
     packages = _of_packages()
     if _in_the_zoo(name):
         if name in packages:
-            tell(
+            warn(
                 f"{packages[name].value} offers another method {name!r}; the zoo's own is used. "
                 "To use the other, register it under a name of its own",
                 CrowdpplWarning,

@@ -1,11 +1,11 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       ~ Dirichlet(prevalence_mass), or = 1 / K    (K)
-    confusion[a, k]  ~ Dirichlet(mass * row(k))                  (A, K, K)
+    prevalence       ~ Dirichlet(prevalence_strength), or = 1 / K    (K)
+    confusion[a, k]  ~ Dirichlet(prior_strength * row(k))                  (A, K, K)
     truth[i]         ~ Categorical(prevalence)                   (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-row(k) holds the share ``diagonal`` on class k and the rest evenly. History adds to the prior.
+row(k) holds the share ``prior_accuracy`` on class k and the rest evenly. History adds to the prior.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 
-from crowdppl import Block, Card, annotate, confusion_prior, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -27,18 +26,18 @@ class BayesianDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence``; few let learned shares drift
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; few let learned shares drift
             with the confusions, many draw unbalanced classes of few items together.
-        mass: pseudo-counts a row.
-        diagonal: share of the mass on the right answer, by default half way between certainty and chance.
+        prior_strength: pseudo-counts a row.
+        prior_accuracy: share of the prior_strength on the right answer, by default half way between certainty and chance.
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: Positive | None = None
-    mass: Positive = 4.0
-    diagonal: Share | None = None
+    prevalence_strength: cp.Positive | None = None
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Bayesian Dawid-Skene",
         reference="Kim & Ghahramani (2012), Bayesian classifier combination, AISTATS",
         sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
@@ -48,16 +47,16 @@ class BayesianDawidSkene:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
-        log_p = prevalence(data, self.prevalence, self.prevalence_mass)
-        prior = confusion_prior(data, self.mass, self.diagonal)
-        with plates.annotators(data):
+        log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
+        prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy)
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = with_abstentions(data, confusion.log())
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, confusion.log())
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -20,19 +20,8 @@ import torch
 from torch import nn
 from torch.distributions import constraints
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    classify,
-    crowd_rows,
-    mean_field,
-    ready,
-    truth_and_labels,
-    with_abstentions,
-)
-from crowdppl.core.validation import NotNegative, Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -45,19 +34,19 @@ class Ccem:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
-        lean: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
+        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
-    temper: Positive = 1.0
-    pooled: NotNegative = 0.0
-    lean: float = 1.0
+    likelihood_power: cp.Positive = 1.0
+    crowd_prior_strength: cp.NotNegative = 0.0
+    init_diagonal: float = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="CCEM",
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
@@ -69,20 +58,22 @@ class Ccem:
         uses=("features",),
     )
 
-    def prepare(self, data: Annotations) -> Ccem:
+    def setup(self, data: Annotations) -> Ccem:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        return replace(self, network=networks.prepared(self.network, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
-        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
-        with plates.annotators(data):
+        rows = torch.ones(data.n_classes, data.n_classes) + cp.crowd_rows(data, self.crowd_prior_strength)
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
-        table = with_abstentions(data, confusion.log())
-        truth_and_labels(data, classify(data, self.network), table, self.likelihood, power=self.temper)
+        table = cp.with_abstentions(data, confusion.log())
+        cp.truth_and_labels(
+            data, networks.class_logits(data, self.network), table, self.likelihood, power=self.likelihood_power
+        )
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points; confusions start with a slight lean to the right answer."""
-        start = (self.lean * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
+        start = (self.init_diagonal * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
         rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
         mean_field(self, data, point=True, points={"confusion": rows})

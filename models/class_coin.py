@@ -17,9 +17,8 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 
-from crowdppl import Block, Card, annotate, coin_prior, coin_table, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,10 @@ class ClassCoin:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: Positive = 1.0
-    wrong: Positive = 1.0
+    right: cp.Positive = 1.0
+    wrong: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Class coin",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11 (two coins; here one for each class)",
         sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
@@ -45,17 +44,17 @@ class ClassCoin:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws accuracies, truths and labels."""
-        log_p = prevalence(data, self.prevalence)
-        prior = coin_prior(data, self.right, self.wrong, by_class=True)
-        with plates.annotators(data):
+        log_p = cp.prevalence(data, self.prevalence)
+        prior = cp.coin_prior(data, self.right, self.wrong, by_class=True)
+        with cp.plates.annotators(data):
             ability = pyro.sample("ability", dist.Dirichlet(prior).to_event(1))
-        table = coin_table(ability.log(), data.n_classes)
-        table = with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.coin_table(ability.log(), data.n_classes)
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

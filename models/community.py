@@ -2,7 +2,7 @@
 
     prevalence       ~ Dirichlet(1), or = 1 / K                             (K)
     weights          ~ Dirichlet(sparsity / M)                              (M)
-    shared[m, k]     ~ Dirichlet(mass * row(k))                             (M, K, K)
+    shared[m, k]     ~ Dirichlet(prior_strength * row(k))                             (M, K, K)
     community[a]     ~ OneHot(weights)                                      (A, M)
     alike            ~ LogNormal(log 10, 1), if annotators have their own   ()
     confusion[a, k]  ~ Dirichlet(alike * shared[community[a], k]),          (A, K, K)
@@ -10,7 +10,7 @@
     truth[i]         ~ Categorical(prevalence)                              (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-row(k) holds the share ``diagonal`` on class k and the rest evenly. M is a cap: under sparse weights, communities
+row(k) holds the share ``prior_accuracy`` on class k and the rest evenly. M is a cap: under sparse weights, communities
 that are not needed stay empty.
 """
 
@@ -25,10 +25,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-import crowdppl
-from crowdppl import Block, Card, ChosenDirichlet, OneHot, annotate, leaning_rows, mean_field, truth
-from crowdppl.core.validation import Count, Positive, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,18 @@ class Community:
         own: whether annotators have a confusion of their own around their community's, or share it.
         prevalence: "learned" or "uniform".
         sparsity: pseudo-counts of all communities together; below M, few are used, and em refuses.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
             (by default half way between certainty and chance).
     """
 
-    communities: Count = 8
+    communities: cp.Count = 8
     own: bool = False
     prevalence: Literal["learned", "uniform"] = "learned"
-    sparsity: Positive = 1.0
-    mass: Positive = 4.0
-    diagonal: Share | None = None
+    sparsity: cp.Positive = 1.0
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Community",
         reference="Venanzi et al. (2014), Community-based Bayesian aggregation models for crowdsourcing, WWW",
         doi="10.1145/2566486.2567989",
@@ -62,31 +60,31 @@ class Community:
         cost="labels x K, twice an iteration",
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws communities, who belongs to which, truths and labels."""
-        log_p, m = crowdppl.prevalence(data, self.prevalence), self.communities
+        log_p, m = cp.prevalence(data, self.prevalence), self.communities
         weights = pyro.sample("weights", dist.Dirichlet(torch.full((m,), self.sparsity / m)))
-        with plates.communities(m):
-            rows = dist.Dirichlet(leaning_rows(data.n_classes, self.mass, self.diagonal))
+        with cp.plates.communities(m):
+            rows = dist.Dirichlet(cp.diagonal_prior(data.n_classes, self.prior_strength, self.prior_accuracy))
             shared = pyro.sample("shared", rows.to_event(1))
         if self.own:
             alike = pyro.sample("alike", dist.LogNormal(math.log(10.0), 1.0))
             around = alike[..., None, None, None] * shared.unsqueeze(-4)  # (..., 1, M, K, K)
-        with plates.annotators(data):
-            community = pyro.sample("community", OneHot(weights.log()))
+        with cp.plates.annotators(data):
+            community = pyro.sample("community", cp.OneHot(weights.log()))
             if self.own:
-                table = pyro.sample("confusion", ChosenDirichlet(community, around)).log()
+                table = pyro.sample("confusion", cp.ChosenDirichlet(community, around)).log()
             else:  # linear in the one-hot vector, so that engines may put its expectation in its place
                 table = torch.einsum("...am,...mtl->...atl", community, shared.log())
-        table = crowdppl.with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)
 
-    def start(self, data: Block) -> dict[str, Tensor]:
+    def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Communities by how often annotators agree with the votes; equal ones would stay equal for ever."""
         counts, m = _counts(data), self.communities
         hits = counts.diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -96,12 +94,12 @@ class Community:
         share = (-0.5 * ((agreement.unsqueeze(-1) - centres) / width) ** 2).softmax(-1)
         if not self.own:
             return {"community": share}
-        prior = leaning_rows(data.n_classes, self.mass, self.diagonal)
+        prior = cp.diagonal_prior(data.n_classes, self.prior_strength, self.prior_accuracy)
         rows = prior + torch.einsum("am,atl->mtl", share, counts)
         return {"community": share, "shared": rows / rows.sum(-1, keepdim=True)}
 
 
-def _counts(data: Block) -> Tensor:
+def _counts(data: cp.Block) -> Tensor:
     """Labels of each annotator against an item's vote shares: (A, K, K) [annotator, truth, label]."""
     k = data.n_classes
     given = data.answer < k

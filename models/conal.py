@@ -25,9 +25,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, classify, look, penalty, truth
-from crowdppl.core.validation import Count, NotNegative
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, networks
 
 REASON = "its layers are no probabilities, and the networks learn through them by gradients: svi"
 FLAT = 100.0
@@ -44,17 +43,17 @@ class Conal:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         width: Q.
         weight: of the potential, which keeps individual noise apart from the common one.
-        lean: layers start as this times the identity.
+        init_diagonal: layers start as this times the identity.
     """
 
     network: nn.Module | None = None
     view: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    width: Count = 20
-    weight: NotNegative = 1e-5
-    lean: float = 2.0
+    width: cp.Count = 20
+    weight: cp.NotNegative = 1e-5
+    init_diagonal: float = 2.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="CoNAL",
         reference="Chu, Ma & Wang (2021), Learning from crowds by modeling common confusions, AAAI",
         sites={"common": "K K", "individual": "A K K", "taste": "A Q", "abstention": "A D W", "truth": "N"},
@@ -65,22 +64,22 @@ class Conal:
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
     )
 
-    def prepare(self, data: Annotations) -> Conal:
+    def setup(self, data: Annotations) -> Conal:
         """A copy with networks for these features."""
-        view = crowdppl.ready_view(self.view, data, self.width, self.training)
-        return replace(self, network=crowdppl.ready(self.network, data, self.training), view=view)
+        view = networks.prepared_view(self.view, data, self.width, self.training)
+        return replace(self, network=networks.prepared(self.network, data, self.training), view=view)
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws layers, tastes, truths and labels."""
-        start = self.lean * torch.eye(data.n_classes)
+        start = self.init_diagonal * torch.eye(data.n_classes)
         common = pyro.sample("common", dist.Normal(start, FLAT).to_event(2))
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             individual = pyro.sample("individual", dist.Normal(start, FLAT).to_event(2))
             if self.view is not None:
                 taste = pyro.sample("taste", dist.Normal(torch.zeros(self.width), 1.0).to_event(1))
         apart = (individual - common).square().sum((-2, -1)).clamp(min=1e-20).sqrt()
-        penalty(data, "apart", -self.weight * apart.sum())
-        log_p, seen = classify(data, self.network), look(data, self.view, "view")
+        cp.penalty(data, "apart", -self.weight * apart.sum())
+        log_p, seen = networks.class_logits(data, self.network), networks.network_output(data, self.view, "view")
         table: Any = ((common + individual) / 2).log_softmax(-1)
         if seen is not None:
             u = data.of_item(normalize(seen, dim=-1), event_dim=1)
@@ -88,14 +87,14 @@ class Conal:
             w = (u * v).sum(-1).sigmoid()[..., None, None]
             layer = w * common + (1 - w) * data.of_annotator(individual, event_dim=2)  # (S, K, K)
             logits = data.of_item(log_p.exp(), event_dim=1).unsqueeze(-2) @ layer
-            table = crowdppl.each_label(logits.log_softmax(-1).expand(*layer.shape))
-        answers = crowdppl.with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, answers, truth(data, log_p))
+            table = cp.each_label(logits.log_softmax(-1).expand(*layer.shape))
+        answers = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, answers, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points; layers start as a multiple of the identity, tastes anywhere."""
-        layer: Tensor = self.lean * torch.eye(data.n_classes)
+        layer: Tensor = self.init_diagonal * torch.eye(data.n_classes)
         each = pyro.param("q.individual", layer.repeat(data.n_annotators, 1, 1))
         points = {"common": pyro.param("q.common", layer), "individual": each}
         if self.view is not None:

@@ -20,9 +20,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from crowdppl import Annotations, Block, Card, annotate, classify, look, mean_field, ready, truth, with_abstentions
-from crowdppl.core.validation import check_settings
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "its layers are no probabilities, and the network learns through them by gradients: svi"
 FLAT = 100.0
@@ -43,7 +42,7 @@ class CrowdLayer:
     training: Mapping[str, Any] = field(default_factory=dict)
     form: Literal["MW", "VW", "VB", "VW+B"] = "MW"
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Crowd layer",
         reference="Rodrigues & Pereira (2018), Deep learning from crowds, AAAI",
         sites={"weights": "A R K", "abstention": "A D W", "truth": "N"},
@@ -55,19 +54,19 @@ class CrowdLayer:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        cp.check_settings(self)
 
-    def prepare(self, data: Annotations) -> CrowdLayer:
+    def setup(self, data: Annotations) -> CrowdLayer:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        return replace(self, network=networks.prepared(self.network, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws weights, truths and labels."""
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             weights = pyro.sample("weights", dist.Normal(self._start(data), FLAT).to_event(2))
-        log_p = classify(data, self.network)
+        log_p = networks.class_logits(data, self.network)
         table: Tensor | Callable[[Tensor], Tensor] = self._layer(weights.unsqueeze(-3), torch.eye(data.n_classes))
-        if look(data, self.network) is not None:
+        if networks.network_output(data, self.network) is not None:
             each = data.of_item(log_p.exp(), event_dim=1)
             chosen = self._layer(data.of_annotator(weights, event_dim=2), each)  # (..., S, K)
 
@@ -75,16 +74,16 @@ class CrowdLayer:
                 log_label = chosen.gather(-1, answer[:, None].expand(*chosen.shape[:-1], 1))
                 return log_label.expand(*chosen.shape)
 
-        answers = with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, answers, truth(data, log_p))
+        answers = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, answers, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points; layers start as the identity."""
         weights = pyro.param("q.weights", self._start(data).repeat(data.n_annotators, 1, 1))
         mean_field(self, data, point=True, points={"weights": weights})
 
-    def _start(self, data: Block) -> Tensor:
+    def _start(self, data: cp.Block) -> Tensor:
         """Weights (R, K) of a layer that changes nothing."""
         one, none = torch.ones(1, data.n_classes), torch.zeros(1, data.n_classes)
         forms = {"MW": torch.eye(data.n_classes), "VW": one, "VB": none, "VW+B": torch.cat([one, none])}

@@ -17,8 +17,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 REASON = (
     "flat rows carry no information where an annotator has few labels, so that a posterior under them collapses "
@@ -36,7 +36,7 @@ class DawidSkene:
 
     prevalence: Literal["learned", "uniform"] = "learned"
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Dawid-Skene",
         reference="Dawid & Skene (1979), Maximum likelihood estimation of observer error-rates using the EM "
         "algorithm, Applied Statistics 28(1)",
@@ -50,18 +50,18 @@ class DawidSkene:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence)
+        log_p = cp.prevalence(data, self.prevalence)
         rows = torch.ones(k, k)
         prior = rows if data.history is None else rows + data.history.to(rows)
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = with_abstentions(data, confusion.log())
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, confusion.log())
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """A point: maximum likelihood by plain Pyro."""
         mean_field(self, data, point=True)

@@ -1,7 +1,7 @@
 """EBCC: items of a class come in subtypes, on which annotators err alike.
 
-    prevalence           ~ Dirichlet(prevalence_mass), or = 1 / K           (K)
-    subtypes[k]          ~ Dirichlet(subtype_mass)                          (K, M)
+    prevalence           ~ Dirichlet(prevalence_strength), or = 1 / K           (K)
+    subtypes[k]          ~ Dirichlet(subtype_strength)                          (K, M)
     confusion[a, k, m]   ~ Dirichlet(right on k, else wrong)                (A, K, M, K)
     truth[i]             ~ Categorical(prevalence)                          (N)
     subtype[i]           ~ Categorical(subtypes[truth[i]])                  (N)
@@ -22,19 +22,8 @@ import torch
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import (
-    Block,
-    Card,
-    Categorical,
-    annotate,
-    confusion_prior,
-    mean_field,
-    prevalence,
-    truth,
-    with_abstentions,
-)
-from crowdppl.core.validation import Count, Positive, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -44,20 +33,20 @@ class Ebcc:
     Args:
         subtypes: M, the number of subtypes a class.
         prevalence: "learned" or "uniform".
-        subtype_mass: pseudo-counts of each subtype; below 1 unused subtypes empty out, and em refuses.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+        subtype_strength: pseudo-counts of each subtype; below 1 unused subtypes empty out, and em refuses.
+        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
             (by default half way between certainty and chance).
-        prevalence_mass: pseudo-counts of each class.
+        prevalence_strength: pseudo-counts of each class.
     """
 
-    subtypes: Count = 2
+    subtypes: cp.Count = 2
     prevalence: Literal["learned", "uniform"] = "learned"
-    subtype_mass: Positive = 1.0
-    mass: Positive = 4.0
-    diagonal: Share | None = None
-    prevalence_mass: Positive = 1.0
+    subtype_strength: cp.Positive = 1.0
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
+    prevalence_strength: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="EBCC",
         reference="Li, Rubinstein & Cohn (2019), Exploiting worker correlation for label aggregation in "
         "crowdsourcing, ICML",
@@ -75,27 +64,27 @@ class Ebcc:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws subtype weights, confusions, truths, subtypes and labels."""
-        log_p = prevalence(data, self.prevalence, self.prevalence_mass)
-        weights = self.subtype_mass * torch.ones(data.n_classes, self.subtypes)
+        log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
+        weights = self.subtype_strength * torch.ones(data.n_classes, self.subtypes)
         log_subtypes = pyro.sample("subtypes", dist.Dirichlet(weights).to_event(1)).log()
-        with plates.annotators(data):
-            rows = confusion_prior(data, self.mass, self.diagonal).unsqueeze(-2)
+        with cp.plates.annotators(data):
+            rows = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy).unsqueeze(-2)
             rows = rows.expand(*rows.shape[:-2], self.subtypes, data.n_classes)
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(2))
-        table = with_abstentions(data, confusion.log().flatten(-3, -2))
-        with plates.items(data):
-            of = truth(data, log_p)
-            kind = Categorical(Vindex(log_subtypes)[..., of, :])
+        table = cp.with_abstentions(data, confusion.log().flatten(-3, -2))
+        with cp.plates.items(data):
+            of = cp.truth(data, log_p)
+            kind = cp.Categorical(Vindex(log_subtypes)[..., of, :])
             subtype = pyro.sample("subtype", kind, infer={"enumerate": "parallel"})
-            annotate(data, table, of * self.subtypes + subtype)
+            cp.annotate(data, table, of * self.subtypes + subtype)
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)
 
-    def start(self, data: Block) -> dict[str, Tensor]:
+    def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Subtypes from easy to hard; equal ones would stay equal for ever."""
         k, m = data.n_classes, self.subtypes
         if m == 1:

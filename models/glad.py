@@ -19,9 +19,8 @@ import pyro
 import pyro.distributions as dist
 from torch.nn.functional import logsigmoid
 
-from crowdppl import Block, Card, Coin, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class Glad:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     mean: float = 1.0
-    spread: Positive = 1.0
-    difficulty_spread: Positive = 1.0
+    spread: cp.Positive = 1.0
+    difficulty_spread: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="GLAD",
         reference="Whitehill et al. (2009), Whose vote should count more, NIPS 22",
         sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A D W", "truth": "N"},
@@ -49,19 +48,19 @@ class Glad:
         cost="labels (x 8 draws under vb), whatever K; a gradient step for each item",
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws abilities, difficulties, truths and labels."""
-        log_p = prevalence(data, self.prevalence)
-        with plates.annotators(data):
+        log_p = cp.prevalence(data, self.prevalence)
+        with cp.plates.annotators(data):
             ability = pyro.sample("ability", dist.Normal(self.mean, self.spread))
-        items = plates.items(data)
+        items = cp.plates.items(data)
         with items:
             difficulty = pyro.sample("difficulty", dist.Normal(0.0, self.difficulty_spread))
         odds = data.of_annotator(ability) * data.of_item((-difficulty).exp())
-        coin = with_abstentions(data, Coin(logsigmoid(odds), logsigmoid(-odds)))
+        coin = cp.with_abstentions(data, cp.Coin(logsigmoid(odds), logsigmoid(-odds)))
         with items:
-            annotate(data, coin, truth(data, log_p))
+            cp.annotate(data, coin, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -18,18 +18,8 @@ import pyro.distributions as dist
 import torch
 from torch import nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    classify,
-    mean_field,
-    prevalence,
-    ready,
-    truth_and_labels,
-    with_abstentions,
-)
-from crowdppl.core.validation import Positive, check_settings
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 
 @dataclass(frozen=True)
@@ -41,17 +31,17 @@ class GlobalNoise:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
         likelihood: "joint", or "per_annotation", which svi alone learns by.
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    right: Positive = 2.0
-    wrong: Positive = 1.0
+    right: cp.Positive = 2.0
+    wrong: cp.Positive = 1.0
     likelihood: Literal["joint", "per_annotation"] = "joint"
-    temper: Positive = 1.0
+    likelihood_power: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Global noise",
         reference="Sukhbaatar et al. (2015), Training convolutional networks with noisy labels, ICLR workshop",
         sites={"prevalence": "K", "confusion": "K K", "abstention": "A D W", "truth": "N"},
@@ -62,24 +52,26 @@ class GlobalNoise:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        cp.check_settings(self)
         if self.likelihood == "per_annotation":
             refused = dict.fromkeys(("em", "vb", "gibbs", "nuts"), "a truth for each label alone is learned by svi")
             object.__setattr__(self, "card", replace(self.card, refused=refused))
 
-    def prepare(self, data: Annotations) -> GlobalNoise:
+    def setup(self, data: Annotations) -> GlobalNoise:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        return replace(self, network=networks.prepared(self.network, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data) if self.network is None else classify(data, self.network)
+        log_p = cp.prevalence(data) if self.network is None else networks.class_logits(data, self.network)
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
-        truth_and_labels(data, log_p, with_abstentions(data, table), self.likelihood, power=self.temper)
+        cp.truth_and_labels(
+            data, log_p, cp.with_abstentions(data, table), self.likelihood, power=self.likelihood_power
+        )
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

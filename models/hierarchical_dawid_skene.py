@@ -1,6 +1,6 @@
 """Hierarchical Dawid-Skene: annotators' confusion matrices scatter around the crowd's, how much is learned.
 
-    prevalence         ~ Dirichlet(prevalence_mass), or = 1 / K               (K)
+    prevalence         ~ Dirichlet(prevalence_strength), or = 1 / K               (K)
     crowd[k]           ~ Dirichlet(right on k, else wrong)                    (K, K)
     concentration[k]   ~ LogNormal(log typical, spread)                       (K)
     confusion[a, k]    ~ Dirichlet(concentration[k] * crowd[k])               (A, K, K)
@@ -20,9 +20,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class HierarchicalDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_mass: pseudo-counts of each class, by default ``house_prevalence``; few let learned shares drift
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; few let learned shares drift
             with the confusions, many draw unbalanced classes of few items together.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
         typical: median of the concentration, in pseudo-counts a row.
@@ -39,13 +38,13 @@ class HierarchicalDawidSkene:
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: Positive | None = None
-    right: Positive = 2.5
-    wrong: Positive = 0.5
-    typical: Positive = math.e
-    spread: Positive = 1.0
+    prevalence_strength: cp.Positive | None = None
+    right: cp.Positive = 2.5
+    wrong: cp.Positive = 0.5
+    typical: cp.Positive = math.e
+    spread: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Hierarchical Dawid-Skene",
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
         doi="10.1162/tacl_a_00040",
@@ -63,10 +62,10 @@ class HierarchicalDawidSkene:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws the crowd's rows, each annotator's around them, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence, self.prevalence_mass)
+        log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         crowd = pyro.sample("crowd", dist.Dirichlet(rows).to_event(1))
         typical = torch.full((k,), math.log(self.typical))
@@ -74,12 +73,12 @@ class HierarchicalDawidSkene:
         prior = concentration.unsqueeze(-1) * crowd + 1e-6  # a share drawn as 0 would be no concentration
         if data.history is not None:
             prior = prior + data.history.to(prior)
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = with_abstentions(data, confusion.log())
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, confusion.log())
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

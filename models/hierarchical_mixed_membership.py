@@ -1,7 +1,7 @@
 """Hierarchical mixed membership: items may lie between classes, and annotators borrow strength from the crowd.
 
-    kinds             ~ Dirichlet(kind_mass)                       (S)
-    confusion[a, k]   in three levels: see crowdppl.crowd_confusion    (A, K, K)
+    kinds             ~ Dirichlet(kind_strength)                       (S)
+    confusion[a, k]   in three levels: see cp.crowd_confusion    (A, K, K)
     kind[i]           ~ Categorical(kinds)                         (N)
     truth[i]          ~ Categorical(atom[kind[i]])                 (N)
     seen[i, a]        ~ Categorical(atom[kind[i]])                 one for each label
@@ -19,20 +19,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import (
-    Block,
-    Card,
-    Categorical,
-    annotate,
-    class_atoms,
-    crowd_confusion,
-    mean_field,
-    through_atoms,
-    truth,
-    with_abstentions,
-)
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -40,20 +28,20 @@ class HierarchicalMixedMembership:
     """Items between classes, seen by annotators of whom many gave few labels.
 
     Args:
-        kind_mass: pseudo-counts of each atom.
-        alike: pseudo-counts with which annotators' abilities scatter around the crowd's, and medians of those with
+        kind_strength: pseudo-counts of each atom.
+        concentration: pseudo-counts with which annotators' abilities scatter around the crowd's, and medians of those with
             which their classes scatter around their ability, and their errors around the crowd's.
         blends: shares of the second class in blends of two; None takes five for up to five classes, fewer for more,
-            and none beyond 50 (``crowdppl.class_atoms``).
+            and none beyond 50 (``cp.class_blends``).
         diluted: whether there are atoms diluted by all classes.
     """
 
-    kind_mass: Positive = 1.0
-    alike: Positive = 8.0
+    kind_strength: cp.Positive = 1.0
+    concentration: cp.Positive = 8.0
     blends: tuple[float, ...] | None = None
     diluted: bool = True
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Hierarchical mixed membership",
         reference="this library; after Erosheva, Fienberg & Lafferty (2004), Mixed-membership models of scientific "
         "publications, PNAS 101, and Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
@@ -79,18 +67,18 @@ class HierarchicalMixedMembership:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws shares of kinds, confusions, kinds, truths and labels."""
-        log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
-        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_mass * torch.ones(len(log_atoms)))).log()
-        table = through_atoms(
-            log_atoms, with_abstentions(data, crowd_confusion(data, self.alike))
+        log_atoms = cp.class_blends(data.n_classes, self.blends, self.diluted)  # (S, K)
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_strength * torch.ones(len(log_atoms)))).log()
+        table = cp.through_blends(
+            log_atoms, cp.with_abstentions(data, cp.crowd_confusion(data, self.concentration))
         )  # (..., A, S, L)
-        with plates.items(data):
-            kind = pyro.sample("kind", Categorical(log_kinds), infer={"enumerate": "parallel"})
-            truth(data, log_atoms[kind])
-            annotate(data, table, kind)
+        with cp.plates.items(data):
+            kind = pyro.sample("kind", cp.Categorical(log_kinds), infer={"enumerate": "parallel"})
+            cp.truth(data, log_atoms[kind])
+            cp.annotate(data, table, kind)
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

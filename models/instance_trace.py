@@ -23,9 +23,8 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, classify, look, penalty, truth_and_labels
-from crowdppl.core.validation import Count, NotNegative, Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, networks
 
 REASON = "its likelihood takes each label alone, and networks and annotators learn together by gradients: svi"
 
@@ -39,8 +38,8 @@ class InstanceTrace:
         errors: maps features to R numbers of an item; likewise.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         weight: of the potential, in units of a label's log-probability; 0 has none.
         width: R.
     """
@@ -49,12 +48,12 @@ class InstanceTrace:
     errors: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
-    temper: Positive = 1.0
-    pooled: NotNegative = 0.0
-    weight: NotNegative = 0.01
-    width: Count = 8
+    likelihood_power: cp.Positive = 1.0
+    crowd_prior_strength: cp.NotNegative = 0.0
+    weight: cp.NotNegative = 0.01
+    width: cp.Count = 8
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Instance trace",
         reference="Zhang et al. (2020), Disentangling human error from the ground truth in segmentation of medical "
         "images, NeurIPS",
@@ -67,32 +66,34 @@ class InstanceTrace:
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
     )
 
-    def prepare(self, data: Annotations) -> InstanceTrace:
+    def setup(self, data: Annotations) -> InstanceTrace:
         """A copy with networks for these features."""
-        errors = crowdppl.ready_view(self.errors, data, self.width, self.training)
-        return replace(self, network=crowdppl.ready(self.network, data, self.training), errors=errors)
+        errors = networks.prepared_view(self.errors, data, self.width, self.training)
+        return replace(self, network=networks.prepared(self.network, data, self.training), errors=errors)
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions and how they bend, truths and labels."""
         k, table = data.n_classes, None
-        prior = torch.ones(k, k) + crowdppl.crowd_rows(data, self.pooled)
-        with plates.annotators(data):
+        prior = torch.ones(k, k) + cp.crowd_rows(data, self.crowd_prior_strength)
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
             if self.errors is not None:
                 lean = pyro.sample("lean", dist.Normal(torch.zeros(self.width, k, k), 1.0).to_event(3))
-        seen = look(data, self.errors, "errors")
+        seen = networks.network_output(data, self.errors, "errors")
         if seen is not None:
             u, rows = data.of_item(seen, event_dim=1), data.of_annotator(confusion.log(), event_dim=2)
             for r in range(self.width):  # one after the other: together they take R times the memory
                 rows = rows + u[:, r, None, None] * data.of_annotator(lean[..., r, :, :], event_dim=2)
             rows = rows.log_softmax(-1)  # (S, K, K)
             traces = rows.exp().diagonal(dim1=-2, dim2=-1).sum(-1)
-            penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
-            table = crowdppl.each_label(rows)
-        answers = crowdppl.with_abstentions(data, confusion.log() if table is None else table)
-        truth_and_labels(data, classify(data, self.network), answers, self.likelihood, power=self.temper)
+            cp.penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
+            table = cp.each_label(rows)
+        answers = cp.with_abstentions(data, confusion.log() if table is None else table)
+        cp.truth_and_labels(
+            data, networks.class_logits(data, self.network), answers, self.likelihood, power=self.likelihood_power
+        )
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points: rows of a softplus, normalised, that start near the identity, and do not bend at first."""
         k = data.n_classes
         rho = pyro.param("q.confusion", (6 * torch.eye(k) - 5).repeat(data.n_annotators, 1, 1))

@@ -23,9 +23,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,17 @@ class ItemDifficulty:
 
     Args:
         prevalence: "learned" or "uniform".
-        lean: mean of the crowd's logit of a right label, wrong ones being 0.
+        right_logit: mean of the crowd's logit of a right label, wrong ones being 0.
         typical: median of both learned spreads, that of annotators' logits and that of log-difficulties.
         looseness: standard deviation of the logarithms of these spreads.
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    lean: float = 2.0
-    typical: Positive = 0.5
-    looseness: Positive = 0.5
+    right_logit: float = 2.0
+    typical: cp.Positive = 0.5
+    looseness: cp.Positive = 0.5
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Item difficulty",
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6 (logistic random effects)",
         doi="10.1162/tacl_a_00040",
@@ -63,16 +62,16 @@ class ItemDifficulty:
         cost="labels x K x K (x 8 draws under vb), a gradient step for each item; for at most about 10 classes",
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws spreads, logits, difficulties, truths and labels."""
         k, typical = data.n_classes, math.log(self.typical)
-        log_p = prevalence(data, self.prevalence)
-        crowd = pyro.sample("crowd", dist.Normal(self.lean * torch.eye(k), 1.0).to_event(2))
+        log_p = cp.prevalence(data, self.prevalence)
+        crowd = pyro.sample("crowd", dist.Normal(self.right_logit * torch.eye(k), 1.0).to_event(2))
         spread = pyro.sample("spread", dist.LogNormal(typical, self.looseness))
         hardness = pyro.sample("hardness", dist.LogNormal(typical, self.looseness))
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             logits = pyro.sample("logits", dist.Normal(crowd, spread[..., None, None]).to_event(2))
-        items = plates.items(data)
+        items = cp.plates.items(data)
         with items:
             difficulty = pyro.sample("difficulty", dist.Normal(0.0, hardness))
         easy = (-difficulty).exp()
@@ -82,10 +81,10 @@ class ItemDifficulty:
             given = answer[:, None, None].expand(*x.shape[:-1], 1)
             return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
 
-        table = with_abstentions(data, log_label)
+        table = cp.with_abstentions(data, log_label)
         with items:
-            annotate(data, table, truth(data, log_p))
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -18,9 +18,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, logsumexp, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class Mace:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    knows: Positive = 1.0
-    guesses: Positive = 1.0
-    guess: Positive = 1.0
+    knows: cp.Positive = 1.0
+    guesses: cp.Positive = 1.0
+    guess: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="MACE",
         reference="Hovy et al. (2013), Learning whom to trust with MACE, NAACL-HLT",
         sites={
@@ -53,23 +52,23 @@ class Mace:
         cost="labels x K",
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws competences, guessing habits, truths and labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence)
-        with plates.annotators(data):
+        log_p = cp.prevalence(data, self.prevalence)
+        with cp.plates.annotators(data):
             coin = dist.Dirichlet(torch.tensor([float(self.knows), float(self.guesses)]))
             competence = pyro.sample("competence", coin).log()
             guess = pyro.sample("guess", dist.Dirichlet(self.guess * torch.ones(k))).log()
         wrong = competence[..., 1:] + guess  # (..., A, K) by label
         known = competence[..., :1].expand(wrong.shape)
-        right = logsumexp(torch.stack([known, wrong], -1), name="knows")
+        right = cp.logsumexp(torch.stack([known, wrong], -1), name="knows")
         same = torch.eye(k, dtype=torch.bool)
         table = torch.where(same, right.unsqueeze(-2), wrong.unsqueeze(-2))  # (..., A, truth, label)
-        table = with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -25,9 +25,8 @@ import torch
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, classify, look, penalty, truth_and_labels
-from crowdppl.core.validation import Count, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, networks
 
 REASON = "its weights are no part of a probability, and network and annotators learn together by gradients: svi"
 
@@ -47,12 +46,12 @@ class Madl:
     network: nn.Module | None = None
     view: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
-    width: Count = 16
-    right: Share = 0.8
+    width: cp.Count = 16
+    right: cp.Share = 0.8
     weighted: bool = True
     begin: Literal["apart", "near"] = "apart"
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="MaDL",
         reference="Herde, Huseljic & Sick (2023), Multi-annotator deep learning: a probabilistic framework for "
         "classification, TMLR",
@@ -67,35 +66,37 @@ class Madl:
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
     )
 
-    def prepare(self, data: Annotations) -> Madl:
+    def setup(self, data: Annotations) -> Madl:
         """A copy with networks for these features."""
-        network = crowdppl.ready(self.network, data, self.training)
-        return replace(self, network=network, view=crowdppl.ready_view(self.view, data, self.width, self.training))
+        network = networks.prepared(self.network, data, self.training)
+        return replace(
+            self, network=network, view=networks.prepared_view(self.view, data, self.width, self.training)
+        )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws embeddings, weights of the second network, truths and labels."""
         k, q = data.n_classes, self.width
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             embedding = pyro.sample("embedding", dist.Normal(torch.zeros(q), 1.0).to_event(1))
         mix = pyro.sample("mix", dist.Normal(torch.zeros(2 * q + q * q, q), 1.0).to_event(2))
         readout = pyro.sample("readout", dist.Normal(torch.zeros(q, k, k), 1.0).to_event(3))
-        log_p, seen = classify(data, self.network), look(data, self.view, "view")
+        log_p, seen = networks.class_logits(data, self.network), networks.network_output(data, self.view, "view")
         if self.view is not None:
             scale = pyro.sample("scale", dist.Gamma(torch.tensor([1.25]), 0.25).to_event(1))
-            penalty(data, "kernel", -dist.Gamma(1.25, 0.25).log_prob(scale).sum())
+            cp.penalty(data, "kernel", -dist.Gamma(1.25, 0.25).log_prob(scale).sum())
         table: Tensor | Callable[[Tensor], Tensor] = self._rows(
             embedding, torch.zeros_like(embedding), mix, readout
         )
         if seen is not None:
             v = data.of_annotator(embedding, event_dim=1)
             rows = self._rows(v, data.of_item(seen, event_dim=1).expand(v.shape), mix, readout)  # (..., S, K, K)
-            table = crowdppl.each_label(rows)
-            if data.learning:
-                weights = crowdppl.apart_weights(embedding.detach(), scale if self.weighted else None)
-                table = crowdppl.weighed_labels(data, log_p, rows, weights)
-        truth_and_labels(data, log_p, crowdppl.with_abstentions(data, table))
+            table = cp.each_label(rows)
+            if data.trains_networks:
+                weights = cp.label_weights(embedding.detach(), scale if self.weighted else None)
+                table = cp.weighted_labels(data, log_p, rows, weights)
+        cp.truth_and_labels(data, log_p, cp.with_abstentions(data, table))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points; at the start all annotators are alike, and right as often on every item."""
         q, n, k, size = self.width, data.n_annotators, data.n_classes, 2 * self.width + self.width**2
         # They are a network's weights: where there are networks, they learn at their rate, not at the annotators'.

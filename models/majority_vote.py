@@ -20,20 +20,8 @@ import pyro.distributions as dist
 import torch
 from torch import nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    Coin,
-    annotate,
-    mean_field,
-    prevalence,
-    ready,
-    truth,
-    with_abstentions,
-)
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 
 @dataclass(frozen=True)
@@ -49,12 +37,12 @@ class MajorityVote:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: Positive = 2.0
-    wrong: Positive = 1.0
+    right: cp.Positive = 2.0
+    wrong: cp.Positive = 1.0
     network: nn.Module | Literal["default"] | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Majority vote",
         reference="Condorcet (1785), Essai sur l'application de l'analyse a la probabilite des decisions",
         sites={"prevalence": "K", "ability": "2", "abstention": "A 1 W", "truth": "N"},
@@ -63,24 +51,24 @@ class MajorityVote:
         cost="the labels, whatever K",
     )
 
-    def prepare(self, data: Annotations) -> MajorityVote:
+    def setup(self, data: Annotations) -> MajorityVote:
         """A copy with a network for these features, where one is asked for."""
         if self.network is None:
             return self
         own = None if self.network == "default" else self.network
-        return replace(self, network=ready(own, data, self.training))
+        return replace(self, network=networks.prepared(own, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws the accuracy, the truths and the labels."""
-        log_p = prevalence(data, self.prevalence)
+        log_p = cp.prevalence(data, self.prevalence)
         ability = pyro.sample("ability", dist.Dirichlet(torch.tensor([float(self.right), float(self.wrong)])))
         log_coin = ability.log()
         # Label by label, not as a table: then tied classes get the same number to the last bit.
         right, wrong = (log_coin[..., j].expand(*log_coin.shape[:-2], data.n_labels) for j in (0, 1))
-        coin = with_abstentions(data, Coin(right, wrong), n_states=1)
-        with plates.items(data):
-            annotate(data, coin, truth(data, log_p))
+        coin = cp.with_abstentions(data, cp.Coin(right, wrong), n_states=1)
+        with cp.plates.items(data):
+            cp.annotate(data, coin, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -2,7 +2,7 @@
 
     prevalence        ~ Dirichlet(1 + b)                           (K)
     mean[k]           ~ Normal(0, tau^-1/2)                        (K, M)
-    confusion[a, k]   ~ Dirichlet(1 + mass * row(k))               (A, K, K), or of a coin
+    confusion[a, k]   ~ Dirichlet(1 + prior_strength * row(k))               (A, K, K), or of a coin
     truth[i]          ~ Categorical(prevalence)                    (N)
     embedding[i]      ~ Normal(mean[truth[i]], 1), embedding = network(features), observed    (N, M)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
@@ -23,9 +23,9 @@ import pyro.distributions as dist
 from torch import Tensor, nn
 
 import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, confusion_prior, em_steps, look, mean_field, truth
-from crowdppl.core.validation import Count, NotNegative, Positive, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
+from crowdppl.few_shot import em_steps
 
 REASON = "the space was learned for points: a posterior of the means gives up classes with few items; take em"
 
@@ -38,26 +38,26 @@ class MetaEm:
         embedding, widths: a network from features to M numbers, of which a copy is trained; None is
             ``crowdppl.networks.embedding.Layers`` of these widths, M the last.
         steps, tau: J, of EM in meta-training and to the start of a fit; prior precision of means, 0 for none.
-        prevalence, prevalence_mass: "learned" or "uniform", and b, pseudo-counts of each class.
+        prevalence, prevalence_strength: "learned" or "uniform", and b, pseudo-counts of each class.
         coins: whether an annotator is as often right in one class as in another; else rows of confusions are free.
-        mass, diagonal: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
-        temper: power of the labels' likelihood, in meta-training too; .5 with coins and 6 steps told digits best.
+        prior_strength, prior_accuracy: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
+        likelihood_power: power of the labels' likelihood, in meta-training too; .5 with coins and 6 steps told digits best.
         weights: what ``meta_fit`` learned; nothing to be set by hand.
     """
 
     embedding: nn.Module | None = None
     widths: Sequence[int] = (128, 64)
-    steps: Count = 3
-    tau: NotNegative = 0.3
+    steps: cp.Count = 3
+    tau: cp.NotNegative = 0.3
     prevalence: Literal["learned", "uniform"] = "learned"
-    prevalence_mass: NotNegative = 100.0
+    prevalence_strength: cp.NotNegative = 100.0
     coins: bool = False
-    mass: Positive = 4.0
-    diagonal: Share | None = None
-    temper: Positive = 1.0
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
+    likelihood_power: cp.Positive = 1.0
     weights: Mapping[str, Tensor] | None = field(default=None, repr=False, compare=False)
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Meta EM",
         reference="Kumagai et al. (2025), Meta-learning representations for learning from multiple annotators",
         sites={"prevalence": "K", "mean": "K M", "confusion": "A K K", "ability": "A 2", "truth": "N"}
@@ -73,48 +73,50 @@ class MetaEm:
         """A copy whose network has learned from few-shot tasks, after which fits take no training.
 
         Args:
-            episodes: ``crowdppl.Episodes``, of other classes and items than those that will be fitted.
+            episodes: ``crowdppl.few_shot.EpisodeSampler``, of other classes and items than those that will be fitted.
             how: iterations, batch, learning_rate, seed, device, checkpoint, switches, as for ``meta_trained``.
         """
-        rows = crowdppl.leaning_rows(episodes.ways, self.mass, self.diagonal, self.coins)
-        network = crowdppl.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
+        rows = cp.diagonal_prior(episodes.ways, self.prior_strength, self.prior_accuracy, self.coins)
+        network = crowdppl.few_shot.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
         return replace(self, embedding=network, weights={n: x.clone() for n, x in network.state_dict().items()})
 
-    def prepare(self, data: Annotations) -> MetaEm:
+    def setup(self, data: Annotations) -> MetaEm:
         """A copy with the network that ``meta_fit`` trained; without features there is nothing to look at."""
-        return replace(self, embedding=crowdppl.trained_embedding(self.embedding, self.widths, self.weights, data))
+        return replace(self, embedding=networks.trained_embedding(self.embedding, self.widths, self.weights, data))
 
     @property
     def em(self) -> Any:
-        """``crowdppl.em_steps`` with these settings."""
-        b = self.prevalence_mass if self.prevalence == "learned" else None
-        return partial(em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins, power=self.temper)
+        """``crowdppl.few_shot.em_steps`` with these settings."""
+        b = self.prevalence_strength if self.prevalence == "learned" else None
+        return partial(
+            em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins, power=self.likelihood_power
+        )
 
-    def start(self, data: Block) -> dict[str, Tensor]:
+    def init(self, data: cp.Block) -> dict[str, Tensor]:
         """The means after some steps of EM from the votes."""
-        prior = confusion_prior(data, self.mass, self.diagonal, self.coins)
-        placed = look(data, self.embedding, "embedding")
-        return {} if placed is None else {"mean": crowdppl.em_on(data, placed, prior, self.em).mean}
+        prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy, self.coins)
+        placed = networks.network_output(data, self.embedding, "embedding")
+        return {} if placed is None else {"mean": crowdppl.few_shot.unrolled_em(data, placed, prior, self.em).mean}
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws prevalence, means, confusions, truths and labels."""
-        log_p = crowdppl.prevalence(data, self.prevalence, 1 + self.prevalence_mass)
+        log_p = cp.prevalence(data, self.prevalence, 1 + self.prevalence_strength)
         if self.embedding is not None:
-            mean = pyro.sample("mean", crowdppl.cloud_prior(self.embedding, data.n_classes, self.tau))
-            log_p = log_p + crowdppl.seen_clouds(data, self.embedding, mean)
-        prior = confusion_prior(data, self.mass, self.diagonal, self.coins)
-        with plates.annotators(data):
+            mean = pyro.sample("mean", crowdppl.few_shot.prototype_prior(self.embedding, data.n_classes, self.tau))
+            log_p = log_p + crowdppl.few_shot.prototype_logits(data, self.embedding, mean)
+        prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy, self.coins)
+        with cp.plates.annotators(data):
             if self.coins:
-                ability = pyro.sample("ability", dist.Dirichlet(1 + crowdppl.coin_counts(prior)))
-                table = crowdppl.coin_table(ability.log().unsqueeze(-2), data.n_classes)
+                ability = pyro.sample("ability", dist.Dirichlet(1 + cp.coin_counts(prior)))
+                table = cp.coin_table(ability.log().unsqueeze(-2), data.n_classes)
             else:
                 table = pyro.sample("confusion", dist.Dirichlet(1 + prior).to_event(1)).log()
-        table = crowdppl.with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p), power=self.temper)
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p), power=self.likelihood_power)
 
     guide = mean_field
 
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits, from the posterior means of the story's sites; None without features."""
-        return crowdppl.cloud_classifier(self.embedding, sites)
+        return crowdppl.few_shot.prototype_classifier(self.embedding, sites)

@@ -19,9 +19,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,10 @@ class MinimaxEntropy:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     items: bool = True
-    penalty: Positive = 0.25
-    ratio: Positive | None = None
+    penalty: cp.Positive = 0.25
+    ratio: cp.Positive | None = None
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Minimax entropy",
         reference="Zhou et al. (2014), Aggregating ordinal labels from crowds by minimax conditional entropy, ICML "
         "(and NIPS 2012)",
@@ -57,21 +56,21 @@ class MinimaxEntropy:
         cost="labels x K x K, a gradient step for each annotator and item",
     )
 
-    def prepare(self, data: Block) -> MinimaxEntropy:
+    def setup(self, data: cp.Block) -> MinimaxEntropy:
         """Fixes the ratio of the two priors' strengths."""
         return replace(self, ratio=self._ratio(data))
 
-    def _ratio(self, data: Block) -> float:
+    def _ratio(self, data: cp.Block) -> float:
         return data.n_items / data.n_annotators if self.ratio is None else self.ratio
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws potentials, truths and labels."""
         k, strength = data.n_classes, self.penalty * data.n_classes**2
-        log_p = prevalence(data, self.prevalence)
+        log_p = cp.prevalence(data, self.prevalence)
         even = torch.zeros(k, k)
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             habit = pyro.sample("habit", dist.Normal(even, strength**-0.5).to_event(2))
-        items = plates.items(data)
+        items = cp.plates.items(data)
         trap: Tensor | None = None
         if self.items:
             with items:
@@ -84,15 +83,15 @@ class MinimaxEntropy:
             given = answer[:, None, None].expand(*x.shape[:-1], 1)
             return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
 
-        table = with_abstentions(data, log_label if self.items else habit.log_softmax(-1))
+        table = cp.with_abstentions(data, log_label if self.items else habit.log_softmax(-1))
         with items:
-            annotate(data, table, truth(data, log_p))
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)
 
-    def start(self, data: Block) -> dict[str, Tensor]:
+    def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Potentials fitted to the votes: from potentials of annotators alone, fits end in poorer optima."""
         k = data.n_classes
         given = data.answer < k

@@ -1,7 +1,7 @@
 """Mixed membership: an item may lie between classes, and all annotators see the same in-between.
 
-    kinds             ~ Dirichlet(kind_mass)                       (S)
-    confusion[a, k]   ~ Dirichlet(mass * row(k))                   (A, K, K)
+    kinds             ~ Dirichlet(kind_strength)                       (S)
+    confusion[a, k]   ~ Dirichlet(prior_strength * row(k))                   (A, K, K)
     kind[i]           ~ Categorical(kinds)                         (N)
     truth[i]          ~ Categorical(atom[kind[i]])                 (N)
     seen[i, a]        ~ Categorical(atom[kind[i]])                 one for each label
@@ -9,7 +9,7 @@
 
 Each of the S atoms is a fixed share of every class: a class alone, two classes in several blends, a class diluted
 by all, and all evenly. The truth is one more look at the item, by somebody who does not err. An annotator's row(k)
-holds the share ``diagonal`` on class k and the rest evenly; history adds to the prior.
+holds the share ``prior_accuracy`` on class k and the rest evenly; history adds to the prior.
 """
 
 from __future__ import annotations
@@ -21,20 +21,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import (
-    Block,
-    Card,
-    Categorical,
-    annotate,
-    class_atoms,
-    confusion_prior,
-    mean_field,
-    through_atoms,
-    truth,
-    with_abstentions,
-)
-from crowdppl.core.validation import Positive, Share
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -42,22 +30,22 @@ class MixedMembership:
     """Items between classes, so that an item's labels vary together and say less than as many looks would.
 
     Args:
-        kind_mass: pseudo-counts of each atom.
-        mass, diagonal: pseudo-counts of a confusion row, and the share of them on the right answer
+        kind_strength: pseudo-counts of each atom.
+        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
             (by default half way between certainty and chance).
         blends: shares of the second class in blends of two; None takes five for up to five classes, fewer for more,
-            and none beyond 50 (``crowdppl.class_atoms``).
+            and none beyond 50 (``cp.class_blends``).
         diluted: whether there are atoms diluted by all classes. Without them and without blends the method is
             bayesian_dawid_skene.
     """
 
-    kind_mass: Positive = 1.0
-    mass: Positive = 4.0
-    diagonal: Share | None = None
+    kind_strength: cp.Positive = 1.0
+    prior_strength: cp.Positive = 4.0
+    prior_accuracy: cp.Share | None = None
     blends: tuple[float, ...] | None = None
     diluted: bool = True
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Mixed membership",
         reference="this library; after Erosheva, Fienberg & Lafferty (2004), Mixed-membership models of scientific "
         "publications, PNAS 101",
@@ -70,19 +58,19 @@ class MixedMembership:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws shares of kinds, confusions, kinds, truths and labels."""
-        log_atoms = class_atoms(data.n_classes, self.blends, self.diluted)  # (S, K)
-        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_mass * torch.ones(len(log_atoms)))).log()
-        with plates.annotators(data):
-            prior = confusion_prior(data, self.mass, self.diagonal)
+        log_atoms = cp.class_blends(data.n_classes, self.blends, self.diluted)  # (S, K)
+        log_kinds = pyro.sample("kinds", dist.Dirichlet(self.kind_strength * torch.ones(len(log_atoms)))).log()
+        with cp.plates.annotators(data):
+            prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy)
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))
-        table = through_atoms(log_atoms, with_abstentions(data, confusion.log()))  # (..., A, S, L)
-        with plates.items(data):
-            kind = pyro.sample("kind", Categorical(log_kinds), infer={"enumerate": "parallel"})
-            truth(data, log_atoms[kind])
-            annotate(data, table, kind)
+        table = cp.through_blends(log_atoms, cp.with_abstentions(data, confusion.log()))  # (..., A, S, L)
+        with cp.plates.items(data):
+            kind = pyro.sample("kind", cp.Categorical(log_kinds), infer={"enumerate": "parallel"})
+            cp.truth(data, log_atoms[kind])
+            cp.annotate(data, table, kind)
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

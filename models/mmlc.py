@@ -27,10 +27,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-import crowdppl
-from crowdppl import Annotations, Block, Card, annotate, mean_field, truth
-from crowdppl.core.validation import Count, Positive, check_settings
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "experts learn together with gates, by gradients: svi"
 
@@ -50,14 +48,14 @@ class Mmlc:
     """
 
     experts: nn.Module | None = None
-    n_experts: Count = 10
+    n_experts: cp.Count = 10
     widths: Sequence[int] = (64, 32)
     tower: Sequence[int] = (32,)
     oracle: Literal["mode", "mean", "median", "centre"] = "mode"
-    bandwidth: Positive | None = None
+    bandwidth: cp.Positive | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="MMLC",
         reference="Han et al. (2025), Mixture of experts based multi-task supervise learning from crowds, AAAI",
         doi="10.48550/arXiv.2407.13268",
@@ -70,21 +68,21 @@ class Mmlc:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        cp.check_settings(self)
 
-    def prepare(self, data: Annotations) -> Mmlc:
+    def setup(self, data: Annotations) -> Mmlc:
         """A copy with experts for these features."""
         sizes = (self.n_experts, self.widths, self.tower, self.training)
-        return replace(self, experts=crowdppl.experts_for(self.experts, data, *sizes))
+        return replace(self, experts=networks.experts_for(self.experts, data, *sizes))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws gates, truths and labels."""
         prior, centre = torch.ones(self.n_experts), None
         if self.oracle == "centre":
             centre = pyro.sample("centre", dist.Dirichlet(prior))
             closeness = pyro.sample("closeness", dist.LogNormal(math.log(self.n_experts), 1.0))
             prior = closeness.unsqueeze(-1) * centre + 1e-6  # a share drawn as 0 would be no concentration
-        with plates.annotators(data):
+        with cp.plates.annotators(data):
             gate = pyro.sample("gate", dist.Dirichlet(prior))
         experts: Any = self.experts
         if experts is None:
@@ -92,14 +90,14 @@ class Mmlc:
             view = pyro.sample("view", dist.Normal(logits, 1.0).to_event(3))
             view = view.squeeze(-4) if view.dim() > 3 else view  # of chains
             table = torch.einsum("...am,...mkl->...akl", gate, view).log_softmax(-1)
-            log_p = crowdppl.prevalence(data, "uniform")
+            log_p = cp.prevalence(data, "uniform")
         else:
             table, log_p = experts.labels_and_truth(data, gate, lambda: self._oracle(gate, centre))
-        table = crowdppl.with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points that start from even gates; with a centre, mean field."""
         points = {}
         if self.oracle != "centre":
@@ -112,9 +110,9 @@ class Mmlc:
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits of the oracle worker, from the posterior means of sites; None without features."""
         oracle = self._oracle(sites["gate"], sites.get("centre"))
-        return None if self.experts is None else crowdppl.Worker(self.experts, oracle)
+        return None if self.experts is None else networks.GatedClassifier(self.experts, oracle)
 
     def _oracle(self, gate: Tensor, centre: Tensor | None) -> Tensor:
         if centre is not None:
             return centre.squeeze(-2) if centre.dim() > 1 else centre
-        return crowdppl.centre_of(gate, self.oracle, self.bandwidth)
+        return networks.population_centre(gate, self.oracle, self.bandwidth)

@@ -17,9 +17,8 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Block, Card, annotate, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,10 @@ class Multinomial:
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
-    right: Positive = 2.0
-    wrong: Positive = 1.0
+    right: cp.Positive = 2.0
+    wrong: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Multinomial",
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
         doi="10.1162/tacl_a_00040",
@@ -45,17 +44,17 @@ class Multinomial:
         cost="labels x K",
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws the shared confusion, the truths and the labels."""
         k = data.n_classes
-        log_p = prevalence(data, self.prevalence)
+        log_p = cp.prevalence(data, self.prevalence)
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
-        table = with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -16,9 +16,8 @@ from typing import ClassVar, Literal
 import pyro
 import pyro.distributions as dist
 
-from crowdppl import Block, Card, annotate, coin_prior, coin_table, mean_field, prevalence, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,10 @@ class OneCoin:
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    right: Positive = 1.0
-    wrong: Positive = 1.0
+    right: cp.Positive = 1.0
+    wrong: cp.Positive = 1.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="One coin",
         reference="Zhang et al. (2016), Spectral methods meet EM, JMLR 17(102); coin as in Dawid & Skene (1979)",
         sites={"prevalence": "K", "ability": "A 2", "abstention": "A D W", "truth": "N"},
@@ -47,16 +46,16 @@ class OneCoin:
         uses=("history",),
     )
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws accuracies, truths and labels."""
-        log_p = prevalence(data, self.prevalence)
-        with plates.annotators(data):
-            ability = pyro.sample("ability", dist.Dirichlet(coin_prior(data, self.right, self.wrong)))
-        table = coin_table(ability.log().unsqueeze(-2), data.n_classes)
-        table = with_abstentions(data, table)
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        log_p = cp.prevalence(data, self.prevalence)
+        with cp.plates.annotators(data):
+            ability = pyro.sample("ability", dist.Dirichlet(cp.coin_prior(data, self.right, self.wrong)))
+        table = cp.coin_table(ability.log().unsqueeze(-2), data.n_classes)
+        table = cp.with_abstentions(data, table)
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

@@ -25,10 +25,9 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-import crowdppl
-from crowdppl import Block, Card, MethodError, annotate, logsumexp, mean_field, truth, with_abstentions
-from crowdppl.core.validation import Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import mean_field
+from crowdppl.errors import MethodError
 
 
 @dataclass(frozen=True)
@@ -48,14 +47,14 @@ class Ordinal:
 
     prevalence: Literal["uniform", "learned"] = "uniform"
     tail: Literal["normal", "logistic", "laplace"] = "normal"
-    spread: Positive = 0.5
+    spread: cp.Positive = 0.5
     bias: bool = False
     cutpoints: bool = False
-    knows: Positive = 2.0
+    knows: cp.Positive = 2.0
     crowd: Sequence[float] | None = None
     work: Sequence[float] | None = None
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Ordinal",
         reference="grades and cutpoints as in Lakshminarayanan & Teh (2013), arXiv:1305.0015; guesses as in MACE",
         kind="ordinal",
@@ -66,15 +65,15 @@ class Ordinal:
         cost="labels x K, and a gradient step for each annotator",
     )
 
-    def prepare(self, data: Block) -> Ordinal:
+    def setup(self, data: cp.Block) -> Ordinal:
         """Counts which labels there are, and whose."""
         return replace(self, crowd=self._crowd(data).tolist(), work=self._work(data).tolist())
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws annotators, truths and labels."""
         k = data.n_classes
-        log_p, cut = crowdppl.prevalence(data, self.prevalence), self._cutpoints(k)
-        with plates.annotators(data):
+        log_p, cut = cp.prevalence(data, self.prevalence), self._cutpoints(k)
+        with cp.plates.annotators(data):
             competence = pyro.sample("competence", dist.Dirichlet(self.knows * torch.ones(2))).log()
             guess = pyro.sample("guess", dist.Dirichlet(1 + k * self._crowd(data))).log()
             precision = pyro.sample("log_precision", dist.Normal(0.0, self.spread)).exp()
@@ -83,11 +82,11 @@ class Ordinal:
             bias = bias - (bias * self._work(data)).sum(-1, keepdim=True)
         seen = torch.arange(k) + bias.unsqueeze(-1)
         edges = precision[..., None, None] * (cut.unsqueeze(-2) - seen.unsqueeze(-1))  # (..., A, truth, K - 1)
-        known = competence[..., :1, None] + crowdppl.log_bands(edges, self.tail)
+        known = competence[..., :1, None] + cp.ordinal_log_probs(edges, self.tail)
         guessed = (competence[..., 1:] + guess).unsqueeze(-2).expand(known.shape)
-        table = with_abstentions(data, logsumexp(torch.stack([known, guessed], -1), name="knows"))
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p))
+        table = cp.with_abstentions(data, cp.logsumexp(torch.stack([known, guessed], -1), name="knows"))
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p))
 
     guide = mean_field
 
@@ -98,14 +97,14 @@ class Ordinal:
         cut = torch.nn.functional.pad(gap.cumsum(-1), (1, 0))
         return (k - 1) / 2 + cut - cut.mean(-1, keepdim=True)
 
-    def _crowd(self, data: Block) -> Tensor:
+    def _crowd(self, data: cp.Block) -> Tensor:
         if self.crowd is not None:
             return _shares("crowd", self.crowd, data.n_classes, least=data.n_classes)
-        k, observed = data.n_classes, data.as_block().observed
+        k, observed = data.n_classes, data.as_block().has_labels
         counts = 1.0 + torch.bincount(data.answer, minlength=k)[:k] * observed
         return counts / counts.sum()
 
-    def _work(self, data: Block) -> Tensor:
+    def _work(self, data: cp.Block) -> Tensor:
         if self.work is None:
             named = data.as_block().named
             return torch.bincount(data.annotator[named], minlength=data.n_annotators) / max(1, int(named.sum()))

@@ -21,21 +21,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    annotate,
-    classify,
-    crowd_rows,
-    mean_field,
-    prevalence,
-    ready,
-    truth,
-    with_abstentions,
-)
-from crowdppl.core.validation import NotNegative, Positive, check_settings
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "maximum likelihood has no prior, hence no posterior of parameters; take bayes_dgc"
 
@@ -50,18 +37,18 @@ class Raykar:
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
             data"), for few labels an item; the probabilities of the truth are then those of labels alone.
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd;
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd;
             another is fitted by svi.
     """
 
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     bootstrapped: bool = False
-    temper: Positive = 1.0
-    pooled: NotNegative = 0.0
+    likelihood_power: cp.Positive = 1.0
+    crowd_prior_strength: cp.NotNegative = 0.0
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Raykar",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
@@ -73,38 +60,38 @@ class Raykar:
     )
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.pooled:
+        cp.check_settings(self)
+        if self.crowd_prior_strength:
             refused = {**self.card.refused, "em": "em learns no prior, which a crowd's rows are; svi does"}
             object.__setattr__(self, "card", replace(self.card, refused=refused))
 
-    def prepare(self, data: Annotations) -> Raykar:
+    def setup(self, data: Annotations) -> Raykar:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        return replace(self, network=networks.prepared(self.network, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
         alone = self.bootstrapped or self.network is None
-        self._labels(data, prevalence(data) if alone else classify(data, self.network))
+        self._labels(data, cp.prevalence(data) if alone else networks.class_logits(data, self.network))
 
     @property
-    def counting(self) -> Callable[[Block], None] | None:
+    def counting(self) -> Callable[[cp.Block], None] | None:
         """The story by which parameters are counted, where it is not the model."""
         return self._as_predicted if self.bootstrapped and self.network is not None else None
 
-    def _as_predicted(self, data: Block) -> None:
-        x = classify(data, self.network)
+    def _as_predicted(self, data: cp.Block) -> None:
+        x = networks.class_logits(data, self.network)
         likely = torch.where(x == x.amax(-1, keepdim=True), 0.0, -30.0)  # all alike while the network warms up
-        self._labels(data, prevalence(data) + likely)
+        self._labels(data, cp.prevalence(data) + likely)
 
-    def _labels(self, data: Block, log_p: Tensor) -> None:
-        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
-        with plates.annotators(data):
+    def _labels(self, data: cp.Block, log_p: Tensor) -> None:
+        rows = torch.ones(data.n_classes, data.n_classes) + cp.crowd_rows(data, self.crowd_prior_strength)
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
-        table = with_abstentions(data, confusion.log())
-        with plates.items(data):
-            annotate(data, table, truth(data, log_p), power=self.temper)
+        table = cp.with_abstentions(data, confusion.log())
+        with cp.plates.items(data):
+            cp.annotate(data, table, cp.truth(data, log_p), power=self.likelihood_power)
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Mean field, from the story's own sites."""
         mean_field(self, data)

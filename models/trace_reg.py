@@ -21,20 +21,8 @@ import pyro.distributions as dist
 import torch
 from torch import nn
 
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    classify,
-    crowd_rows,
-    mean_field,
-    penalty,
-    ready,
-    truth_and_labels,
-    with_abstentions,
-)
-from crowdppl.core.validation import NotNegative, Positive
-from crowdppl.primitives import plates
+import crowdppl.primitives as cp
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "its likelihood takes each label alone, and network and annotators learn together by gradients: svi"
 
@@ -47,8 +35,8 @@ class TraceReg:
         network: maps features to K logits; by default one hidden layer. A fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        pooled: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
         weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
             label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once
             an item: its weight is this one times the labels an item.
@@ -57,11 +45,11 @@ class TraceReg:
     network: nn.Module | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     likelihood: Literal["per_annotation", "joint"] = "per_annotation"
-    temper: Positive = 1.0
-    pooled: NotNegative = 0.0
-    weight: NotNegative = 0.01
+    likelihood_power: cp.Positive = 1.0
+    crowd_prior_strength: cp.NotNegative = 0.0
+    weight: cp.NotNegative = 0.01
 
-    card: ClassVar[Card] = Card(
+    card: ClassVar[cp.Card] = cp.Card(
         title="Trace reg",
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
@@ -74,21 +62,23 @@ class TraceReg:
         uses=("features",),
     )
 
-    def prepare(self, data: Annotations) -> TraceReg:
+    def setup(self, data: Annotations) -> TraceReg:
         """A copy with a network for these features."""
-        return replace(self, network=ready(self.network, data, self.training))
+        return replace(self, network=networks.prepared(self.network, data, self.training))
 
-    def model(self, data: Block) -> None:
+    def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
-        rows = torch.ones(data.n_classes, data.n_classes) + crowd_rows(data, self.pooled)
-        with plates.annotators(data):
+        rows = torch.ones(data.n_classes, data.n_classes) + cp.crowd_rows(data, self.crowd_prior_strength)
+        with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
-        penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
-        table = with_abstentions(data, confusion.log())
-        truth_and_labels(data, classify(data, self.network), table, self.likelihood, power=self.temper)
+        cp.penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
+        table = cp.with_abstentions(data, confusion.log())
+        cp.truth_and_labels(
+            data, networks.class_logits(data, self.network), table, self.likelihood, power=self.likelihood_power
+        )
 
-    def guide(self, data: Block) -> None:
+    def guide(self, data: cp.Block) -> None:
         """Points: rows of a softplus, normalised, that start near the identity."""
         k = data.n_classes
         rho = pyro.param("q.confusion", (6 * torch.eye(k) - 5).repeat(data.n_annotators, 1, 1))

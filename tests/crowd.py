@@ -15,7 +15,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem, pose
+from crowdppl.inference.problem import Problem, build_problem
 
 
 @contextmanager
@@ -63,4 +63,4 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
 def posed(story: Any, data: Annotations, **options: Any) -> Problem:
     """A story and data, ready for an engine."""
     prepare = getattr(story, "prepare", None)
-    return pose(story if prepare is None else prepare(data), data, Options(**options))
+    return build_problem(story if prepare is None else prepare(data), data, Options(**options))

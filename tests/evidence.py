@@ -113,8 +113,19 @@ def community(labels: list[Label], k: int, m: int = 2) -> Iterator[State]:
 
 STATES = {"bayesian_dawid_skene": bayesian_dawid_skene, "mace": mace, "community": community}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "bayesian_dawid_skene": {"prevalence": "learned", "prevalence_mass": 1.0, "mass": 1.8, "diagonal": 0.61},
+    "bayesian_dawid_skene": {
+        "prevalence": "learned",
+        "prevalence_strength": 1.0,
+        "prior_strength": 1.8,
+        "prior_accuracy": 0.61,
+    },
     "mace": {"prevalence": "learned", "knows": 1.0, "guesses": 1.0, "guess": 1.0},
-    "community": {"prevalence": "learned", "communities": 2, "sparsity": 1.0, "mass": 1.8, "diagonal": 0.61},
+    "community": {
+        "prevalence": "learned",
+        "communities": 2,
+        "sparsity": 1.0,
+        "prior_strength": 1.8,
+        "prior_accuracy": 0.61,
+    },
 }
 """The settings under which the methods tell the stories above."""

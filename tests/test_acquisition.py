@@ -15,15 +15,16 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from crowdppl import Block, Categorical, annotate, coin_table, heldout_score, leaning_rows, look, prevalence, truth
+from crowdppl import heldout_score
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict import answers
 from crowdppl.inference.result import SiteResult
+from crowdppl.networks import network_output
 from crowdppl.posterior import Posterior, load
-from crowdppl.primitives import plates
-from crowdppl.results.acquisition import information, worth_asking
+from crowdppl.primitives import Block, Categorical, annotate, coin_table, diagonal_prior, plates, prevalence, truth
+from crowdppl.results.acquisition import information, suggest_labels
 from tests.brute import Tiny, joint
 from tests.crowd import annotations, crowd
 
@@ -50,9 +51,9 @@ def coin(right: float, n_classes: int = 2) -> np.ndarray:
 
 
 def every_pair(posterior: Posterior, **options: Any) -> pd.DataFrame:
-    """What worth_asking says of all pairs, by (item, annotator)."""
+    """What suggest_labels says of all pairs, by (item, annotator)."""
     data = posterior.data
-    found = worth_asking(posterior, data.n_items * data.n_annotators, per_item=data.n_annotators, **options)
+    found = suggest_labels(posterior, data.n_items * data.n_annotators, per_item=data.n_annotators, **options)
     return found.set_index(["item", "annotator"])
 
 
@@ -69,7 +70,7 @@ def test_a_symmetric_channel_by_hand() -> None:
 
 @pytest.mark.parametrize("method", ["dawid_skene", "one_coin", "bayesian_dawid_skene"])
 def test_information_is_that_of_refitting_with_every_answer(method: str) -> None:
-    settings = {"mass": 9.0} if method == "bayesian_dawid_skene" else {}
+    settings = {"prior_strength": 9.0} if method == "bayesian_dawid_skene" else {}
     posterior = fit(method, crowd(30, 5, 3, 2, seed=1), inference="em", settings=settings, tolerance=1e-12)
     data, now = posterior.data, posterior.probabilities()
     rows = data.frame()
@@ -126,7 +127,7 @@ def brute_joint(posterior: Posterior, tiny: Tiny, more: tuple[int, int, int], si
         x = torch.as_tensor(np.array(site_values(site)))
         values[name] = x[torch.as_tensor(order.astype(np.int64))] if site.dims[:1] == ("item",) else x
     with_more = replace(tiny, labels=(*tiny.labels, more))
-    found = joint(posterior.method, posterior.story, values, with_more)
+    found = joint(posterior.method, posterior.model, values, with_more)
     return np.asarray(found[int(np.flatnonzero(order == more[0])[0])])
 
 
@@ -201,10 +202,10 @@ class TwoHalves:
     def model(self, data: Block) -> None:
         k, log_p = data.n_classes, prevalence(data)
         with plates.annotators(data):
-            rows = dist.Dirichlet(leaning_rows(k, 12.0).expand(2, k, k)).to_event(2)
+            rows = dist.Dirichlet(diagonal_prior(k, 12.0).expand(2, k, k)).to_event(2)
             confusion = pyro.sample("confusion", rows).log()
         table = confusion.reshape(*confusion.shape[:-3], 2 * k, k)
-        shown = look(data, self.standing["clock"], "clock")
+        shown = network_output(data, self.standing["clock"], "clock")
         half = torch.zeros(1) if shown is None else shown[..., 0]
         with plates.items(data):
             annotate(data, table, half.long() * k + truth(data, log_p))
@@ -242,7 +243,7 @@ class Tempered:
 def test_tempered_labels_that_share_more_than_the_truth_are_not_asked_for_or_left_out() -> None:
     posterior = fit(Tempered(), crowd(30, 5, 3, 3, seed=1), inference="em")
     with pytest.raises(MethodError, match="labels depend on more than the truth of their item, so that a next one"):
-        posterior.worth_asking(2)
+        posterior.suggest_labels(2)
     with pytest.raises(MethodError, match="then scored with a power of 1 alone"):
         heldout_score(posterior, folds=2)
 
@@ -282,7 +283,7 @@ def test_items_of_equal_entropy_differ_in_what_can_be_learned() -> None:
     """Annotators tell class 0 from the others, but not 1 from 2."""
     table = np.array([[0.9, 0.05, 0.05], [0.1, 0.45, 0.45], [0.1, 0.45, 0.45]])
     posterior = held([[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]], [table, table], [(0, 0, 1), (1, 0, 1)])
-    found = worth_asking(posterior, 2)
+    found = suggest_labels(posterior, 2)
     assert found["entropy"].tolist() == [1, 1]
     assert found["item"].tolist() == [1, 0]
     assert found["annotator"].tolist() == [1, 1]
@@ -308,7 +309,7 @@ def test_the_best_are_the_best_of_all_pairs(chunk: int, per_item: int, monkeypat
                 gains.append((bits(p[i]) + bits(both.sum(0)) - bits(both), i, a))
         rows += sorted(gains, reverse=True)[:per_item]
     expected = sorted(rows, reverse=True)[:25]
-    found = worth_asking(posterior, 25, annotators=who, per_item=per_item)
+    found = suggest_labels(posterior, 25, annotators=who, per_item=per_item)
     np.testing.assert_allclose(found["information"], [gain for gain, _, _ in expected], atol=1e-8)
     assert list(zip(found["item"], found["annotator"], strict=True)) == [(i, a) for _, i, a in expected]
     assert (found["information"] <= found["entropy"] + 1e-9).all()
@@ -337,31 +338,31 @@ def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
     given = {"per_item": per_item, "per_annotator": per_annotator, "exclude_answered": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = worth_asking(posterior, n, **given)
+        found = suggest_labels(posterior, n, **given)
     assert list(zip(found["item"], found["annotator"], strict=True)) == expected
     assert found["annotator"].value_counts().max() == per_annotator or per_annotator == 14
-    alone = worth_asking(posterior, n, per_item=per_item, exclude_answered=False)
+    alone = suggest_labels(posterior, n, per_item=per_item, exclude_answered=False)
     assert alone["annotator"].value_counts().max() > per_annotator, "without a limit, one is asked more"
 
 
 def test_a_limit_that_nobody_reaches_changes_nothing() -> None:
     posterior = fit("dawid_skene", crowd(40, 6, 3, 3), inference="em")
-    alone = worth_asking(posterior, 20, per_item=2)
-    pd.testing.assert_frame_equal(worth_asking(posterior, 20, per_item=2, per_annotator=20), alone)
+    alone = suggest_labels(posterior, 20, per_item=2)
+    pd.testing.assert_frame_equal(suggest_labels(posterior, 20, per_item=2, per_annotator=20), alone)
     with pytest.warns(CrowdpplWarning, match="20 labels .* 1 an item and 2 an annotator only 12 are left"):
-        found = worth_asking(posterior, 20, per_annotator=2)
+        found = suggest_labels(posterior, 20, per_annotator=2)
     assert found["annotator"].value_counts().tolist() == [2] * 6
     for wrong in (0, 1.5, "2", True):
         with pytest.raises(MethodError, match="per_annotator="):
-            worth_asking(posterior, 1, per_annotator=wrong)  # type: ignore[arg-type]
+            suggest_labels(posterior, 1, per_annotator=wrong)  # type: ignore[arg-type]
 
 
 def test_an_item_without_a_label_is_asked_of_anyone_and_gold_of_no_one_first() -> None:
     data = annotations([(0, 0, 0), (1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 1)], 2, items=[0, 1, 2, 3])
     posterior = fit("bayesian_dawid_skene", data.with_gold({2: 0}), inference="em")
-    found = worth_asking(posterior, 8, per_item=2)
+    found = suggest_labels(posterior, 8, per_item=2)
     assert found["item"].value_counts().to_dict() == {3: 2, 0: 1}
-    again = worth_asking(posterior, 8, per_item=2, exclude_answered=False)
+    again = suggest_labels(posterior, 8, per_item=2, exclude_answered=False)
     assert again.loc[again["item"] == 2, "information"].tolist() == [0, 0]
     assert again["item"].tolist()[:2] == [3, 3]
 
@@ -370,7 +371,7 @@ def test_neither_rows_nor_classes_nor_annotators_order_ties() -> None:
     tables = np.array([coin(0.7, 3)] * 4)
     labels = [(i, 3, 0) for i in range(40)]
     even = held([[1 / 3] * 3] * 40, tables, labels)
-    found = worth_asking(even, 10)
+    found = suggest_labels(even, 10)
     assert found["information"].nunique() == 1
     assert found["item"].tolist() != sorted(found["item"])
     assert found["annotator"].nunique() == 3
@@ -383,10 +384,10 @@ def test_neither_rows_nor_classes_nor_annotators_order_ties() -> None:
         probabilities=even.result.probabilities[:, book] * (1 + 1e-14),
         table=even.result.table[:, book][:, :, book],
     )
-    other = worth_asking(replace(even, data=turned, result=result), 10)
+    other = suggest_labels(replace(even, data=turned, result=result), 10)
     pd.testing.assert_frame_equal(other, found)
-    assert worth_asking(even, 10, seed=1)["item"].tolist() != found["item"].tolist()
-    pd.testing.assert_frame_equal(worth_asking(even, 10, seed=0), found)
+    assert suggest_labels(even, 10, seed=1)["item"].tolist() != found["item"].tolist()
+    pd.testing.assert_frame_equal(suggest_labels(even, 10, seed=0), found)
 
 
 def test_an_abstention_teaches_what_its_table_says() -> None:
@@ -410,19 +411,19 @@ def test_an_abstention_teaches_what_its_table_says() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     posterior = held([[0.5, 0.5], [0.9, 0.1]], [coin(0.8), coin(0.6)], [(0, 1, 0), (1, 0, 1)])
     with pytest.raises(MethodError, match="n=0"):
-        worth_asking(posterior, 0)
+        suggest_labels(posterior, 0)
     with pytest.raises(MethodError, match="per_item=0"):
-        worth_asking(posterior, 1, per_item=0)
+        suggest_labels(posterior, 1, per_item=0)
     with pytest.raises(MethodError, match="n=2.5 must be a whole number"):
-        worth_asking(posterior, 2.5)  # type: ignore[arg-type]
+        suggest_labels(posterior, 2.5)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="'nobody'"):
-        worth_asking(posterior, 1, annotators=["nobody"])
+        suggest_labels(posterior, 1, annotators=["nobody"])
     with pytest.warns(CrowdpplWarning, match="only 2"):
-        found = worth_asking(posterior, 5)
+        found = suggest_labels(posterior, 5)
     assert sorted(zip(found["item"], found["annotator"], strict=True)) == [(0, 0), (1, 1)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(worth_asking(posterior, 2)) == 2
+        assert len(suggest_labels(posterior, 2)) == 2
 
 
 def test_one_name_is_one_annotator_and_nobody_can_be_asked_nothing() -> None:
@@ -433,18 +434,18 @@ def test_one_name_is_one_annotator_and_nobody_can_be_asked_nothing() -> None:
         rows = posterior.data.frame()
         rows["annotator"] = rows["annotator"].map("w{}".format)
         named = fit(method, Annotations.from_frame(rows), inference="vb", max_iterations=3)
-        found = worth_asking(named, 1, annotators=own[1], exclude_answered=False)
+        found = suggest_labels(named, 1, annotators=own[1], exclude_answered=False)
         assert found["annotator"].tolist() == [own[1]]
         with pytest.warns(CrowdpplWarning, match="only 0"):
-            assert worth_asking(posterior, 2, annotators=[]).empty
+            assert suggest_labels(posterior, 2, annotators=[]).empty
 
 
 def test_asking_leaves_the_random_state_as_it_was() -> None:
     posterior = fit("ebcc", crowd(10, 4, 3, 2), inference="vb", max_iterations=3)
     before = torch.get_rng_state()
-    first = worth_asking(posterior, 5)
+    first = suggest_labels(posterior, 5)
     assert torch.equal(before, torch.get_rng_state())
-    pd.testing.assert_frame_equal(worth_asking(posterior, 5), first)
+    pd.testing.assert_frame_equal(suggest_labels(posterior, 5), first)
 
 
 def test_five_million_pairs_take_little_memory() -> None:
@@ -455,17 +456,17 @@ def test_five_million_pairs_take_little_memory() -> None:
     p, table = rng.dirichlet(np.full(k, 0.5), n), rng.dirichlet(np.full(k, 0.5), (a, k))
     posterior = replace(small, data=data, result=replace(small.result, probabilities=p, table=table))
     tracemalloc.start()
-    found = worth_asking(posterior, 50_000)
+    found = suggest_labels(posterior, 50_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 250e6, "all pairs at once would be 1 GB"
-    pd.testing.assert_frame_equal(worth_asking(posterior, 100), found.head(100))
+    pd.testing.assert_frame_equal(suggest_labels(posterior, 100), found.head(100))
     tracemalloc.start()
-    shared = worth_asking(posterior, 10_000, per_annotator=250)
+    shared = suggest_labels(posterior, 10_000, per_annotator=250)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 250e6 and shared["annotator"].value_counts().tolist() == [250] * 40
-    best = worth_asking(posterior, 100, exclude_answered=False)["information"]
+    best = suggest_labels(posterior, 100, exclude_answered=False)["information"]
     top = [information(some, table.transpose(1, 0, 2)[None]).max(1) for some in np.array_split(p, 20)]
     np.testing.assert_allclose(best, np.sort(np.concatenate(top))[::-1][:100], atol=1e-8)
 
@@ -474,4 +475,4 @@ def test_five_million_pairs_take_little_memory() -> None:
 def test_a_loaded_posterior_asks_the_same(method: str, tmp_path: Path) -> None:
     posterior = fit(method, crowd(20, 5, 3, 2), inference="vb", max_iterations=20)
     posterior.save(tmp_path)
-    pd.testing.assert_frame_equal(worth_asking(load(tmp_path), 10), worth_asking(posterior, 10))
+    pd.testing.assert_frame_equal(suggest_labels(load(tmp_path), 10), suggest_labels(posterior, 10))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from crowdppl.agreement import coefficients
-from crowdppl.agreement.coefficients import Ballots, Resamples, Tally, agreement_pairs, agreement_table
+from crowdppl.agreement.coefficients import DeduplicatedVotes, Resamples, Tally, agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
@@ -19,7 +19,7 @@ def test_resamples_are_the_items_drawn_again() -> None:
     """Each sample against the coefficients of data in which items are copied as often as they were drawn."""
     sparse = random_labels(7, n_items=60)
     data = graded(sparse)
-    held = Ballots.of(data)
+    held = DeduplicatedVotes.of(data)
     resamples = Resamples(held.n_items, 5, seed=3)
     near = coefficients.nearness(4, "quadratic")
     kappa = coefficients.mean_kappa(held, near, resamples)
@@ -43,7 +43,7 @@ def test_resamples_are_the_items_drawn_again() -> None:
 def test_intervals_are_quantiles_and_the_seed_decides() -> None:
     data = anaesthetists()
     table = agreement_table(data, bootstrap=200, level=0.8, seed=4)
-    held = Ballots.of(data)
+    held = DeduplicatedVotes.of(data)
     drawn = coefficients.mean_kappa(held, coefficients.nearness(4, "identity"), Resamples(held.n_items, 200, 4))
     np.testing.assert_allclose(
         table.loc["cohen_kappa", ["low", "high"]].astype(float), np.nanquantile(drawn.resampled, [0.1, 0.9])
@@ -58,7 +58,7 @@ def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     table, pairs = agreement_table(data, bootstrap=50), agreement_pairs(data)
     monkeypatch.setattr(coefficients, "AT_ONCE", 40)
     monkeypatch.setattr(coefficients, "WIDEST", 7)
-    assert len(list(coefficients.pairings(Ballots.of(data), np.eye(4)))) > 5
+    assert len(list(coefficients.pairings(DeduplicatedVotes.of(data), np.eye(4)))) > 5
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=50), rtol=1e-10)
     pd.testing.assert_frame_equal(pairs, agreement_pairs(data), rtol=1e-10)
 

@@ -14,7 +14,7 @@ import pytest
 from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 from tests.ratings import random_labels, values
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -33,14 +33,14 @@ def test_one_class_only() -> None:
 def test_nearly_one_class_says_what_the_interval_is_made_from() -> None:
     labels = np.zeros((20, 2), int)
     labels[0] = 1
-    with pytest.warns(ThinDataWarning, match=r"interval of fleiss_kappa is made from \d+ of 200 samples"):
+    with pytest.warns(SparseDataWarning, match=r"interval of fleiss_kappa is made from \d+ of 200 samples"):
         table = agreement_table(Annotations.from_matrix(labels), bootstrap=200)
     assert table.loc["fleiss_kappa", ["value", "low", "high"]].tolist() == [1, 1, 1]
 
 
 def test_pairs_that_share_few_items_are_warned_of() -> None:
     thin = Annotations.from_matrix(random_labels(0, n_items=40, n_annotators=30, keep=0.2))
-    with pytest.warns(ThinDataWarning, match="cohen_kappa is a mean over .* pairs .*few items.*biased towards 0"):
+    with pytest.warns(SparseDataWarning, match="cohen_kappa is a mean over .* pairs .*few items.*biased towards 0"):
         agreement_table(thin, bootstrap=0)
     strangers = Annotations.from_arrays([1, 1, 2, 2], list("abcd"), [0, 0, 0, 1])
     with pytest.warns(CrowdpplWarning, match="cohen_kappa is not defined and NaN.*share two items"):

@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from crowdppl.criticism import collusion
-from crowdppl.criticism.collusion import excess_of
+from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.spammers import suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
@@ -67,7 +67,7 @@ def nodes(axes: Axes) -> dict[str, np.ndarray]:
 def test_lines_are_the_pairs_that_are_flagged_and_marks_the_groups() -> None:
     found = colluding()
     ax = plot_agreement_network(found)
-    excess = excess_of(found)
+    excess = excess_agreement(found)
     linked = collusion.p_values(excess) <= 0.05
     expected = {(a, b) for a in range(4) for b in range(a + 1, 4)}
     assert set(zip(excess.one[linked].tolist(), excess.other[linked].tolist(), strict=True)) == expected
@@ -97,7 +97,7 @@ def test_of_a_crowd_only_those_with_a_link_are_named() -> None:
 
 def test_of_many_with_a_link_those_with_most_are_named_as_far_as_names_are_apart() -> None:
     found = colluding(110, 36)
-    excess = excess_of(found)
+    excess = excess_agreement(found)
     linked = collusion.p_values(excess) <= 0.05
     links = np.bincount(np.concatenate([excess.one[linked], excess.other[linked]]), minlength=110)
     assert (links > 0).sum() > 30

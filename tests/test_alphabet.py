@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.ids import Alphabet, encode_labels, place_in_rows, read_alphabet
-from crowdppl.errors import DataError, ThinDataWarning
+from crowdppl.data.ids import LabelSet, encode_labels, place_in_rows, read_label_set
+from crowdppl.errors import DataError, SparseDataWarning
 
 
 def alphabet(
     labels: Any, classes: Any = None, abstentions: Any = (), kind: str = "nominal", text: bool = False
-) -> tuple[Alphabet, list[int]]:
+) -> tuple[LabelSet, list[int]]:
     encoded = encode_labels(labels, place_in_rows, classes is not None, abstentions, text)
-    found = read_alphabet(encoded, classes, abstentions, kind)
+    found = read_label_set(encoded, classes, abstentions, kind)
     return found, found.code(encoded, place_in_rows).tolist()
 
 
@@ -101,7 +101,7 @@ def test_a_category_that_nobody_used_is_a_class(labels: Any, away: list[str], an
 def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
     labels = pd.Categorical(["x", "y", "x", "?"], ["x", "y", "?", "never"])
     given: Any = (["i", "i", "j", "j"], ["ann", "bob", "ann", "bob"], labels)
-    with pytest.warns(ThinDataWarning, match=r"no label is of 1 of 3 classes \('never'\), .* a categorical"):
+    with pytest.warns(SparseDataWarning, match=r"no label is of 1 of 3 classes \('never'\), .* a categorical"):
         assert list(Annotations.from_arrays(*given, abstentions=["?"]).classes) == ["never", "x", "y"]
     meant = Annotations.from_arrays(*given, abstentions=["?"], classes=["never", "x", "y"])
     used = Annotations.from_arrays(*given[:2], labels.remove_unused_categories(), abstentions=["?"])
@@ -113,7 +113,7 @@ def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
 def test_a_class_that_only_repeats_left_out_named_is_warned_of(away: list[str]) -> None:
     labels = ["x", "rare", "y", "x"] if not away else ["?", "rare", "y", "x"]
     given: Any = (["i", "i", "j", "k"], ["ann", "ann", "ann", "ann"], labels)
-    with pytest.warns(ThinDataWarning, match=r"1 of 3 classes \('rare'\), .* only repeats that are left out"):
+    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes \('rare'\), .* only repeats that are left out"):
         data = Annotations.from_arrays(*given, repeats="first", abstentions=away)
     assert list(data.classes) == ["rare", "x", "y"]
     kept = Annotations.from_arrays(*given, repeats="last", abstentions=away)
@@ -175,4 +175,4 @@ def test_a_listed_marker_is_a_class_like_any_other() -> None:
 
 def test_a_design_needs_a_list() -> None:
     with pytest.raises(DataError, match="list them in classes="):
-        read_alphabet(None, None, (), "nominal")
+        read_label_set(None, None, (), "nominal")

@@ -208,7 +208,7 @@ def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
 def test_a_design_has_rows_and_no_labels() -> None:
     design = Annotations.design(["b", "a", "a"], [1, 1, 2], classes=["x", "y"], abstentions=["?"])
     assert design.frame().columns.tolist() == ["item", "annotator"]
-    assert not design.blocks[0].observed
+    assert not design.blocks[0].has_labels
     assert design.abstainers is not None
     assert design.abstainers.all()
     assert "to be drawn" in repr(design)
@@ -239,7 +239,7 @@ def test_a_story_of_plain_pyro_reads_annotations() -> None:
     assert data.as_block() is data.as_block()
     assert data.of_annotator(torch.arange(5.0)).shape == (315,)
     assert data.annotator.tolist() == data.as_block().annotator.tolist()
-    assert (data.history, data.scale, data.observed, data.device.type) == (None, 1.0, True, "cpu")
+    assert (data.history, data.scale, data.has_labels, data.device.type) == (None, 1.0, True, "cpu")
     with pytest.raises(AttributeError, match="no attribute 'n_clases'"):
         data.n_clases  # noqa: B018
     assert dist.Categorical(logits=torch.zeros(data.n_classes)).event_shape == ()

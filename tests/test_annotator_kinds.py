@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-from crowdppl import DataError, MethodError, OneClassWarning, ThinDataWarning
+from crowdppl.errors import DataError, MethodError, OneClassWarning, SparseDataWarning
 from crowdppl.simulation.annotators import BY_NAME, annotator_kind, annotator_kind_table, draw_kinds
 from crowdppl.simulation.crowd import SimulatedCrowd, simulate_annotators
 
@@ -347,7 +347,7 @@ def test_truth_in_any_form_and_classes_that_nobody_has() -> None:
     mapped = simulate_annotators({4: 0, 3: 0, 2: 1, 1: 0, 0: 1}, ["expert"])
     assert mapped.truth.to_dict() == plain.truth.to_dict()
     assert np.array_equal(plain.confusion, mapped.confusion)
-    with pytest.warns(ThinDataWarning):
+    with pytest.warns(SparseDataWarning):
         wider = simulate_annotators([2, 0, 2], ["hammer"] * 3, classes=[0, 1, 2, 3], kind="ordinal")
     assert (wider.data.n_classes, wider.data.kind, wider.confusion.shape) == (4, "ordinal", (3, 4, 4))
 

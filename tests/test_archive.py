@@ -150,9 +150,9 @@ def test_round_trip(kind: str, tmp_path: Path) -> None:
     found = load(str(tmp_path / "deep" / "result"), method="shelved")
     assert_same(found.result, saved.result)
     assert (found.method, found.inference, found.options) == ("shelved", "vb", {"seed": 3, "tolerance": None})
-    assert isinstance(found.story, Shelved)
-    assert (found.story.groups, found.story.weight) == ((1, 0, 1), 1 / 3)
-    np.testing.assert_array_equal(found.story.table, saved.story.table)
+    assert isinstance(found.model, Shelved)
+    assert (found.model.groups, found.model.weight) == ((1, 0, 1), 1 / 3)
+    np.testing.assert_array_equal(found.model.table, saved.model.table)
     for name in ("items", "annotators", "classes", "answers"):
         pd.testing.assert_index_equal(getattr(found.data, name), getattr(data, name), exact=True)
     pd.testing.assert_frame_equal(found.data.frame(), data.frame())
@@ -278,10 +278,10 @@ def test_a_method_that_is_not_known_here_can_be_handed_over(
 ) -> None:
     tiny().save(tmp_path)
     monkeypatch.setattr(registry, "_registered", {})
-    with pytest.raises(ResultError, match="shelved.*register.*story="):
+    with pytest.raises(ResultError, match="shelved.*register.*model="):
         load(tmp_path)
     story = Shelved()
-    assert load(tmp_path, story=story).story is story
+    assert load(tmp_path, model=story).model is story
 
 
 def test_another_method_handed_over_is_refused(tmp_path: Path) -> None:
@@ -294,14 +294,14 @@ def test_another_method_handed_over_is_refused(tmp_path: Path) -> None:
         ("mine", crowdppl.method("glad")),
     ):
         with pytest.raises(ResultError, match="hand over the method fitted"):
-            load(tmp_path / folder, story=story)
+            load(tmp_path / folder, model=story)
 
 
 def test_the_settings_of_a_method_that_is_handed_over_are_those_of_the_fit(tmp_path: Path) -> None:
     data = crowdppl.anaesthetists()
     crowdppl.fit("one_coin", data, inference="vb", settings={"right": 3.0}).save(tmp_path)
-    loaded: Any = load(tmp_path, story=crowdppl.method("one_coin", right=9.0))
-    assert loaded.story.right == 3.0
+    loaded: Any = load(tmp_path, model=crowdppl.method("one_coin", right=9.0))
+    assert loaded.model.right == 3.0
 
 
 def test_a_setting_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

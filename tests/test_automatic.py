@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl import automatic
+from crowdppl import fitting as automatic
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.evaluation import calibration
@@ -33,7 +33,7 @@ def made(name: str, n_items: int, labels: int, k: int, seed: int, **settings: An
 
 @pytest.fixture(scope="module")
 def blurred() -> Simulation:
-    return made("mixed_membership", 400, 6, 3, 1, mass=20.0, diagonal=0.85)
+    return made("mixed_membership", 400, 6, 3, 1, prior_strength=20.0, prior_accuracy=0.85)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,19 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
 def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: int) -> None:
     gaps = []
     for seed in range(5):
-        one = made("bayesian_dawid_skene", 600, labels, k, seed, mass=10.0, diagonal=0.65, prevalence_mass=10.0)
-        story = crowdppl.method("bayesian_dawid_skene", mass=10.0, diagonal=0.65, prevalence_mass=10.0)
+        one = made(
+            "bayesian_dawid_skene",
+            600,
+            labels,
+            k,
+            seed,
+            prior_strength=10.0,
+            prior_accuracy=0.65,
+            prevalence_strength=10.0,
+        )
+        story = crowdppl.method(
+            "bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.65, prevalence_strength=10.0
+        )
         exact = crowdppl.fit(story, one.data, inference="gibbs", chains=8, draws=200, warmup=100)
         found = crowdppl.fit("auto", one.data)
         gaps.append(evaluate(found, one.truth).log_score - evaluate(exact, one.truth).log_score)
@@ -100,9 +111,9 @@ def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posteri
 
 def test_with_one_label_an_item_it_says_that_labels_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[str] = []
-    alone = automatic.fit_alone
+    alone = automatic.fit_method
     monkeypatch.setattr(
-        automatic, "fit_alone", lambda name, *rest: (fitted.append(str(name)), alone(name, *rest))[1]
+        automatic, "fit_method", lambda name, *rest: (fitted.append(str(name)), alone(name, *rest))[1]
     )
     found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
     assert fitted == [automatic.ROWS[0]]  # the others would have no part

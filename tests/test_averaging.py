@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import Correction, TruthMap, averaged, discount, members
+from crowdppl.results.correction import Correction, TruthMap, averaged, design_effect, members
 from crowdppl.results.updating import OLDER
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
@@ -36,7 +36,7 @@ def together(data: Annotations, **more: Any) -> Posterior:
 
 def mixed(found: dict[str, np.ndarray], labels: np.ndarray) -> np.ndarray:
     """A quarter of the first, discounted by .5, and three of the second, discounted by .1."""
-    first, second = (discount(found[name], labels, rate) for name, rate in zip(NAMES, (0.5, 0.1), strict=True))
+    first, second = (design_effect(found[name], labels, rate) for name, rate in zip(NAMES, (0.5, 0.1), strict=True))
     return np.asarray(0.25 * first + 0.75 * second)
 
 
@@ -179,7 +179,7 @@ def test_auto_is_as_honest_on_items_that_it_predicts() -> None:
     """Half of the items are fitted, the other half predicted: scores are near those of a fit to all."""
     design = crowdppl.random_design(800, 20, 6, classes=3, seed=1)
     one: Simulation = crowdppl.simulate(
-        crowdppl.method("mixed_membership", mass=20.0, diagonal=0.85), design, seed=1
+        crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85), design, seed=1
     )
     half = one.data.frame()["item"].isin(one.data.items[:400])
     table = one.data.frame()[["item", "annotator", "label"]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubts import _by_vote, _without_itself, learned_by_heart
+from crowdppl.criticism.doubts import _by_vote, _without_itself, overfitting
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import kinds, simulated
@@ -61,7 +61,7 @@ def test_what_is_said_beside_a_fit_is_true_of_refits() -> None:
 
 def test_the_figures_are_near_those_of_leaving_out() -> None:
     posterior = fit("dawid_skene", simulated(0, 80, 12, 3, 4), inference="em", seed=0)
-    (doubt,) = learned_by_heart(posterior)
+    (doubt,) = overfitting(posterior)
     own, votes = (
         fit(m, posterior.data, inference="em", seed=0).leave_one_out(method="closed").mean
         for m in ("dawid_skene", "majority_vote")
@@ -75,13 +75,15 @@ def test_the_figures_are_near_those_of_leaving_out() -> None:
 def test_nothing_is_said_where_nothing_is_known() -> None:
     """A prior, an engine with draws, more answers than classes, items labelled once, earlier labels."""
     data = simulated(0, 80, 12, 3, 4)
-    assert list(learned_by_heart(fit("dawid_skene", data, inference="em")))
-    assert not list(learned_by_heart(fit("bayesian_dawid_skene", data, inference="vb")))
-    assert not list(learned_by_heart(fit("bayesian_dawid_skene", data, inference="em", settings={"mass": 16.0})))
-    assert not list(learned_by_heart(fit("one_coin", data, inference="em")))
+    assert list(overfitting(fit("dawid_skene", data, inference="em")))
+    assert not list(overfitting(fit("bayesian_dawid_skene", data, inference="vb")))
+    assert not list(
+        overfitting(fit("bayesian_dawid_skene", data, inference="em", settings={"prior_strength": 16.0}))
+    )
+    assert not list(overfitting(fit("one_coin", data, inference="em")))
     rows = data.frame().astype({"label": object})
     rows.loc[rows.index[:3], "label"] = "pass"
     declined = crowdppl.Annotations.from_frame(rows, abstentions=["pass"])
-    assert not list(learned_by_heart(fit("dawid_skene", declined, inference="em")))
+    assert not list(overfitting(fit("dawid_skene", declined, inference="em")))
     once = annotations([(i, i % 3, i % 2) for i in range(90)], 2)
-    assert not list(learned_by_heart(fit("dawid_skene", once, inference="em")))
+    assert not list(overfitting(fit("dawid_skene", once, inference="em")))

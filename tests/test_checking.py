@@ -11,7 +11,7 @@ import pytest
 
 import crowdppl.data.annotations
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import connected_sets, neighbours
+from crowdppl.data.blocks import connected_sets, repeats
 from crowdppl.data.checks import cell_counts, check_tables
 from crowdppl.errors import (
     CrowdpplWarning,
@@ -19,7 +19,7 @@ from crowdppl.errors import (
     DisconnectedWarning,
     OneClassWarning,
     RepeatsWarning,
-    ThinDataWarning,
+    SparseDataWarning,
 )
 
 ROWS = [("i", "ann", 0), ("j", "ann", 1), ("i", "bob", 0), ("j", "bob", 1), ("i", "ann", 1), ("i", "ann", 1)]
@@ -76,7 +76,7 @@ def test_repeats_can_be_refused() -> None:
 
 
 def test_thin_annotators_are_counted() -> None:
-    (message,) = found(ROWS[:4], ThinDataWarning, classes=[0, 1, 2], annotators=["cy"])
+    (message,) = found(ROWS[:4], SparseDataWarning, classes=[0, 1, 2], annotators=["cy"])
     assert message.startswith(
         "3 of 3 annotators gave fewer labels than there are classes (3), such as 'ann' with 2"
     )
@@ -144,7 +144,7 @@ def test_warnings_can_be_filtered_by_kind() -> None:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", RepeatsWarning)
         made(ROWS, classes=[0, 1, 2])
-    assert [w.category for w in caught] == [ThinDataWarning]
+    assert [w.category for w in caught] == [SparseDataWarning]
 
 
 def test_no_warnings_about_learning_where_nothing_is_learnt() -> None:
@@ -168,10 +168,10 @@ def test_tables_beyond_memory_are_refused_with_advice() -> None:
 def test_counts_and_neighbours() -> None:
     data = quietly(ROWS)
     assert cell_counts(data.blocks).tolist() == [[1, 3], [1, 1]]
-    pairs = sorted(zip(*(x.tolist() for x in neighbours(data.blocks[0])), strict=True))
+    pairs = sorted(zip(*(x.tolist() for x in repeats(data.blocks[0])), strict=True))
     assert pairs == [(0, 0), (0, 0), (0, 1), (0, 1)]
 
 
 def test_a_single_annotator_is_warned_of() -> None:
-    with pytest.warns(ThinDataWarning, match="all labels are by 'ann': they alone cannot tell"):
+    with pytest.warns(SparseDataWarning, match="all labels are by 'ann': they alone cannot tell"):
         Annotations.from_arrays([1, 2, 3], ["ann"] * 3, ["x", "y", "x"])

@@ -23,7 +23,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
 from crowdppl.inference.checkpoint import Checkpoint, key_of
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import pose
+from crowdppl.inference.problem import build_problem
 from tests.crowd import crowd
 from tests.test_networks import clouds
 
@@ -212,7 +212,7 @@ def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_info
     keys = []
     for told in (True, False):
         data = Annotations.from_frame(frame, abstentions=["?"], informative_abstentions=told)
-        problem = pose(crowdppl.method("one_coin"), data, options)
+        problem = build_problem(crowdppl.method("one_coin"), data, options)
         blocks = [replace(block, n_answers=block.n_classes, informative=False) for block in problem.blocks]
         keys += [key_of(problem, options, "vb"), key_of(replace(problem, blocks=blocks), options, "vb")]
     informative, before, ignorable, _ = keys
@@ -283,7 +283,7 @@ def test_what_a_network_saves_nowhere_is_kept_too(name: str, engine: str, tmp_pa
 
 def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:
     truth = np.arange(60) % 3
-    episodes = crowdppl.Episodes(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
+    episodes = crowdppl.few_shot.EpisodeSampler(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
     story = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
     with pytest.raises(MethodError, match="is for fits in which a network learns, and MetaEm has none here"):
         crowdppl.fit(story, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")

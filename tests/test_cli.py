@@ -367,7 +367,7 @@ def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "probabilities are averaged" in capsys.readouterr().out
     assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
     assert load(out).correction is not None
-    for more in (["--setting", "mass=3"], ["--inference", "gibbs"]):
+    for more in (["--setting", "prior_strength=3"], ["--inference", "gibbs"]):
         said = refused(capsys, "fit", answers, "--model", "auto", *more, "--out", out)
         assert "'auto' chooses methods and engines itself" in said
     assert "posterior.correction.scores" in refused(capsys, "compare", answers, "--model", "auto")

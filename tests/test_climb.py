@@ -18,10 +18,10 @@ from crowdppl import mean_field
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
-from crowdppl.inference.engines import refuse
+from crowdppl.inference.engines import refuse_engine
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import Ascent
-from crowdppl.inference.vb.fit import Climbed, climb, prepare, warm_up
+from crowdppl.inference.vb.fit import VbRun, prepare, run_starts, warm_up
 from crowdppl.primitives import plates
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, exact
@@ -32,13 +32,18 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "community": {"communities": 3},
 }
 ABOVE_ONE: dict[str, dict[str, Any]] = {
-    "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.5},
-    "bayes_dgc": {"mass": 6.0, "diagonal": 0.5},
-    "coin_net": {"mass": 6.0, "diagonal": 0.5},
-    "dependent_clusters": {"mass": 6.0, "diagonal": 0.5, "link_mass": 6.0, "link_diagonal": 0.5},
-    "ebcc": {"mass": 6.0, "diagonal": 0.5},
-    "mixed_membership": {"mass": 6.0, "diagonal": 0.5, "kind_mass": 2.0},
-    "community": {"mass": 6.0, "diagonal": 0.5, "sparsity": 6.0},
+    "bayesian_dawid_skene": {"prior_strength": 6.0, "prior_accuracy": 0.5},
+    "bayes_dgc": {"prior_strength": 6.0, "prior_accuracy": 0.5},
+    "coin_net": {"prior_strength": 6.0, "prior_accuracy": 0.5},
+    "dependent_clusters": {
+        "prior_strength": 6.0,
+        "prior_accuracy": 0.5,
+        "link_strength": 6.0,
+        "link_accuracy": 0.5,
+    },
+    "ebcc": {"prior_strength": 6.0, "prior_accuracy": 0.5},
+    "mixed_membership": {"prior_strength": 6.0, "prior_accuracy": 0.5, "kind_strength": 2.0},
+    "community": {"prior_strength": 6.0, "prior_accuracy": 0.5, "sparsity": 6.0},
     "one_coin": {"right": 4.0, "wrong": 2.0},
     "mace": {"knows": 3.0, "guesses": 2.0, "guess": 2.0},
 }
@@ -63,10 +68,10 @@ def story(name: str, engine: str) -> Any:
     return crowdppl.method(name, **ALWAYS.get(name, {}), **(ABOVE_ONE.get(name, {}) if engine == "em" else {}))
 
 
-def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[Climbed]:
+def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[VbRun]:
     problem = posed(story(name, engine), data, **options)
-    refuse(problem.story, engine)
-    return climb(problem, problem.options, engine)
+    refuse_engine(problem.model, engine)
+    return run_starts(problem, problem.options, engine)
 
 
 def parameters(ascent: Ascent) -> dict[str, Tensor]:
@@ -144,13 +149,13 @@ def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
 @pytest.mark.parametrize("name", STATES)
 def test_vb_stays_below_the_exact_evidence_and_near_it(name: str) -> None:
     problem = posed(crowdppl.method(name, **SETTINGS[name]), annotations(LABELS, 2), tolerance=1e-12)
-    (run,) = climb(problem, problem.options, "vb")
+    (run,) = run_starts(problem, problem.options, "vb")
     bound = run.ascent.evaluate()[0]
     evidence = exact(STATES[name](LABELS, 2), 2).log_evidence
     assert evidence - 4 < bound < evidence
 
 
-def mean_field_with_truth(problem: Problem, run: Climbed) -> Any:
+def mean_field_with_truth(problem: Problem, run: VbRun) -> Any:
     """vb's whole approximation as a Pyro guide: mean field, and the truth of each item as a site of its own."""
     truth = problem.truth
     assert truth is not None
@@ -163,7 +168,7 @@ def mean_field_with_truth(problem: Problem, run: Climbed) -> Any:
         store.setdefault(f"q.{name}.share", x.softmax(-1), dist.constraints.simplex)
 
     def guide(data: Block) -> None:
-        mean_field(problem.story, data)
+        mean_field(problem.model, data)
         with plates.items(data):
             own = dist.Categorical(logits=pyro.param("q.truth"))
             pyro.sample(truth, own, infer={"enumerate": "parallel"})
@@ -178,7 +183,7 @@ def monte_carlo(problem: Problem, guide: Any, repeats: int = 30) -> tuple[np.nda
     store, values = pyro.get_param_store(), []
     slopes: dict[str, list[np.ndarray]] = {n: [] for n in store}
     for _ in range(repeats):
-        values.append(-elbo.loss_and_grads(problem.model, guide, problem.blocks[0]))
+        values.append(-elbo.loss_and_grads(problem.program, guide, problem.blocks[0]))
         for name in slopes:
             leaf = store[name].unconstrained()
             slopes[name].append(-leaf.grad.detach().numpy().copy())
@@ -199,7 +204,7 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     6 has chance 2e-6 for each of the some 300.
     """
     problem = posed(story(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
-    (run,) = climb(problem, problem.options, "vb")
+    (run,) = run_starts(problem, problem.options, "vb")
     guide = mean_field_with_truth(problem, run)
     values, slopes = monte_carlo(problem, guide)
     bound = run.ascent.evaluate()[0]
@@ -269,5 +274,7 @@ def test_the_same_seed_gives_the_same_fit_bit_for_bit(name: str, engine: str) ->
 
 def test_em_names_a_prior_below_one_and_its_smallest_value() -> None:
     with pytest.raises(MethodError, match=r"em refuses site 'confusion': .* 0\.351,"):
-        problem = posed(crowdppl.method("bayesian_dawid_skene", mass=1.8, diagonal=0.61), crowd(20, 4, 3, 3))
-        climb(problem, problem.options, "em")
+        problem = posed(
+            crowdppl.method("bayesian_dawid_skene", prior_strength=1.8, prior_accuracy=0.61), crowd(20, 4, 3, 3)
+        )
+        run_starts(problem, problem.options, "em")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import Block, log_urn, outlier_scores
+from crowdppl import outlier_scores
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import DoubtWarning, MethodError
@@ -21,6 +21,7 @@ from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
 from crowdppl.inference.predict.answers import MARGINAL_DRAWS
 from crowdppl.posterior import Posterior
+from crowdppl.primitives import Block, log_dirichlet_multinomial
 from crowdppl.results.updating import expected_area
 from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double
@@ -58,7 +59,9 @@ def test_mixtures_sum_to_one(n_answers: int) -> None:
     assert found.marginals["outlier"].shape == (2, block.n_items)
     for share in found.marginals.values():
         np.testing.assert_allclose(share.sum(0), 1, atol=1e-12)
-    assert float(log_urn(every_labelling(3), 0.6).double().exp().sum()) == pytest.approx(1, abs=1e-6)
+    assert float(log_dirichlet_multinomial(every_labelling(3), 0.6).double().exp().sum()) == pytest.approx(
+        1, abs=1e-6
+    )
 
 
 def test_an_urn_is_drawn_as_it_is_scored() -> None:
@@ -193,7 +196,7 @@ def bayes_rule(values: dict[str, torch.Tensor], toy: Tiny, story: Any) -> np.nda
 def test_scores_are_bayes_rule_at_a_point_and_over_draws() -> None:
     labels = list(PLAIN.labels)
     data, toy = annotations(labels, 3), Tiny(PLAIN.labels, 3, 5, 3, 3, (-1,) * 3, (False,) * 5)
-    story = crowdppl.method("coin_net", mass=6.0, diagonal=0.5)
+    story = crowdppl.method("coin_net", prior_strength=6.0, prior_accuracy=0.5)
     found = crowdppl.fit(story, data, inference="em")
     point = {name: torch.tensor(site.mean) for name, site in found.result.sites.items()}
     np.testing.assert_allclose(outlier_scores(found), bayes_rule(point, toy, story), atol=1e-5)

@@ -52,7 +52,7 @@ def test_methods_left_to_auto_share_its_seconds(monkeypatch: pytest.MonkeyPatch)
 
 def test_stories_of_ones_own_take_part() -> None:
     data = crowd(n_items=40)
-    strict = crowdppl.method("bayesian_dawid_skene", mass=40.0)
+    strict = crowdppl.method("bayesian_dawid_skene", prior_strength=40.0)
     found = compare({"strict": strict, "coin": "one_coin"}, data, inference="vb", folds=2)
     assert set(found.table.index) == {"strict", "coin"} and "strict" in repr(found)
 

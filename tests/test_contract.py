@@ -18,20 +18,9 @@ import torch
 
 import crowdppl
 import crowdppl.models
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    MethodError,
-    annotate,
-    confusion_prior,
-    prevalence,
-    registry,
-    testing,
-    truth,
-    with_abstentions,
-)
-from crowdppl.primitives import plates
+from crowdppl import Annotations, registry, testing
+from crowdppl.errors import MethodError
+from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, prevalence, truth, with_abstentions
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 ENGINES = [name for name in testing.NAMES if name.startswith("engine")]
@@ -43,7 +32,7 @@ import pyro
 import pyro.distributions as dist
 import torch
 
-from crowdppl import Card, annotate, logsumexp, plates, prevalence, truth, with_abstentions
+from crowdppl.primitives import Card, annotate, logsumexp, plates, prevalence, truth, with_abstentions
 
 
 @dataclass
@@ -134,7 +123,7 @@ def test_a_registered_method_keeps_the_contract(packages: Path) -> None:
 
 def test_a_story_handed_over_keeps_the_contract() -> None:
     assert registry.name_of(Mine()) is None
-    testing.check_method(Mine(mass=3.0))
+    testing.check_method(Mine(prior_strength=3.0))
 
 
 def test_checks_come_by_name() -> None:
@@ -174,7 +163,9 @@ class Broken:
         table = with_abstentions(data, confusion)
         with plates.items(data):
             if self.how == "gold":  # a truth of its own, which known ones never reach
-                state = pyro.sample("truth", crowdppl.Categorical(log_p), infer={"enumerate": "parallel"})
+                state = pyro.sample(
+                    "truth", crowdppl.primitives.Categorical(log_p), infer={"enumerate": "parallel"}
+                )
             else:
                 state = truth(data, log_p)
             annotate(data, table, state)
@@ -220,13 +211,13 @@ class Sighted(Broken):
     network: Any = None
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    def prepare(self, data: Annotations) -> Sighted:
-        return replace(self, network=crowdppl.ready(self.network, data, self.training))
+    def setup(self, data: Annotations) -> Sighted:
+        return replace(self, network=crowdppl.networks.prepared(self.network, data, self.training))
 
     def model(self, data: Block) -> None:
         with plates.annotators(data):
             rows = pyro.sample("confusion", dist.Dirichlet(confusion_prior(data, 4.0)).to_event(1)).log()
-        seen = crowdppl.classify(data, self.network)
+        seen = crowdppl.networks.class_logits(data, self.network)
         if self.how == "rows" and self.network is not None:
             rows = rows + rows.detach()  # half of its gradient
         table = with_abstentions(data, rows)
@@ -242,6 +233,9 @@ def test_a_network_is_tried_on_features() -> None:
 
 
 def test_all_that_failed_is_said_at_once() -> None:
-    assert json.dumps(crowdppl.primitives.model.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
+    assert (
+        json.dumps(crowdppl.primitives.model.settings_of(Broken("gold")))
+        == '{"how": "gold", "prior_strength": 2.0}'
+    )
     with pytest.raises(AssertionError, match=r"(?s)\d of \d+ checks failed\n.*gold: .*\nodd data: "):
         testing.check_method(Broken("gold"))

@@ -12,14 +12,20 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl import automatic
+from crowdppl import fitting as automatic
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning
 from crowdppl.evaluation import calibration
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import Correction, annotators_an_item, cut, discount, labels_an_item
+from crowdppl.results.correction import (
+    Correction,
+    annotators_an_item,
+    design_effect,
+    labels_an_item,
+    truncated_evidence,
+)
 from tests.crowd import annotations, crowd
 from tests.three_items import posterior, result
 
@@ -100,7 +106,7 @@ def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
     (note,) = calibration._lost(sure, full, data)
     assert note.startswith("1 of 2 items have more evidence")
     assert list(calibration._lost(sure, replace(full, rates={"m": 0.0}), data)) == []
-    assert not cut(np.array([[1.0, 0.0]]), np.array([10]), 1.0).any()  # 69 nats are as good as any
+    assert not truncated_evidence(np.array([[1.0, 0.0]]), np.array([10]), 1.0).any()  # 69 nats are as good as any
 
 
 def test_repeats_and_abstentions_are_no_further_annotators() -> None:
@@ -109,7 +115,7 @@ def test_repeats_and_abstentions_are_no_further_annotators() -> None:
     data = Annotations.from_frame(frame, abstentions=["?"])
     assert labels_an_item(data).tolist() == [2, 1, 0] and annotators_an_item(data) == 1
     p = np.array([[0.8, 0.2]] * 3)
-    np.testing.assert_allclose(discount(p, labels_an_item(data), 0.5)[1:], p[1:])
+    np.testing.assert_allclose(design_effect(p, labels_an_item(data), 0.5)[1:], p[1:])
 
 
 @pytest.mark.parametrize("method", ["auto", "one_coin"])
@@ -181,7 +187,7 @@ def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correcti
     for rate in (0.5, 0.0):
         done = Correction(own.result.probabilities, {own.method: 1.0}, {own.method: rate}, {})
         found = replace(own, correction=done)
-        want = discount(own.predict(data).to_numpy(), labels_an_item(data), rate)
+        want = design_effect(own.predict(data).to_numpy(), labels_an_item(data), rate)
         np.testing.assert_allclose(found.predict(data), want, atol=1e-12)
     assert found.correction is not None and found.correction.leaves_all
     again = found.update(data).correction

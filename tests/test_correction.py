@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdppl.results import correction
-from crowdppl.results.correction import Correction, TruthMap, discount, fit_map, fit_scale, softmax
+from crowdppl.results.correction import Correction, TruthMap, design_effect, fit_map, fit_scale, softmax
 
 
 def simulated(n: int, sharpen: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -21,8 +21,8 @@ def simulated(n: int, sharpen: float, seed: int = 0) -> tuple[np.ndarray, np.nda
 def test_a_discount_divides_the_evidence_by_the_design_effect() -> None:
     p = np.array([[0.9, 0.1], [0.9, 0.1], [0.5, 0.5], [1.0, 0.0]])
     labels = np.array([1, 4, 4, 9])
-    np.testing.assert_allclose(discount(p, labels, 0.0), p, atol=1e-12)
-    found = discount(p, labels, 0.5)
+    np.testing.assert_allclose(design_effect(p, labels, 0.0), p, atol=1e-12)
+    found = design_effect(p, labels, 0.5)
     np.testing.assert_allclose(found[0], p[0])  # one label is worth one
     odds = 9 ** (1 / 2.5)  # four labels: 1 + 0.5 * 3
     np.testing.assert_allclose(found[1], [odds / (1 + odds), 1 / (1 + odds)])
@@ -34,7 +34,7 @@ def test_a_discount_divides_the_evidence_by_the_design_effect() -> None:
 def test_at_full_correlation_any_number_of_labels_is_worth_one() -> None:
     one = np.array([[0.7, 0.3]])
     many = np.array([[0.7**6, 0.3**6]]) / (0.7**6 + 0.3**6)
-    np.testing.assert_allclose(discount(many, np.array([6]), 1.0), one)
+    np.testing.assert_allclose(design_effect(many, np.array([6]), 1.0), one)
 
 
 def apply_scale(p: np.ndarray, scale: float, shift: np.ndarray) -> np.ndarray:

@@ -71,9 +71,9 @@ def few(seed: Any) -> pd.DataFrame:
     return crowdppl.random_design(30, 4, 2, classes=2, seed=seed).frame()
 
 
-def episodes_of(shots: Any) -> crowdppl.Episodes:
+def episodes_of(shots: Any) -> crowdppl.few_shot.EpisodeSampler:
     truth = np.arange(40) % 4
-    return crowdppl.Episodes(truth, np.eye(4)[truth], shots=shots, queries=shots, ways=2)
+    return crowdppl.few_shot.EpisodeSampler(truth, np.eye(4)[truth], shots=shots, queries=shots, ways=2)
 
 
 def crowd_of(kind: Any, **more: Any) -> crowdppl.SimulatedCrowd:
@@ -84,9 +84,11 @@ def crowd_of(kind: Any, **more: Any) -> crowdppl.SimulatedCrowd:
 SHARES: dict[str, Callable[[Any], Any]] = {
     "density": lambda x: crowd_of("hammer", density=x),
     "density of a kind": lambda x: crowd_of("hammer", density={"hammer": x}),
-    "p": lambda x: crowd_of(crowdppl.annotator_kind("hammer", p=x)),
-    "trained_on": lambda x: crowd_of(crowdppl.annotator_kind("machine", trained_on=x, classifier="naive_bayes")),
-    "shares": lambda x: crowdppl.draw_kinds({"hammer": x, "spammer": x}, 3),
+    "p": lambda x: crowd_of(crowdppl.simulation.annotator_kind("hammer", p=x)),
+    "trained_on": lambda x: crowd_of(
+        crowdppl.simulation.annotator_kind("machine", trained_on=x, classifier="naive_bayes")
+    ),
+    "shares": lambda x: crowdppl.simulation.draw_kinds({"hammer": x, "spammer": x}, 3),
     "alpha": lambda x: crowdppl.find_groups(crowd_of("hammer").data, alpha=x),
     "level": lambda x: crowdppl.agreement_table(crowd_of("hammer").data, bootstrap=9, level=x),
     "setting": lambda x: crowdppl.method("one_coin", right=x),
@@ -106,16 +108,16 @@ def test_a_share_may_be_any_kind_of_float(place: str) -> None:
 
 SIZES: dict[str, Callable[[Any], Any]] = {
     "labels_per_item": lambda x: crowd_of("hammer", labels_per_item=x),
-    "copiers": lambda x: crowd_of(crowdppl.annotator_kind("copying_group", copiers=x)),
+    "copiers": lambda x: crowd_of(crowdppl.simulation.annotator_kind("copying_group", copiers=x)),
     "kinds": lambda x: crowdppl.simulate_annotators([0, 1] * 20, {"hammer": x, "spammer": 1}),
-    "n_annotators": lambda x: crowdppl.draw_kinds({"hammer": 1.0}, x),
+    "n_annotators": lambda x: crowdppl.simulation.draw_kinds({"hammer": 1.0}, x),
     "test": lambda x: crowdppl.digits({"hammer": 2}, labels_per_item=1, test=x),
-    "shots": lambda x: crowdppl.Episodes(
+    "shots": lambda x: crowdppl.few_shot.EpisodeSampler(
         np.arange(40) % 4, np.eye(4)[np.arange(40) % 4], shots=x, queries=x, ways=2
     ),
     "n_items": lambda x: crowdppl.random_design(x, 3, 2, classes=2),
     "classes": lambda x: crowdppl.random_design(3, 3, 2, classes=x),
-    "widths": lambda x: crowdppl.experts_for(None, crowd_of("hammer").data, 2, [x], [x], {}),
+    "widths": lambda x: crowdppl.networks.experts_for(None, crowd_of("hammer").data, 2, [x], [x], {}),
 }
 
 
@@ -141,7 +143,7 @@ def test_a_seed_that_is_none_is_refused_at_every_door(seed: Any) -> None:
         lambda: crowdppl.random_design(5, 3, 2, classes=2, seed=seed),
         lambda: crowdppl.simulate(crowdppl.method("one_coin"), data, seed=seed),
         lambda: crowdppl.simulate_annotators([0, 1], ["hammer"], seed=seed),
-        lambda: crowdppl.draw_kinds({"hammer": 1.0}, 2, seed=seed),
+        lambda: crowdppl.simulation.draw_kinds({"hammer": 1.0}, 2, seed=seed),
         lambda: crowdppl.digits(seed=seed),
         lambda: crowdppl.agreement_table(data, seed=seed),
         lambda: crowdppl.evaluate(posterior, {0: 0}, seed=seed),
@@ -149,7 +151,7 @@ def test_a_seed_that_is_none_is_refused_at_every_door(seed: Any) -> None:
         lambda: crowdppl.fit("one_coin", data, seed=seed),
         lambda: crowdppl.heldout_score("one_coin", data, seed=seed),
         lambda: crowdppl.compare(["one_coin"], data, seed=seed),
-        lambda: crowdppl.rank_check("one_coin", data, seed=seed),
+        lambda: crowdppl.testing.rank_check("one_coin", data, seed=seed),
         lambda: episodes.draw(2, seed),
         lambda: episodes.draw(2, (0, seed)),
     ]

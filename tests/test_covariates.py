@@ -16,25 +16,22 @@ from pyro.infer import SVI, TraceEnum_ELBO
 from pyro.optim import Adam
 
 import crowdppl
-from crowdppl import (
-    Annotations,
-    Block,
-    Card,
-    annotate,
-    annotator_covariates,
-    heldout_score,
-    item_covariates,
-    simulate,
-    testing,
-    truth,
-    with_abstentions,
-)
+from crowdppl import Annotations, heldout_score, simulate, testing
 from crowdppl.cli.commands import main
 from crowdppl.data.annotations import row_codes, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
-from crowdppl.primitives import plates
+from crowdppl.primitives import (
+    Block,
+    Card,
+    annotate,
+    annotator_covariates,
+    item_covariates,
+    plates,
+    truth,
+    with_abstentions,
+)
 from crowdppl.testing.fixtures import Trial
 from tests.crowd import double
 
@@ -215,7 +212,7 @@ def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns
     block = replace(given(40, 1, 1000, like=data).as_block(), _views={})
     with double():
         values = {n: torch.from_numpy(site.mean) for n, site in fitted.result.sites.items()}
-        p = Density(fitted.story.model, 1)(block, values, marginals=("truth",)).marginals["truth"].t()
+        p = Density(fitted.model.model, 1)(block, values, marginals=("truth",)).marginals["truth"].t()
     want = given(40, 1, 1000, like=data)
     assert np.allclose(found.loc[want.items[want.order]].to_numpy(), p.numpy(), atol=1e-6)
     other = fitted.predict(Annotations.from_frame(rows, item_covariates=items.assign(web=~items["web"])))
@@ -231,7 +228,7 @@ def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns
 def test_saved_and_loaded_a_fit_predicts_the_same(tmp_path: Path) -> None:
     fitted = crowdppl.fit(BySource(), given(), inference="vb")
     fitted.save(tmp_path)
-    again = crowdppl.load(tmp_path, story=BySource())
+    again = crowdppl.load(tmp_path, model=BySource())
     assert again.probabilities().equals(fitted.probabilities())
     new = given(20, 1, 1000, like=fitted.data)
     assert again.predict(new).equals(fitted.predict(new))
@@ -283,7 +280,7 @@ def test_a_design_is_simulated_with_them_and_annotators_are_left_out_with_them()
     fitted = crowdppl.fit(BySource(), drawn.data, inference="em")
     rest = fitted.without(["a0"])
     assert rest.data.n_labels < fitted.data.n_labels
-    assert rest.worth_asking(2)["information"].gt(0).all()
+    assert rest.suggest_labels(2)["information"].gt(0).all()
 
 
 def test_a_label_left_out_in_closed_form_is_refused_by_name() -> None:
@@ -300,7 +297,7 @@ def by_slope(data: Block) -> None:
     odds = data.of_annotator(ability) - 2 * data.of_item(words)
     right, wrong = torch.nn.functional.logsigmoid(odds), torch.nn.functional.logsigmoid(-odds)
     with plates.items(data):
-        annotate(data, crowdppl.Coin(right, wrong), truth(data, torch.full((2,), 0.5).log()))
+        annotate(data, crowdppl.primitives.Coin(right, wrong), truth(data, torch.full((2,), 0.5).log()))
 
 
 class BySlope:
@@ -315,7 +312,7 @@ def test_where_labels_depend_on_a_covariate_each_item_has_its_tables_and_confusi
     ability = fitted.result.sites["ability"].mean
     right = 1 / (1 + np.exp(-(ability - 2 * words["words"].mean())))
     assert np.allclose(fitted.confusion().to_numpy()[:, 0, 0], right, atol=1e-4)
-    asked = fitted.worth_asking(40, exclude_answered=False)
+    asked = fitted.suggest_labels(40, exclude_answered=False)
     mine = asked[asked["annotator"] == "a0"].set_index("item")["information"]
     assert len(mine) > 3
     p = fitted.probabilities()
@@ -376,7 +373,7 @@ def test_files_of_covariates_on_the_command_line(files: Path, capsys: pytest.Cap
     write = (files / "items.csv").read_text().encode("utf-16")
     (files / "items.csv").write_bytes(write)
     assert command(files, "--model", "by_source", *them, "--covariates-annotator", "who") == 0
-    found = crowdppl.load(files / "result", story=BySource()).probabilities()
+    found = crowdppl.load(files / "result", model=BySource()).probabilities()
     rows, table, _ = crowd()
     rows = rows.assign(label=rows["label"].astype(str))
     data = Annotations.from_frame(rows, item_covariates=table, annotator_covariates=people())

@@ -151,11 +151,11 @@ def test_the_level_is_exact_for_exchangeable_rows() -> None:
 
 
 def test_only_large_values_count_of_upward_statistics() -> None:
-    pooled = np.zeros((21, 2))
-    pooled[1:, 0] = np.linspace(-1, 1, 20)
-    pooled[0, 1] = -5
-    assert farthest(pooled, np.array([False, False])) == pytest.approx(1 / 21)
-    assert farthest(pooled, np.array([False, True])) == 1
+    crowd_prior_strength = np.zeros((21, 2))
+    crowd_prior_strength[1:, 0] = np.linspace(-1, 1, 20)
+    crowd_prior_strength[0, 1] = -5
+    assert farthest(crowd_prior_strength, np.array([False, False])) == pytest.approx(1 / 21)
+    assert farthest(crowd_prior_strength, np.array([False, True])) == 1
 
 
 def test_a_check_finds_difficulty_and_copying_and_passes_its_own_data() -> None:

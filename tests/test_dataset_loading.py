@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl import ChecksumError, DataError, FetchError, UnverifiedWarning, datasets
+from crowdppl import datasets
 from crowdppl.datasets.public import CACHE, OFFLINE, RECORD, SOURCES, cache_folder, described
+from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
 
 AUDIO = "id,f1,f2,class\n"
 

@@ -10,8 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import crowdppl
-from crowdppl import DataError, DoubtWarning, MethodError
 from crowdppl.datasets import anaesthetists, digits
+from crowdppl.errors import DataError, DoubtWarning, MethodError
 
 
 def test_the_table_as_published() -> None:

@@ -11,10 +11,18 @@ import pytest
 from scipy.stats import binom, norm
 
 import crowdppl
-from crowdppl.criticism import collusion, doubts
+from crowdppl.criticism import collusion
 from crowdppl.criticism import doubts as module
 from crowdppl.criticism.checks import Design
-from crowdppl.criticism.collusion import EVEN, Excess, by_the_story, deviates, excess_of, independent, shares_more
+from crowdppl.criticism.collusion import (
+    EVEN,
+    ExcessAgreement,
+    excess_agreement,
+    expected_by_model,
+    independent,
+    normal_deviates,
+    shares_more,
+)
 from crowdppl.criticism.doubts import doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
@@ -64,7 +72,7 @@ def test_large_data_are_searched_for_copiers_on_demand(
 
 def test_a_fit_by_vb_warns_of_copiers_where_each_of_500_items_has_20_labels() -> None:
     data = simulated(0, 500, 20, 20, 2, copy=2)
-    with pytest.warns(crowdppl.DoubtWarning, match="annotators 0, 1 agree in"):
+    with pytest.warns(crowdppl.errors.DoubtWarning, match="annotators 0, 1 agree in"):
         fit("bayesian_dawid_skene", data, inference="vb")
 
 
@@ -75,7 +83,7 @@ def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.Monkey
     said = np.where(hard | (rng.random((5000, 3)) < 0.02), rng.integers(3, size=(5000, 3)), truth)
     labels = [(i, a, int(said[i, a])) for i in range(5000) for a in range(3)]
     posterior = fit("one_coin", annotations(labels, 3), inference="em")
-    excess = excess_of(posterior)
+    excess = excess_agreement(posterior)
     assert (norm.sf(excess.z) * 3 < 0.01).mean() > 0.5
     assert (collusion.p_values(excess) > 0.01).all()  # who guesses apart shares no more errors than expected
     assert kinds(posterior) == []
@@ -94,14 +102,16 @@ def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> N
             for hits, tail in zip(agreed, exact, strict=True):
                 n = np.array([shared])
                 coins = np.ones((1, shared)), np.full((1, shared), p), np.zeros(shared, np.int64)
-                deviate = deviates(np.array([float(hits)]), *coins)
-                one = Excess(n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p), deviate, deviate, n)
-                looked = doubts.conspicuous(one)
-                assert looked or tail > doubts.DEPENDENCE_LEVEL
+                deviate = normal_deviates(np.array([float(hits)]), *coins)
+                one = ExcessAgreement(
+                    n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p), deviate, deviate, n
+                )
+                looked = module.conspicuous(one)
+                assert looked or tail > module.DEPENDENCE_LEVEL
                 passed += not looked
     assert passed > 300  # it passes over most
     empty = np.empty(0)
-    assert not doubts.conspicuous(Excess(*[empty.astype(int)] * 3, *[empty] * 6))
+    assert not module.conspicuous(ExcessAgreement(*[empty.astype(int)] * 3, *[empty] * 6))
 
 
 def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
@@ -142,9 +152,9 @@ def test_a_story_of_independent_labels_expects_what_its_tables_say(declined: flo
     ((one, other, _),) = design.meetings()
     # by points, and with even shares mixed into each row or into both at once
     np.testing.assert_allclose(
-        by_the_story(posterior, design)(one, other), independent(posterior, design)(one, other), atol=2 * EVEN
+        expected_by_model(posterior, design)(one, other), independent(posterior, design)(one, other), atol=2 * EVEN
     )
-    assert np.shape(by_the_story(posterior, design)(one[:0], other[:0])) == (2, 3, 0)
+    assert np.shape(expected_by_model(posterior, design)(one[:0], other[:0])) == (2, 3, 0)
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -175,7 +185,7 @@ def test_the_agreement_of_who_name_a_class_against_a_sum_over_answers(informativ
         return pair.diagonal(), (pair.sum(0) + pair.sum(1)) / 2
 
     kept = (1 - EVEN) ** 2
-    (alone, either), (asked, again) = (of(posterior, design)(one, other) for of in (independent, by_the_story))
+    (alone, either), (asked, again) = (of(posterior, design)(one, other) for of in (independent, expected_by_model))
     np.testing.assert_array_equal(either, again)
     for x, y, found, one_of_two, said in zip(at[one], at[other], alone.T, either.T, asked.T, strict=True):
         np.testing.assert_allclose([found, one_of_two], expected(mixed, x, y), atol=1e-9)
@@ -238,7 +248,7 @@ def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
 
     design = Design.of(posterior.data)
     ((one, other, _),) = design.meetings()
-    found, _ = by_the_story(posterior, design)(one, other)
+    found, _ = expected_by_model(posterior, design)(one, other)
     for a, b, p in zip(one, other, found.T, strict=True):
         mates = np.flatnonzero(design.item == design.item[a])
         rest = [(int(design.annotator[n]), int(design.answer[n])) for n in mates if n not in (a, b)]
@@ -255,7 +265,7 @@ def test_a_clique_that_the_fit_has_modelled_is_no_doubt(seed: int) -> None:
     found = fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)
     assert doubts(found) == ()
     assert not crowdppl.suspicious_annotators(found)["copying"].any()
-    before, after = (excess_of(found, alone=alone) for alone in (True, False))
+    before, after = (excess_agreement(found, alone=alone) for alone in (True, False))
     inside = (before.one < 4) & (before.other < 4)
     assert before.z[inside].min() > 2 > after.z[inside].max()
 
@@ -300,5 +310,5 @@ def test_repeats_are_no_copies() -> None:
     twice = [row for row in rows if row[1] < 2]
     data = crowdppl.Annotations.from_arrays(*zip(*rows, *twice, *twice, strict=True))
     posterior = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
-    assert collusion.p_values(excess_of(posterior)).min() < 0.01, "as if they were independent"
+    assert collusion.p_values(excess_agreement(posterior)).min() < 0.01, "as if they were independent"
     assert not {doubt.kind for doubt in posterior.doubts()} & {"copying", "colluding"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from crowdppl.core.devices import device_named, device_of, lent, where_found
+from crowdppl.core.devices import check_device, device_of, device_or_cpu, moved_to
 from crowdppl.errors import MethodError
 
 ELSEWHERE = torch.device("meta")
@@ -18,16 +18,16 @@ ELSEWHERE = torch.device("meta")
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "", None, 0, torch.device("meta")])
 def test_what_is_no_device_is_refused(name: object) -> None:
     with pytest.raises(MethodError, match="must be 'cpu', 'cuda', 'cuda:N' or 'auto'"):
-        device_named(name)
-    assert where_found(name) == "cpu"
+        check_device(name)
+    assert device_or_cpu(name) == "cpu"
 
 
 def test_names_of_devices() -> None:
-    assert device_named("cpu") == device_named(torch.device("cpu")) == "cpu"
-    assert device_named("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert check_device("cpu") == check_device(torch.device("cpu")) == "cpu"
+    assert check_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(MethodError, match="torch sees"):
-        device_named("cuda:99")
-    assert where_found("cuda:99") == "cpu"
+        check_device("cuda:99")
+    assert device_or_cpu("cuda:99") == "cpu"
 
 
 class Traveller(nn.Linear):
@@ -45,7 +45,7 @@ class Traveller(nn.Linear):
 
 def test_a_network_that_was_lent_comes_back_even_from_an_error() -> None:
     network = Traveller()
-    with pytest.raises(ZeroDivisionError), lent(network, "cuda:1") as there:
+    with pytest.raises(ZeroDivisionError), moved_to(network, "cuda:1") as there:
         assert there is network
         _ = 1 / 0
     assert network.sent == ["cuda:1", "cpu"]

@@ -27,7 +27,7 @@ METHODS = pages.written()
 
 
 @cache
-def graph_of(name: str) -> model_graph.StoryGraph:
+def graph_of(name: str) -> model_graph.ModelGraph:
     return relations.of_method(name)
 
 
@@ -95,13 +95,13 @@ def test_relations_are_those_of_the_story(
 class Chain:
     """Three variables in a row, one that nothing depends on, and no annotators."""
 
-    def model(self, data: crowdppl.Block) -> None:
+    def model(self, data: crowdppl.primitives.Block) -> None:
         first = pyro.sample("first", dist.Normal(0.0, 1.0))
         pyro.sample("idle", dist.Normal(0.0, 1.0))
         second = pyro.sample("second", dist.Dirichlet(first.exp().expand(data.n_classes)))
         with crowdppl.primitives.plates.items(data):
             rows = torch.zeros(data.n_annotators, data.n_classes, data.n_answers)
-            crowdppl.annotate(data, rows, crowdppl.truth(data, second.log()))
+            crowdppl.primitives.annotate(data, rows, crowdppl.primitives.truth(data, second.log()))
 
 
 def test_relations_of_a_story_that_has_others() -> None:
@@ -123,7 +123,7 @@ def test_diagrams_can_be_read(name: str) -> None:
     assert not unreadable(graph_of(name), layout.arrange(graph_of(name)))
 
 
-def unreadable(graph: model_graph.StoryGraph, drawn: layout.Layout) -> list[str]:
+def unreadable(graph: model_graph.ModelGraph, drawn: layout.Layout) -> list[str]:
     ovals, wrong = drawn.ovals, []
     for plate, box in drawn.boxes.items():
         members = graph.plates[plate]

@@ -14,17 +14,25 @@ from typing import Any
 import pytest
 
 import crowdppl
-from crowdppl import DoubtWarning, registry
+from crowdppl import registry
+from crowdppl.errors import DoubtWarning
 
 ROOT = Path(__file__).resolve().parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 RETURNED = "what a function returns; that function's example shows it"
 WITHOUT = {
-    **dict.fromkeys(["Worker", "experts_for", "centre_of"], "what mmlc is made of"),
+    **dict.fromkeys(["Worker", "experts_for", "population_centre"], "what mmlc is made of"),
     **dict.fromkeys(
         [
-            *("cloud_classifier", "cloud_prior", "em_on", "log_clouds", "meta_trained", "seen_clouds"),
+            *(
+                "prototype_classifier",
+                "prototype_prior",
+                "unrolled_em",
+                "prototype_log_probs",
+                "meta_trained",
+                "prototype_logits",
+            ),
             "trained_embedding",
         ],
         "what meta_em is made of",

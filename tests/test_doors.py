@@ -34,21 +34,36 @@ WRONG: dict[str, Any] = {
 
 # What stories and engines call: beside the data they take tensors and networks, of which torch itself speaks.
 WORDS = {
-    *("annotate", "apart_weights", "centre_of", "class_atoms", "classify", "cloud_classifier", "coin_prior"),
-    *("annotator_covariates", "cloud_prior", "coin_counts", "item_covariates", "seen_clouds"),
-    *("coin_table", "confusion_prior", "crowd_confusion", "crowd_rows", "departed", "each_label", "em_on"),
+    *(
+        "annotate",
+        "label_weights",
+        "population_centre",
+        "class_blends",
+        "classify",
+        "prototype_classifier",
+        "coin_prior",
+    ),
+    *("annotator_covariates", "prototype_prior", "coin_counts", "item_covariates", "prototype_logits"),
+    *("coin_table", "confusion_prior", "crowd_confusion", "crowd_rows", "departed", "each_label", "unrolled_em"),
     "em_steps",
     *(
         "experts_for",
-        "group_numbers",
-        "leaning_rows",
-        "log_bands",
-        "log_clouds",
-        "log_urn",
+        "group_codes",
+        "diagonal_prior",
+        "ordinal_log_probs",
+        "prototype_log_probs",
+        "log_dirichlet_multinomial",
         "log_volume",
     ),
-    *("logsumexp", "look", "mean_field", "penalty", "prevalence", "ready", "ready_view", "through_atoms"),
-    *("trained_embedding", "truth", "truth_and_labels", "weighed_labels", "with_abstentions", "with_urn"),
+    *("logsumexp", "look", "mean_field", "penalty", "prevalence", "ready", "prepared_view", "through_blends"),
+    *(
+        "trained_embedding",
+        "truth",
+        "truth_and_labels",
+        "weighted_labels",
+        "with_abstentions",
+        "with_dirichlet_multinomial",
+    ),
 }
 
 
@@ -89,9 +104,9 @@ def doors() -> dict[str, dict[str, Any]]:
         "find_groups": {"data": data},
         "fit": {"method": "one_coin", "data": data, "inference": "em"},
         "heldout_score": {"model": "one_coin", **folds},
-        "house_prevalence": {"n_classes": 2},
-        "house_recipe": {"data": data},
-        "house_training": {"data": data},
+        "default_prevalence": {"n_classes": 2},
+        "default_recipe": {"data": data},
+        "default_training": {"data": data},
         "load": {"path": "nowhere"},
         "meta_trained": {"body": None, "widths": [2], "episodes": None, "em": None, "rows": None},
         "method": {"name": "one_coin"},
@@ -99,7 +114,7 @@ def doors() -> dict[str, dict[str, Any]]:
         "plot_annotator_map": {"posterior": fitted},
         "plot_reliability": {"posterior": fitted, "gold": gold},
         "plot_risk_coverage": {"posterior": fitted, "gold": gold},
-        "plot_story": {"story": "one_coin"},
+        "plot_model": {"story": "one_coin"},
         "predictive_check": {"posterior": fitted, "draws": 20},
         "random_design": {"n_items": 4, "n_annotators": 3, "labels_per_item": 2, "classes": 2},
         "rank_check": {"story": "one_coin", "design": data, "simulations": 1},
@@ -170,7 +185,7 @@ def test_annotations_and_posteriors_are_asked_for_in_one_sentence(name: str) -> 
     function = functions()[name]
     parameters = inspect.signature(function).parameters
     asked = {"data": "annotations", "design": "annotations", "posterior": "a posterior"}
-    optional = {None} if name in ("fill", "plot_story", "heldout_score") else set()
+    optional = {None} if name in ("fill", "plot_model", "heldout_score") else set()
     for argument in asked.keys() & parameters.keys():
         needed = {n: None for n, p in parameters.items() if p.default is p.empty and n in named(function)}
         given: dict[str, Any] = {**needed, **doors().get(name, {})}
@@ -219,10 +234,10 @@ NUMERIC = {
     ("truth", "level"): SHARE,
     ("label_sets", "coverage"): SHARE,
     ("label_sets", "seed"): SEED,
-    ("worth_asking", "n"): COUNT,
-    ("worth_asking", "per_item"): COUNT,
-    ("worth_asking", "exclude_answered"): SWITCH,
-    ("worth_asking", "seed"): SEED,
+    ("suggest_labels", "n"): COUNT,
+    ("suggest_labels", "per_item"): COUNT,
+    ("suggest_labels", "exclude_answered"): SWITCH,
+    ("suggest_labels", "seed"): SEED,
     ("draw_labels", "n"): COUNT,
     ("draw_labels", "seed"): SEED,
     ("to_arviz", "draws"): COUNT,
@@ -254,7 +269,7 @@ def ask(method: str, argument: str, value: Any) -> Any:
     """A method of a posterior, with one argument and those that it cannot do without."""
     new = pd.DataFrame({"item": [100], "annotator": [crowd().data.annotators[0]], "label": [1]})
     needed: dict[str, dict[str, Any]] = {
-        "worth_asking": {"n": 2, "exclude_answered": False},
+        "suggest_labels": {"n": 2, "exclude_answered": False},
         "update": {"new_labels": new},
         "predict": {"new_data": new},
         "without": {"annotators": [crowd().data.annotators[0]]},

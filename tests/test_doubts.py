@@ -15,7 +15,7 @@ from crowdppl.criticism import doubts as module
 from crowdppl.criticism.doubts import Doubt, doubts, misfit
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.fitting import fit
-from crowdppl.inference.result import Memory
+from crowdppl.inference.result import UpdateState
 from crowdppl.results.correction import Correction
 from tests.crowd import annotations
 from tests.doubtful import handmade, kinds, simulated
@@ -46,7 +46,7 @@ def test_sound_fits_raise_none(method: str, engine: str, n_classes: int) -> None
 @pytest.mark.slow
 def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> None:
     """Annotators drawn from the prior: those called spammers know little, and copying is found by chance alone."""
-    story, told, by_chance = crowdppl.method("bayesian_dawid_skene", mass=8.0, diagonal=0.75), [], 0
+    story, told, by_chance = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.75), [], 0
     for seed in range(300):
         design = crowdppl.random_design(300, 15, 6, 2 + seed % 3, seed=seed)
         drawn = crowdppl.simulate(story, design, seed=seed)
@@ -78,17 +78,17 @@ def shared(prevalence: list[float], seed: int) -> crowdppl.Annotations:
 @pytest.mark.parametrize("method", ["bayesian_dawid_skene", "hierarchical_dawid_skene"])
 def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(method: str, prevalence: list[float]) -> None:
     data = shared(prevalence, 0)
-    heavy = fit(method, data, inference="vb", settings={"prevalence_mass": 100.0})
+    heavy = fit(method, data, inference="vb", settings={"prevalence_strength": 100.0})
     (doubt,) = (d for d in doubts(heavy) if d.kind == "prevalence")
     now, free = map(int, re.findall(r"(\d+)%", doubt.text))
-    assert abs(now - free) > 5 and "prevalence_mass=1" in doubt.text
-    assert "prevalence" not in kinds(fit(method, data, inference="vb", settings={"prevalence_mass": 1.0}))
+    assert abs(now - free) > 5 and "prevalence_strength=1" in doubt.text
+    assert "prevalence" not in kinds(fit(method, data, inference="vb", settings={"prevalence_strength": 1.0}))
 
 
 def test_doubts_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Any] = []
     monkeypatch.setattr(module, "_refitted", lambda story, posterior: looks.append(story) or posterior)
-    settings = {"prevalence_mass": 100.0}
+    settings = {"prevalence_strength": 100.0}
     heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
     assert heavy.doubts() == doubts(heavy) and heavy.summary() and len(looks) == 1
     assert doubts(replace(heavy, method="another")) == heavy.doubts() and len(looks) == 2
@@ -96,7 +96,7 @@ def test_doubts_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
-    heavy = {"prevalence_mass": 100.0}
+    heavy = {"prevalence_strength": 100.0}
     for prevalence, settings in (([0.5, 0.5], heavy), ([0.25] * 4, heavy), ([0.9, 0.1], {})):
         posterior = fit("bayesian_dawid_skene", shared(prevalence, seed), inference="vb", settings=settings)
         assert "prevalence" not in kinds(posterior)
@@ -107,7 +107,7 @@ def test_a_story_that_cannot_be_told_another_prior_is_not_asked() -> None:
     """A class of one's own may have the settings' names, and yet be no dataclass."""
 
     class Own:
-        prevalence, prevalence_mass = "learned", 100.0
+        prevalence, prevalence_strength = "learned", 100.0
 
         def __init__(self) -> None:
             inner = crowdppl.method("bayesian_dawid_skene")
@@ -210,10 +210,19 @@ class Own:
         (crowdppl.method("one_coin"), "by the setting right= (now 1, where wrong= is 1)"),
         (crowdppl.method("hierarchical_dawid_skene"), "by the setting right= (now 2.5, where wrong= is 0.5)"),
         (crowdppl.method("mace", knows=3.0), "by the setting knows= (now 3, where guesses= is 1)"),
-        (crowdppl.method("ebcc"), "by the settings diagonal= (now 0.75) and mass= (now 4 labels a row)"),
-        (crowdppl.method("dependent_clusters"), "diagonal= (now 0.61) and mass= (now 1.8 labels a row)"),
-        (crowdppl.method("bayes_dgc"), "diagonal= (now 0.75) and mass= (now 4 labels a row)"),
-        (crowdppl.method("bayes_dgc", pooled=14.0), "prior leans on the diagonal, such as bayesian_dawid_skene"),
+        (
+            crowdppl.method("ebcc"),
+            "by the settings prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)",
+        ),
+        (
+            crowdppl.method("dependent_clusters"),
+            "prior_accuracy= (now 0.61) and prior_strength= (now 1.8 labels a row)",
+        ),
+        (crowdppl.method("bayes_dgc"), "prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)"),
+        (
+            crowdppl.method("bayes_dgc", crowd_prior_strength=14.0),
+            "prior leans on the diagonal, such as bayesian_dawid_skene",
+        ),
         (crowdppl.method("bayes_dgc", prior="published"), "on the diagonal, such as bayesian_dawid_skene"),
         (crowdppl.method("coin_net", form="penalised"), "on the diagonal, such as bayesian_dawid_skene"),
         (Own(torch.ones(2), 1.0), "prior leans on the diagonal, such as bayesian_dawid_skene"),
@@ -223,9 +232,9 @@ class Own:
 )
 def test_the_setting_that_leans_on_the_diagonal_is_named(story: Any, remedy: str) -> None:
     swapped = np.tile([[0.1, 0.9], [0.9, 0.1]], (2, 1, 1))
-    (found,) = doubts(replace(handmade([100, 100], table=swapped), story=story))
+    (found,) = doubts(replace(handmade([100, 100], table=swapped), model=story))
     assert found.kind == "diagonal" and found.text.endswith(remedy)
-    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), story=story))
+    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), model=story))
     assert [doubt.text.endswith(remedy) for doubt in permuted] == [True]
 
 
@@ -269,7 +278,7 @@ def test_classes_swapped_before_an_update_stay_swapped() -> None:
     assert "diagonal" in kinds(handmade([200], table=table))
     few = handmade([2], table=table)
     assert "diagonal" not in kinds(few)
-    memory = Memory({}, few.data.items, np.zeros((2, 2)), np.zeros(2), np.array([198]))
+    memory = UpdateState({}, few.data.items, np.zeros((2, 2)), np.zeros(2), np.array([198]))
     assert "diagonal" in kinds(replace(few, memory=memory))
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError, ResultError
-from crowdppl.few_shot.tasks import Episodes
+from crowdppl.few_shot.tasks import EpisodeSampler
 from crowdppl.few_shot.unrolled_em import em_steps
 from tests.test_meta_em import WIDE, method, worlds
 
@@ -47,19 +47,19 @@ def test_an_embedding_of_ones_own_is_loaded_into_the_story_that_is_handed_over(t
     found = crowdppl.fit(method(embedding=own()).meta_fit(worlds()[0], iterations=5), data())
     features = np.asarray(found.data.features)
     found.save(tmp_path)
-    with pytest.raises(ResultError, match=r"a network of your own.*crowdppl.load\(path, story=...\)"):
+    with pytest.raises(ResultError, match=r"a network of your own.*crowdppl.load\(path, model=...\)"):
         crowdppl.load(tmp_path)
     other = method(embedding=own()).meta_fit(worlds()[0], iterations=1)
     before = [x.clone() for x in other.embedding.parameters()]
     for story in (method(embedding=own()), other):
-        loaded = crowdppl.load(tmp_path, story=story)
+        loaded = crowdppl.load(tmp_path, model=story)
         np.testing.assert_array_equal(loaded.classify(features), found.classify(features))
-        again: Any = loaded.story
+        again: Any = loaded.model
         np.testing.assert_array_equal(crowdppl.fit(again, data()).probabilities(), found.probabilities())
         again.meta_fit(worlds()[0], iterations=1)
     assert all(torch.equal(x, y) for x, y in zip(before, other.embedding.parameters(), strict=True))
     with pytest.raises(ResultError, match="not the one that was saved"):
-        crowdppl.load(tmp_path, story=method(embedding=nn.Linear(WIDE, 3)))
+        crowdppl.load(tmp_path, model=method(embedding=nn.Linear(WIDE, 3)))
 
 
 def test_weights_alone_do_not_say_what_an_embedding_of_ones_own_was() -> None:
@@ -73,7 +73,7 @@ def test_weights_alone_do_not_say_what_an_embedding_of_ones_own_was() -> None:
 def test_the_default_embedding_takes_images(tmp_path: Path) -> None:
     truth = np.arange(60) % 4
     images = np.eye(4)[truth].reshape(60, 1, 2, 2) + np.random.default_rng(0).normal(size=(60, 1, 2, 2)) / 9
-    episodes = Episodes(truth, images, ways=3, shots=2, queries=4, annotators=3)
+    episodes = EpisodeSampler(truth, images, ways=3, shots=2, queries=4, annotators=3)
     story = method().meta_fit(episodes, iterations=2)
     found = crowdppl.fit(story, episodes.draw(1, 1).annotations())
     found.save(tmp_path)
@@ -93,7 +93,7 @@ def test_without_a_prior_of_the_means_they_are_plain_averages() -> None:
     with torch.no_grad():
         placed = trained.embedding(torch.tensor(np.asarray(found.data.features, np.float32))).double()
     placed = placed[torch.from_numpy(found.data.order.astype(np.int64))]
-    c = crowdppl.leaning_rows(3, 4.0).double().expand(3, -1, -1)
+    c = crowdppl.primitives.diagonal_prior(3, 4.0).double().expand(3, -1, -1)
     labels = (block.item, block.annotator, block.answer)
     want = em_steps(placed, *labels, c, steps=500, tau=0.0, prevalence=100.0)
     np.testing.assert_allclose(found.result.sites["mean"].mean, want.mean, atol=1e-4)
@@ -102,7 +102,7 @@ def test_without_a_prior_of_the_means_they_are_plain_averages() -> None:
 
 
 def test_with_clean_labels_and_no_prior_means_are_prototypes() -> None:
-    trained = method(tau=0.0, mass=1e4, diagonal=1 - 1e-6).meta_fit(worlds()[0], iterations=2)
+    trained = method(tau=0.0, prior_strength=1e4, prior_accuracy=1 - 1e-6).meta_fit(worlds()[0], iterations=2)
     tasks = worlds()[1].draw(1, 2, clean=True)
     found = crowdppl.fit(trained, tasks.annotations(), tolerance=1e-14)
     with torch.no_grad():

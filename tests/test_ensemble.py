@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.neural.regularisers import blended, wanted
 from crowdppl.networks.classifier import Ensemble, Network
-from crowdppl.networks.training import MEMBERS, Training, house_training, training_of
+from crowdppl.networks.training import MEMBERS, Training, default_training, training_of
 from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -33,7 +33,7 @@ def fitted(data: Annotations, seed: int = 0, **training: Any) -> crowdppl.Poster
 
 
 def body_of(posterior: crowdppl.Posterior) -> Ensemble:
-    network: Any = posterior.story
+    network: Any = posterior.model
     assert isinstance(network.network.body, Ensemble)
     return network.network.body
 
@@ -157,14 +157,14 @@ def test_in_full_batch_the_objective_of_an_ensemble_never_falls(both: tuple[Anno
 
 def test_the_house_takes_several_unless_items_are_many(both: tuple[Annotations, pd.Series]) -> None:
     data, _ = both
-    assert house_training(data)["networks"] == MEMBERS
-    assert house_training(data, networks=2)["networks"] == 2
-    assert house_training(data, full_batch=True)["networks"] == 1
+    assert default_training(data)["networks"] == MEMBERS
+    assert default_training(data, networks=2)["networks"] == 2
+    assert default_training(data, full_batch=True)["networks"] == 1
     n = 64 * 130
     many = {"items": range(n), "features": np.ones((n, 1))}
     large = Annotations.from_arrays(np.arange(n), np.arange(n) % 2, np.arange(n) // 2 % 2, **many)
-    assert house_training(large)["networks"] == 1
+    assert default_training(large)["networks"] == 1
     with pytest.raises(MethodError, match="networks=0"):
         training_of({"networks": 0})
-    own: Any = crowdppl.ready(nn.Linear(4, 3), data, {"networks": 4})
+    own: Any = crowdppl.networks.prepared(nn.Linear(4, 3), data, {"networks": 4})
     assert isinstance(own, Network) and own.members == 1  # a network of one's own is taken as it is

@@ -12,14 +12,14 @@ import torch
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError
-from crowdppl.few_shot.tasks import MIX, Episodes
+from crowdppl.few_shot.tasks import MIX, EpisodeSampler
 
 TRUTH = pd.Series([f"c{i % 6}" for i in range(180)], index=[f"i{i:03d}" for i in range(180)])
 FEATURES = pd.DataFrame({"item": np.arange(180.0), "class": np.arange(180) % 6}, index=TRUTH.index)
 
 
-def episodes(**how: Any) -> Episodes:
-    return Episodes(TRUTH, FEATURES, **{"ways": 4, "shots": 3, "queries": 5, "annotators": 4, **how})
+def episodes(**how: Any) -> EpisodeSampler:
+    return EpisodeSampler(TRUTH, FEATURES, **{"ways": 4, "shots": 3, "queries": 5, "annotators": 4, **how})
 
 
 def test_a_task_has_its_classes_and_no_item_twice() -> None:
@@ -68,7 +68,9 @@ def test_annotators_are_of_the_kinds_that_were_asked_for() -> None:
         assert np.ptp(off) < 8 * (off.mean() / (200 * 20)) ** 0.5
     for name, p in {"expert": 0.95, "hammer": 0.75, "spammer": 0.25}.items():
         assert abs(hit[name].mean() - p) < 4 * (p * (1 - p) / (200 * 80)) ** 0.5
-    flipped = confusions(replace(many, kinds={crowdppl.annotator_kind("pairwise_flipper", p=0.6): 1.0}).draw(40))
+    flipped = confusions(
+        replace(many, kinds={crowdppl.simulation.annotator_kind("pairwise_flipper", p=0.6): 1.0}).draw(40)
+    )
     assert ((flipped > 0).sum(-1) == 2).mean() > 0.99  # the right class, and one other
     known = confusions(replace(many, kinds={"class_wise_spammer": 1.0}).draw(40)).diagonal(axis1=1, axis2=2)
     assert set((known > 0.6).sum(1)) == {2}
@@ -124,12 +126,12 @@ def test_what_is_trained_on_and_what_is_tested_on_share_no_class_and_no_item() -
     with pytest.raises(DataError, match="the class 'c2' is in both episodes, and 0 more"):
         episodes(classes=["c2", "c3", "c4"], ways=3, apart_from=mine)
     renamed = TRUTH[other.items[:60]].replace({"c3": "new", "c4": "newer", "c5": "newest"})
-    Episodes(renamed, FEATURES.loc[renamed.index], ways=3, shots=1, apart_from=mine)
+    EpisodeSampler(renamed, FEATURES.loc[renamed.index], ways=3, shots=1, apart_from=mine)
     ids = dict(zip(renamed.index[:2], mine.items[:2], strict=True))
     with pytest.raises(DataError, match="the item 'i000' is in both episodes, and 1 more"):
         again = renamed.rename(index=ids)
         table = FEATURES.loc[renamed.index].rename(index=ids)
-        Episodes(again, table, ways=3, shots=1, apart_from=mine)
+        EpisodeSampler(again, table, ways=3, shots=1, apart_from=mine)
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -154,4 +156,4 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_makes_no_task_is_refused(how: dict[str, Any], error: type[Exception], said: str) -> None:
     given = {"truth": TRUTH, "features": FEATURES, "ways": 4, "shots": 3, "queries": 5, "annotators": 4}
     with pytest.raises(error, match=said):
-        Episodes(**{**given, **how})
+        EpisodeSampler(**{**given, **how})

@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 
 from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
 from crowdppl.data.features import StoredFeatures
-from crowdppl.data.ids import Alphabet, Codebook
+from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import DataError
 
 ITEMS = Codebook("item", pd.Index(["10", "7", "x"]))
 PEOPLE = Codebook("annotator", pd.Index([1, 2]))
-CLASSES = Alphabet(Codebook("answer", pd.Index(["no", "yes", "?"])), 2)
-GRADES = Alphabet(Codebook("answer", pd.Index([0, 1])), 2)
+CLASSES = LabelSet(Codebook("answer", pd.Index(["no", "yes", "?"])), 2)
+GRADES = LabelSet(Codebook("answer", pd.Index([0, 1])), 2)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ GRADES = Alphabet(Codebook("answer", pd.Index([0, 1])), 2)
         ({"x": "1", "10": "0"}, GRADES),
     ],
 )
-def test_gold_by_id(gold: Any, alphabet: Alphabet) -> None:
+def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
     codes = gold_codes(gold, ITEMS, alphabet)
     assert codes is not None
     assert (codes.tolist(), codes.dtype) == ([0, -1, 1], np.int16)

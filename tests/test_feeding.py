@@ -94,7 +94,7 @@ def test_a_network_that_gives_logits_is_not(data: Annotations, network: nn.Modul
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", LogitsWarning)
-        crowdppl.ready(network, data)
+        crowdppl.networks.prepared(network, data)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e-38, 1e30])
@@ -156,9 +156,9 @@ def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
     words = np.random.default_rng(1).integers(0, 9, (90, 5))
     story = crowdppl.method(name, network=asking(), training=TRAINING)
     found = crowdppl.fit(story, again(data, Disk(words) if stored else words), inference=engine, seed=0)
-    assert found.story.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
+    assert found.model.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
     found.save(tmp_path)
-    loaded = crowdppl.load(tmp_path, story=crowdppl.method(name, network=asking()))
+    loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=asking()))
     np.testing.assert_array_equal(loaded.classify(words), found.classify(words))
     for wrong in (words + 0.5, words + 2**24):
         with pytest.raises(DataError, match="takes whole numbers below 16777216"):
@@ -230,7 +230,7 @@ def test_networks_that_keep_what_a_pass_made_are_copied_before_and_after_a_fit(
     for network in (called, nn.utils.weight_norm(nn.Linear(4, 3))):
         settings = {"network": network, "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
         found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
-        assert found.story.network.body is not network
+        assert found.model.network.body is not network
         left = found.without([0]).probabilities().to_numpy()
         assert np.isfinite(left).all() and not np.array_equal(left, found.probabilities())
 
@@ -311,17 +311,17 @@ def test_a_network_with_parts_in_bfloat16_is_fitted_saved_and_fitted_again(
         name, data, inference=engine, seed=0, settings={"network": Coarse(0), "training": TRAINING}
     )
     x = torch.from_numpy(np.asarray(data.features, np.float32))
-    logits = found.story.network(x).detach()
+    logits = found.model.network(x).detach()
     assert logits.dtype == torch.float32
     classified = found.classify(data.features)
     np.testing.assert_allclose(classified, logits.double().softmax(-1), atol=1e-6)
     found.save(tmp_path / "one")
     story = crowdppl.method(name, network=Coarse(1), training=TRAINING)
-    loaded: Any = crowdppl.load(tmp_path / "one", story=story)
-    assert loaded.story.network.body.frozen.weight.dtype == torch.bfloat16
+    loaded: Any = crowdppl.load(tmp_path / "one", model=story)
+    assert loaded.model.network.body.frozen.weight.dtype == torch.bfloat16
     pd.testing.assert_frame_equal(loaded.classify(data.features), classified, check_exact=True)
     loaded.save(tmp_path / "two")
-    again = crowdppl.load(tmp_path / "two", story=story).without([0])
+    again = crowdppl.load(tmp_path / "two", model=story).without([0])
     pd.testing.assert_frame_equal(again.probabilities(), found.without([0]).probabilities(), check_exact=True)
 
 

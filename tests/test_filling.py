@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import filling
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.filling import answer_shares, fill
 from crowdppl.networks.classifier import feature_tensor, log_shares
-from crowdppl.networks.experts import Worker
+from crowdppl.networks.experts import GatedClassifier
 from crowdppl.posterior import Posterior
+from crowdppl.results import filling
+from crowdppl.results.filling import answer_shares, fill
 from tests.crowd import crowd
 from tests.test_mmlc import QUICK
 from tests.test_networks import clouds
@@ -78,12 +78,12 @@ def test_draws_are_averaged_over() -> None:
 
 
 def test_a_mixture_of_experts_fills_what_each_gate_sees(neural: Posterior) -> None:
-    data, story = neural.data, neural.story
+    data, story = neural.data, neural.model
     features = feature_tensor(data)
     assert features is not None
     gates = torch.from_numpy(neural.result.sites["gate"].mean)
     experts: Any = story.experts  # type: ignore[attr-defined]
-    p = np.stack([log_shares(Worker(experts, gate), features).exp().numpy() for gate in gates], 1)
+    p = np.stack([log_shares(GatedClassifier(experts, gate), features).exp().numpy() for gate in gates], 1)
     found, given = fill(neural, least=0), matrix(data)
     now = matrix(found)
     sure = np.diff(np.sort(p, -1)[..., -2:])[..., 0] > 1e-4

@@ -13,24 +13,13 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import (
-    Card,
-    ConvergenceWarning,
-    CrowdpplWarning,
-    DataError,
-    MethodError,
-    NumericalError,
-    annotate,
-    fit,
-    random_design,
-    simulate,
-    truth,
-)
+from crowdppl import fit, random_design, simulate
 from crowdppl.data.annotations import Annotations
+from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.engines import gibbs_seconds
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import pose, quiet
-from crowdppl.primitives import plates
+from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.primitives import Card, annotate, plates, truth
 from crowdppl.primitives.model import card_of
 from tests.crowd import crowd
 
@@ -45,7 +34,7 @@ def _small_data_is_no_news() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def drawn() -> crowdppl.Simulation:
-    story = crowdppl.method("bayesian_dawid_skene", mass=8.0, diagonal=0.7)
+    story = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.7)
     return simulate(story, random_design(150, 8, 4, ["a", "b", "c"], seed=1), seed=2)
 
 
@@ -181,7 +170,7 @@ def test_a_start_decides_where_a_fit_begins(data: Annotations) -> None:
 
 
 def test_restarts_differ_and_the_best_wins() -> None:
-    story = crowdppl.method("bayesian_dawid_skene", mass=2.0, diagonal=0.4)
+    story = crowdppl.method("bayesian_dawid_skene", prior_strength=2.0, prior_accuracy=0.4)
     hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=7).data
     posterior = fit("dawid_skene", hard, inference="em", restarts=6)
     runs = posterior.diagnostics()["restarts"]
@@ -352,8 +341,8 @@ def test_the_seconds_of_gibbs_by_hand() -> None:
     data, how = crowd(40, 6, 3, 3), Options(draws=20, warmup=5, chains=2)
 
     def seconds(method: str) -> float:
-        with quiet("cpu"):
-            return gibbs_seconds(pose(crowdppl.method(method), data, how), how) / 25
+        with without_validation("cpu"):
+            return gibbs_seconds(build_problem(crowdppl.method(method), data, how), how) / 25
 
     assert seconds("one_coin") == pytest.approx(2.5e-3 + 1.2e-8 * 120 * 3 * 2 + 1e-7 * 12 * 2)
     crowded = 1.2e-8 * 120 * 40 * 2
@@ -443,7 +432,7 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
 
     def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
         posterior = fit("glad", data, inference="vb", seed=3)
-        drawn = simulate(posterior.story, data, seed).data.frame()["label"].to_numpy()
+        drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 
     wanted = [work(seed) for seed in range(4)]

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate
 from crowdppl.inference.options import options_from
-from crowdppl.inference.problem import pose
+from crowdppl.inference.problem import build_problem
 from crowdppl.inference.tables import table_draws, tables_at
-from crowdppl.primitives import plates
+from crowdppl.primitives import annotate, plates
 from tests.crowd import crowd
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
@@ -24,7 +23,7 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
 def test_the_accuracy_of_glad_counts_hard_items_and_easy_ones() -> None:
     """Integrated over the prior of difficulties by Gauss and Hermite; at difficulty 0 an ability of 3 has .953."""
-    problem = pose(crowdppl.method("glad", difficulty_spread=1.5), crowd(20, 5, 3, 3), options_from({}))
+    problem = build_problem(crowdppl.method("glad", difficulty_spread=1.5), crowd(20, 5, 3, 3), options_from({}))
     ability = torch.tensor([-1.0, 0.0, 0.5, 3.0, 6.0], dtype=torch.float64)
     found, share = tables_at(problem, {"ability": ability, "difficulty": torch.zeros(20).double()}, None)
     odds = ability.numpy()[:, None] * np.exp(-1.5 * NODES)
@@ -35,7 +34,7 @@ def test_the_accuracy_of_glad_counts_hard_items_and_easy_ones() -> None:
 
 
 def test_each_draw_has_its_own_spread_of_items() -> None:
-    problem = pose(crowdppl.method("item_difficulty"), crowd(20, 5, 3, 3), options_from({}))
+    problem = build_problem(crowdppl.method("item_difficulty"), crowd(20, 5, 3, 3), options_from({}))
     logits = torch.randn(2, 5, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     hardness = torch.tensor([[0.1], [1.0]], dtype=torch.float64)  # (draws, 1): outside of plates
     one, crowd_wide = torch.ones(2, 1, dtype=torch.float64), torch.zeros(2, 1, 3, 3, dtype=torch.float64)
@@ -70,7 +69,7 @@ class OwnShares:
             confusion = pyro.sample("confusion", rows)
         with plates.items(data):
             share = pyro.sample("share", dist.Dirichlet(torch.tensor([8.0, 2.0])))
-            annotate(data, confusion.log(), crowdppl.truth(data, share.log()))
+            annotate(data, confusion.log(), crowdppl.primitives.truth(data, share.log()))
 
 
 def test_shares_of_an_item_are_not_taken_for_their_logarithms() -> None:

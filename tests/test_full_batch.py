@@ -23,7 +23,7 @@ DECAY = 0.02
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 CASES = {
-    "house": ("bayes_dgc", "vb", {}),
+    "default": ("bayes_dgc", "vb", {}),
     "plain": ("bayes_dgc", "vb", {"recipe": "plain", "prevalence": "learned"}),
     "raykar": ("raykar", "em", {}),
     "global_noise": ("global_noise", "em", {}),
@@ -71,7 +71,7 @@ def test_a_frozen_network_has_its_say_and_stands_still(data: Annotations) -> Non
     network = nn.Linear(4, 3).requires_grad_(False)
     for full in (True, False):
         posterior = fitted(data, "raykar", "em", {"network": network}, full_batch=full)
-        mine: Any = posterior.story.network  # type: ignore[attr-defined]
+        mine: Any = posterior.model.network  # type: ignore[attr-defined]
         torch.testing.assert_close(mine.body.weight, network.weight, rtol=0, atol=0)
         assert steps(posterior)[3:].min() > -1e-9  # in minibatches it has no say at first
 
@@ -82,7 +82,9 @@ def test_a_fit_that_has_settled_does_not_go_on(data: Annotations, tmp_path: Path
     first, again = (crowdppl.fit("raykar", data, **how, checkpoint_every=1) for _ in range(2))
     assert first.result.diagnostics["converged"] and first.result.diagnostics["iterations"] < 60
     assert again.result.diagnostics["objectives"] == first.result.diagnostics["objectives"]
-    with pytest.warns(crowdppl.CrowdpplWarning, match=r"after 2 iterations; raise training=\{'epochs': ...\}"):
+    with pytest.warns(
+        crowdppl.errors.CrowdpplWarning, match=r"after 2 iterations; raise training=\{'epochs': ...\}"
+    ):
         fitted(data, "raykar", "em", {}, epochs=2)
 
 
@@ -98,7 +100,7 @@ def linear(data: Annotations) -> Posterior:
 
 
 def test_raykars_classifier_is_the_logistic_regression_on_the_truth(data: Annotations, linear: Posterior) -> None:
-    network: Any = linear.story.network  # type: ignore[attr-defined]
+    network: Any = linear.model.network  # type: ignore[attr-defined]
     features = feature_tensor(data)
     assert features is not None
     x, p = network.first(features).double().numpy(), linear.probabilities().to_numpy()
@@ -111,7 +113,7 @@ def test_raykars_classifier_is_the_logistic_regression_on_the_truth(data: Annota
 
 
 def test_the_objective_is_the_likelihood_less_the_decay(data: Annotations, linear: Posterior) -> None:
-    network: Any = linear.story.network  # type: ignore[attr-defined]
+    network: Any = linear.model.network  # type: ignore[attr-defined]
     frame, confusion = data.frame(), linear.result.sites["confusion"].mean
     item, who = data.items.get_indexer(frame["item"]), data.annotators.get_indexer(frame["annotator"])
     label = data.classes.get_indexer(frame["label"])

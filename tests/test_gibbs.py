@@ -111,7 +111,14 @@ def _members() -> Iterator[tuple[int, ...]]:
 
 
 # So that classes seldom trade places, and chains mix.
-LEAN = {"right": 6.0, "wrong": 2.0, "typical": 6.0, "spread": 1.0, "prevalence": "learned", "prevalence_mass": 1.0}
+LEAN = {
+    "right": 6.0,
+    "wrong": 2.0,
+    "typical": 6.0,
+    "spread": 1.0,
+    "prevalence": "learned",
+    "prevalence_strength": 1.0,
+}
 
 
 def hierarchy(labels: list[tuple[int, int, int]], points: int = 120) -> dict[str, np.ndarray]:

@@ -33,7 +33,7 @@ def said(folder: Path, name: str) -> tuple[dict[str, bytes], float]:
         "compare": compared.table.drop(columns="seconds"),
         "corrected": corrected.probabilities(),
         "credible sets": corrected.label_sets(0.9).astype(str),
-        "worth asking": corrected.uncorrected().worth_asking(10, exclude_answered=False),
+        "worth asking": corrected.uncorrected().suggest_labels(10, exclude_answered=False),
         "doubts": [str(doubt) for doubt in corrected.doubts()],
         "check": checked.replicates,
     }

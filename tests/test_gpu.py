@@ -119,7 +119,7 @@ def test_networks_learn_on_cuda(method: str, engine: str, featured: Annotations)
     assert np.abs((cuda.probabilities() - cpu.probabilities()).to_numpy()).mean() < limit
     one, two = (posterior.classify(featured.features) for posterior in (cpu, cuda))
     assert np.abs((one - two).to_numpy()).mean() < limit
-    networks = networks_of(cuda.story).values()
+    networks = networks_of(cuda.model).values()
     assert {str(x.device) for network in networks for x in network.parameters()} == {"cpu"}
 
 

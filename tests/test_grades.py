@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from crowdppl.errors import MethodError
-from crowdppl.primitives.distributions import Tail, log_bands
+from crowdppl.primitives.distributions import Tail, ordinal_log_probs
 
 TAILS: tuple[tuple[Tail, Any], ...] = (
     ("normal", torch.special.ndtr),
@@ -21,13 +21,13 @@ TAILS: tuple[tuple[Tail, Any], ...] = (
 def test_bands_are_differences_of_the_distribution_function(tail: Tail, cdf: Any) -> None:
     edge = torch.tensor([[-3.0, -1.0, 0.5, 2.0], [-0.2, -0.1, 0.0, 4.0]], dtype=torch.float64)
     ends = torch.nn.functional.pad(cdf(edge), (1, 0)), torch.nn.functional.pad(cdf(edge), (0, 1), value=1.0)
-    torch.testing.assert_close(log_bands(edge, tail).exp(), ends[1] - ends[0], rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(ordinal_log_probs(edge, tail).exp(), ends[1] - ends[0], rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("tail", [tail for tail, _ in TAILS])
 def test_far_bands_are_exact_and_have_gradients(tail: Tail) -> None:
     edge = torch.tensor([-41.0, -40.0, 40.0, 41.0], dtype=torch.float64, requires_grad=True)
-    bands = log_bands(edge, tail)
+    bands = ordinal_log_probs(edge, tail)
     torch.testing.assert_close(bands, bands.flip(0))  # symmetric, although 1 - F(40) is 0 in float64
     bands.sum().backward()
     assert bands.isfinite().all()
@@ -40,4 +40,4 @@ def test_far_bands_are_exact_and_have_gradients(tail: Tail) -> None:
 
 def test_an_unknown_noise_is_named() -> None:
     with pytest.raises(MethodError, match="tail='cauchy' is not a noise"):
-        log_bands(torch.zeros(2), "cauchy")  # type: ignore[arg-type]
+        ordinal_log_probs(torch.zeros(2), "cauchy")  # type: ignore[arg-type]

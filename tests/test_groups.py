@@ -16,7 +16,7 @@ from crowdppl.agreement.clusters import Coded, Fitted, find_in_codes, fit_groups
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
-from crowdppl.primitives.mixtures import group_numbers
+from crowdppl.primitives.mixtures import group_codes
 
 
 def rows(share: float, n: int, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -162,7 +162,7 @@ def test_limits_are_refused_by_value() -> None:
 )
 def test_groups_that_name_no_group_of_each_annotator(groups: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
-        group_numbers(groups, anaesthetists())
+        group_codes(groups, anaesthetists())
 
 
 @pytest.mark.parametrize("groups", [[], [0, 0, 1], [0] * 6])
@@ -179,11 +179,11 @@ def test_a_fit_with_groups_goes_on_with_fewer_annotators_and_takes_later_ones_by
     assert list(one.update(few).probabilities().index) == list(one.predict(few).index) == [99]
     grown = Annotations.from_frame(few.replace("4", "6"), like=data, grow=True)
     with pytest.raises(MethodError, match="has 5 entries, and there are 6 annotators; .* a mapping"):
-        crowdppl.fit(one.story, grown, inference="vb")
+        crowdppl.fit(one.model, grown, inference="vb")
     named = {"2": 0, "3": 0, "6": 0}
-    found: Any = crowdppl.fit("dependent_clusters", grown, inference="vb", settings={"groups": named}).story
+    found: Any = crowdppl.fit("dependent_clusters", grown, inference="vb", settings={"groups": named}).model
     assert found.groups == [0, 1, 1, 2, 3, 1]
 
 
 def test_groups_in_a_tensor_are_its_numbers() -> None:
-    assert group_numbers(torch.tensor([2, 2, 0, 2, 0]), anaesthetists()) == [0, 0, 1, 0, 1]
+    assert group_codes(torch.tensor([2, 2, 0, 2, 0]), anaesthetists()) == [0, 0, 1, 0, 1]

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import Block, Card, annotate, logsumexp, prevalence, truth
 from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
@@ -25,7 +24,7 @@ from crowdppl.inference.predict import held_out
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import plates
+from crowdppl.primitives import Block, Card, annotate, logsumexp, plates, prevalence, truth
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
 
@@ -52,7 +51,7 @@ def by_hand(posterior: Posterior, full: Annotations, out: np.ndarray) -> tuple[l
 def test_a_point_predicts_by_bayes_rule() -> None:
     data = crowd(n_items=40, labels_each=5)
     out = label_folds(data, 2, 3) == 0
-    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"mass": 9.0})
+    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"prior_strength": 9.0})
     labels, items, together = left_out(part, data, out)
     alone, joint = by_hand(part, data, out)
     np.testing.assert_allclose(labels, alone, rtol=1e-9)
@@ -85,7 +84,7 @@ def test_probabilities_of_all_answers_add_up_to_one(method: str, engine: str) ->
 def test_tempered_labels_are_predicted_as_tables_say() -> None:
     """Probabilities of all answers add up to one."""
     data = crowd(60, 6, 3, 4, seed=2)
-    posterior = fit("bayes_dgc", data, inference="vb", settings={"recipe": "plain", "temper": 0.5})
+    posterior = fit("bayes_dgc", data, inference="vb", settings={"recipe": "plain", "likelihood_power": 0.5})
     out = label_folds(data, 3, 0) == 0
     part = refit(posterior, keep(data, ~out))
     frame = data.frame()
@@ -95,12 +94,14 @@ def test_tempered_labels_are_predicted_as_tables_say() -> None:
         logs.append(left_out(part, Annotations.from_frame(said, like=data, items=data.items), out)[0])
     np.testing.assert_allclose(np.exp(logs).sum(0), 1, atol=1e-8)
     with pytest.raises(MethodError, match="after em or vb"):
-        heldout_score("bayes_dgc", data, inference="gibbs", settings={"recipe": "plain", "temper": 0.5}, draws=20)
+        heldout_score(
+            "bayes_dgc", data, inference="gibbs", settings={"recipe": "plain", "likelihood_power": 0.5}, draws=20
+        )
 
 
 @pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
 def test_tables_are_those_of_labels_whatever_the_power_of_their_likelihood(engine: str) -> None:
-    settings = {"recipe": "plain", "temper": 0.5, "mass": 6.0, "diagonal": 0.6}
+    settings = {"recipe": "plain", "likelihood_power": 0.5, "prior_strength": 6.0, "prior_accuracy": 0.6}
     data, short = crowd(60, 6, 3, 4, seed=2), {"chains": 2, "draws": 50, "warmup": 20} if engine == "gibbs" else {}
     found = fit("bayes_dgc", data, inference=engine, settings=settings, **short).result
     np.testing.assert_allclose(found.table, found.sites["confusion"].mean, atol=0.05 if engine != "em" else 1e-6)
@@ -124,7 +125,7 @@ def test_labels_are_drawn_from_tables_whatever_their_power() -> None:
     design = crowdppl.random_design(4000, 1, 1, classes=["no", "yes"], seed=0)
     right = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
     with pyro.poutine.seed(rng_seed=0), crowdppl.primitives.plates.items(design):
-        cells = crowdppl.annotate(design, right, torch.ones(4000, dtype=torch.int64), power=0.2)
+        cells = crowdppl.primitives.annotate(design, right, torch.ones(4000, dtype=torch.int64), power=0.2)
     assert float((cells % 2).double().mean()) == pytest.approx(0.9, abs=0.02)
 
 
@@ -169,7 +170,7 @@ def test_a_whole_item_is_predicted_from_the_prevalence_alone() -> None:
     score = heldout_score("one_coin", data, inference="em", whole_items=True, folds=4)
     assert score.labels["log_p"].isna().all() and score.left_in == 0 and len(score.items) == 40
     out = item_folds(data, 4, 0) == 1
-    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"mass": 9.0})
+    part = crowdppl.fit("bayesian_dawid_skene", keep(data, ~out), inference="em", settings={"prior_strength": 9.0})
     _, _, together = left_out(part, data, out, alone=False)
     np.testing.assert_allclose(together, by_hand(part, data, out)[1], rtol=1e-9)
 

@@ -17,7 +17,7 @@ from pyro.poutine.indep_messenger import IndepMessenger
 from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
 
 import crowdppl
-from crowdppl import automatic
+from crowdppl import fitting as automatic
 from crowdppl.cli import outputs
 from crowdppl.cli.commands import main
 from crowdppl.core.devices import handlers_kept, held_back, let_through

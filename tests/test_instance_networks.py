@@ -13,12 +13,12 @@ from torch import nn
 from torch.nn.functional import normalize
 
 import crowdppl
-from crowdppl import apart_weights
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
 from crowdppl.networks.classifier import outputs
+from crowdppl.primitives import label_weights
 from tests.crowd import crowd, posed
 from tests.test_networks import clouds
 from tests.test_trained import LABELS, objective, prepared, rows, shares, tiny
@@ -110,24 +110,24 @@ def test_madl_by_hand(weighted: bool) -> None:
 
 def test_annotators_who_are_alike_share_their_weight() -> None:
     apart = torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [50.0, 0.0]])
-    np.testing.assert_allclose(apart_weights(apart, torch.tensor(1.0)), [2 / 3, 2 / 3, 2 / 3, 2], rtol=1e-12)
-    np.testing.assert_allclose(apart_weights(apart, torch.tensor(1e-12)), 1, rtol=1e-6)  # from afar all are alike
-    np.testing.assert_allclose(apart_weights(apart, None), 1)
+    np.testing.assert_allclose(label_weights(apart, torch.tensor(1.0)), [2 / 3, 2 / 3, 2 / 3, 2], rtol=1e-12)
+    np.testing.assert_allclose(label_weights(apart, torch.tensor(1e-12)), 1, rtol=1e-6)  # from afar all are alike
+    np.testing.assert_allclose(label_weights(apart, None), 1)
 
 
 @pytest.mark.parametrize("begin", ["apart", pytest.param("near", marks=pytest.mark.slow)])
 def test_who_guess_alike_share_their_weight_where_embeddings_begin_near(begin: str) -> None:
     """Eight good annotators, and six of whom five repeat the guesses of one."""
     torch.set_default_dtype(torch.float32)
-    stream, spammer = np.random.default_rng(0), crowdppl.annotator_kind("spammer")
+    stream, spammer = np.random.default_rng(0), crowdppl.simulation.annotator_kind("spammer")
     truth, means = pd.Series(stream.integers(4, size=400)), 1.5 * stream.normal(size=(4, 6))
     x = pd.DataFrame(means[truth] + stream.normal(size=(400, 6)))
-    group = crowdppl.annotator_kind("copying_group", copiers=5, p=1.0, leader=spammer, own=spammer)
+    group = crowdppl.simulation.annotator_kind("copying_group", copiers=5, p=1.0, leader=spammer, own=spammer)
     drawn = crowdppl.simulate_annotators(truth, ["hammer"] * 8 + [group], labels_per_item=6, features=x, seed=0)
     settings = {"begin": begin, "training": {"epochs": 60 if begin == "near" else 5, "learning_rate": 0.01}}
     found = crowdppl.fit("madl", drawn.data, settings=settings, seed=0)
     embedding, scale = (torch.tensor(found.result.sites[name].mean) for name in ("embedding", "scale"))
-    weight = apart_weights(embedding, scale).numpy()
+    weight = label_weights(embedding, scale).numpy()
     good = found.annotators().index.str.startswith("hammer")
     if begin == "near":
         assert weight[~good].mean() < 0.9 and weight[good].mean() > 1.05
@@ -180,13 +180,13 @@ def test_of_a_network_that_stands_still_three_chains_are_three_runs(name: str) -
     story, _, _ = seen(name, tiny())
     problem = posed(story, tiny())
     (block,) = problem.blocks
-    draws = [drawn(problem.story) for _ in range(3)]
+    draws = [drawn(problem.model) for _ in range(3)]
     wide = {site: torch.stack([d[site] for d in draws]) for site in draws[0]}
     outside = {site for site, s in problem.sites.items() if not s.batch_shape}
     wide = {site: x.unsqueeze(1) if site in outside else x for site, x in wide.items()}
-    found = Density(problem.model, chains=3)(block, wide, marginals=("truth",))
+    found = Density(problem.program, chains=3)(block, wide, marginals=("truth",))
     for c, values in enumerate(draws):
-        one = Density(problem.model)(block, values, marginals=("truth",))
+        one = Density(problem.program)(block, values, marginals=("truth",))
         torch.testing.assert_close(found.per_item[c], one.per_item)
         torch.testing.assert_close(found.marginals["truth"][:, c], one.marginals["truth"])
     assert float((found.per_item[0] - found.per_item[1]).abs().max()) > 0.01
@@ -205,12 +205,12 @@ def test_a_fit_learns_the_truth_is_the_same_again_and_survives_the_disk(name: st
     assert evaluate(one.classify(data.features), truth).accuracy > 0.75
     gains = one.diagnostics()["objectives"]
     assert len(gains) == 8 and gains[-1] > gains[0]
-    second = getattr(one.story, NAMES[name])
-    assert not torch.equal(second.body[0].weight, one.story.network.body[0].weight)  # type: ignore[attr-defined]
+    second = getattr(one.model, NAMES[name])
+    assert not torch.equal(second.body[0].weight, one.model.network.body[0].weight)  # type: ignore[attr-defined]
     second.begin(3)
     first = second.body[0].weight.clone()
-    one.story.network.begin(3)  # type: ignore[attr-defined]
-    assert not torch.equal(first, one.story.network.body[0].weight)  # type: ignore[attr-defined]
+    one.model.network.begin(3)  # type: ignore[attr-defined]
+    assert not torch.equal(first, one.model.network.body[0].weight)  # type: ignore[attr-defined]
     two.save(tmp_path)
     again = crowdppl.load(tmp_path)
     pd.testing.assert_frame_equal(again.predict(data), two.predict(data), check_exact=True)
@@ -232,7 +232,7 @@ def test_who_errs_where_is_learned() -> None:
     found = crowdppl.fit("instance_trace", data, inference="svi", settings=settings)
     sites = {name: site.mean[:, ..., 1, :] for name, site in found.result.sites.items()}
     x = torch.tensor(features.loc[truth == 1].to_numpy(np.float32))
-    u = found.story.errors(x).detach().numpy()  # type: ignore[attr-defined]
+    u = found.model.errors(x).detach().numpy()  # type: ignore[attr-defined]
     bent = softmax(np.log(sites["confusion"]) + np.einsum("nr,arl->nal", u, sites["lean"]))[..., 0]
     more = bent[side[truth == 1] > 0].mean(0) - bent[side[truth == 1] <= 0].mean(0)
     assert (more[:2] > 0.2).all() and (more[2:] < 0.05).all(), more
@@ -267,7 +267,7 @@ def test_tables_are_averages_over_items_as_they_are_seen(name: str) -> None:
     data = Annotations.from_arrays(*zip(*labels, strict=True), features=x)
     settings = {"width": WIDTH, "training": {"epochs": 40, "learning_rate": 0.05}}
     posterior = crowdppl.fit(name, data, inference="svi", settings=settings, seed=0)
-    story: Any = posterior.story
+    story: Any = posterior.model
     of = {n: torch.from_numpy(np.asarray(s.mean)).double() for n, s in posterior.result.sites.items()}
     u = outputs(getattr(story, NAMES[name]), torch.tensor(x.to_numpy(np.float32))).double()
     p = torch.tensor(posterior.classify(x).to_numpy())

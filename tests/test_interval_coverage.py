@@ -25,10 +25,10 @@ from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import pose, quiet
+from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.inference.tables import MOST_DRAWS, Draws, affordable, thinned
-from crowdppl.inference.vb.fit import climb
+from crowdppl.inference.vb.fit import run_starts
 from crowdppl.inference.vb.linear_response import weights
 from crowdppl.results import intervals
 from crowdppl.simulation.from_model import random_design, simulate
@@ -36,7 +36,7 @@ from crowdppl.simulation.from_model import random_design, simulate
 DATA_SETS = 500
 LEVEL = 0.9
 MARGIN = 0.03
-PRIOR: dict[str, Any] = {"prevalence_mass": 2.0, "mass": 10.0, "diagonal": 0.7}
+PRIOR: dict[str, Any] = {"prevalence_strength": 2.0, "prior_strength": 10.0, "prior_accuracy": 0.7}
 DESIGN = random_design(20, 5, 3, 3)
 CHAINS: dict[str, Any] = {"chains": 50, "warmup": 30, "draws": 4}
 """Sweeps cost about the same whatever the number of chains; as many draws as a result keeps."""
@@ -62,17 +62,17 @@ def estimates(draws: Draws, sites: dict[str, SiteResult]) -> Found:
 
 
 def by_gibbs(data: Annotations, seed: int) -> Found:
-    with quiet("cpu"):
-        problem = pose(story(), data, Options(seed=seed, **CHAINS))
+    with without_validation("cpu"):
+        problem = build_problem(story(), data, Options(seed=seed, **CHAINS))
         found = gibbs.sample(problem, problem.options)[0]
         kept = max(MOST_DRAWS, affordable(problem))
         return estimates(thinned({n: x.flatten(0, 1) for n, x in found.items()}, kept), {})
 
 
 def by_vb(data: Annotations, seed: int) -> Found:
-    with quiet("cpu"):
-        problem = pose(story(), data, Options(seed=seed, tolerance=1e-6))
-        ascent = climb(problem, problem.options, "vb")[0].ascent
+    with without_validation("cpu"):
+        problem = build_problem(story(), data, Options(seed=seed, tolerance=1e-6))
+        ascent = run_starts(problem, problem.options, "vb")[0].ascent
         wide = weights(problem, ascent, problem.options.generator(13), settled=True)
         sites = {
             name: SiteResult(

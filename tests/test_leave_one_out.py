@@ -15,15 +15,15 @@ import torch
 from scipy.special import digamma
 
 import crowdppl
-from crowdppl import Annotations, annotate, truth
+from crowdppl import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import MethodError, ParetoWarning
 from crowdppl.inference.predict import held_out
-from crowdppl.inference.predict.cavity import ROUNDS, log_left_out, read_uses
+from crowdppl.inference.predict.cavity import ROUNDS, log_left_out, parameter_usage
 from crowdppl.inference.predict.held_out import given_the_rest, left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import plates
+from crowdppl.primitives import annotate, plates, truth
 from crowdppl.results.arviz import from_dict
 from crowdppl.results.leave_one_out import DRAWS, LIMIT, leave_one_out
 from tests.crowd import annotations, crowd, double, posed
@@ -85,7 +85,7 @@ def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
 def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     """Two annotators with a handful of labels under a weak prior: weights have no mean."""
     data = crowd(n_items=6, n_annotators=3, n_classes=3, labels_each=2, seed=1)
-    story = crowdppl.method("bayesian_dawid_skene", mass=0.15, prevalence_mass=0.1)
+    story = crowdppl.method("bayesian_dawid_skene", prior_strength=0.15, prevalence_strength=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         posterior = crowdppl.fit(story, data, inference="gibbs", chains=8, draws=500)
@@ -225,7 +225,11 @@ def test_with_known_truths_whole_items_are_exact(tells: bool) -> None:
     """Prevalence and each label without the item; the known truth is part of what is predicted."""
     data, true = known_crowd(tells)
     found = leave_one_out(crowdppl.fit("bayesian_dawid_skene", data, inference="vb"), "item", "closed")
-    counts, sizes, mass = counted(data, true), np.bincount(true, minlength=3), crowdppl.house_prevalence(3)
+    counts, sizes, mass = (
+        counted(data, true),
+        np.bincount(true, minlength=3),
+        crowdppl.primitives.default_prevalence(3),
+    )
     for i in range(30):
         wanted = np.log((mass + sizes[true[i]] - 1) / (3 * mass + 30 - 1))
         for a, answer in [(a, answer) for at, a, answer in rows_of(data) if at == i]:
@@ -316,7 +320,7 @@ def test_entries_are_read_off_the_story() -> None:
     with double():
         problem = posed(crowdppl.method("one_coin", prevalence="learned"), crowd())
         values = {"ability": torch.ones(6, 2), "prevalence": torch.ones(3)}
-        uses = read_uses(problem, np.array([0, 4, 17]), values)  # annotators 0, 1, 5 say 0, 1, 2
+        uses = parameter_usage(problem, np.array([0, 4, 17]), values)  # annotators 0, 1, 5 say 0, 1, 2
     right = np.eye(3, dtype=bool)
     ability = np.where(right, [0, 2, 10], [1, 3, 11])
     np.testing.assert_array_equal(uses.entries["ability"], np.column_stack([ability, [-1, -1, -1]]))
@@ -362,7 +366,7 @@ def test_what_has_no_closed_form_is_refused(posterior: Posterior) -> None:
 def test_a_fit_that_has_not_settled_is_refused() -> None:
     """Hardly any prior, and one step from the votes: what a label counts now is more than it counted then."""
     data = crowd(n_items=12, n_annotators=4, labels_each=3, seed=2)
-    story = crowdppl.method("bayesian_dawid_skene", mass=1e-6)
+    story = crowdppl.method("bayesian_dawid_skene", prior_strength=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = crowdppl.fit(story, data, inference="vb", max_iterations=1)

@@ -20,7 +20,7 @@ from tests.crowd import crowd, double
 
 A, N, K = 5, 4, 3
 UNIFORM, LEARNED = {"prevalence": "uniform"}, {"prevalence": "learned"}
-FLAT = {"prevalence": "learned", "prevalence_mass": 1.0}
+FLAT = {"prevalence": "learned", "prevalence_strength": 1.0}
 Case = tuple[str, dict[str, Any], dict[str, Tensor], str, dict[str, Any], dict[str, Tensor]]
 
 
@@ -178,16 +178,20 @@ FITS: list[tuple[Fit, Fit, float]] = [
         1e-6,
     ),
     (
-        ("vb", "community", {"communities": 1, "mass": 4.0, "diagonal": 0.5, **LEARNED}),
+        ("vb", "community", {"communities": 1, "prior_strength": 4.0, "prior_accuracy": 0.5, **LEARNED}),
         ("vb", "multinomial", {"right": 2.0, "wrong": 1.0, **LEARNED}),
         1e-6,
     ),
     (
-        ("vb", "dependent_clusters", {**ALONE, "mass": 4.0, "diagonal": 0.6}),
-        ("vb", "bayesian_dawid_skene", {"mass": 4.0, "diagonal": 0.6, **FLAT}),
+        ("vb", "dependent_clusters", {**ALONE, "prior_strength": 4.0, "prior_accuracy": 0.6}),
+        ("vb", "bayesian_dawid_skene", {"prior_strength": 4.0, "prior_accuracy": 0.6, **FLAT}),
         1e-6,
     ),
-    (("em", "dependent_clusters", {**ALONE, "mass": 3.0, "diagonal": 1 / 3}), ("em", "dawid_skene", LEARNED), 1e-6),
+    (
+        ("em", "dependent_clusters", {**ALONE, "prior_strength": 3.0, "prior_accuracy": 1 / 3}),
+        ("em", "dawid_skene", LEARNED),
+        1e-6,
+    ),
     (
         ("em", "glad", {"difficulty_spread": 1e-4, "mean": 0.0, "spread": 100.0, **UNIFORM}),
         ("em", "one_coin", UNIFORM),
@@ -214,5 +218,5 @@ def test_prior_rows_without_spread_are_the_crowds() -> None:
 
 
 def test_a_prevalence_of_another_kind_is_refused() -> None:
-    with pytest.raises(crowdppl.MethodError, match="prevalence='flat' is neither 'learned' nor 'uniform'"):
-        crowdppl.prevalence(PLAIN.built[1], "flat")  # type: ignore[arg-type]
+    with pytest.raises(crowdppl.errors.MethodError, match="prevalence='flat' is neither 'learned' nor 'uniform'"):
+        crowdppl.primitives.prevalence(PLAIN.built[1], "flat")  # type: ignore[arg-type]

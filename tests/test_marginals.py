@@ -29,7 +29,7 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("hierarchical_dawid_skene", {}),
     ("mace", {}),
     ("meta_em", {}),
-    ("meta_em", {"prevalence": "uniform", "diagonal": 0.4}),
+    ("meta_em", {"prevalence": "uniform", "prior_accuracy": 0.4}),
     ("glad", {}),
     ("item_difficulty", {}),
     ("minimax_entropy", {}),

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate, fit, prevalence, truth
+from crowdppl import fit
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import plates
+from crowdppl.primitives import annotate, plates, prevalence, truth
 from crowdppl.primitives.likelihood import coin_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

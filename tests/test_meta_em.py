@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
-from crowdppl.few_shot.tasks import Episodes, Tasks
-from crowdppl.few_shot.unrolled_em import Unrolled, em_steps
+from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
+from crowdppl.few_shot.unrolled_em import UnrolledEM, em_steps
 from crowdppl.inference.density import Density
-from crowdppl.inference.vb.fit import climb
+from crowdppl.inference.vb.fit import run_starts
 from crowdppl.networks.embedding import Embedding
 from tests.crowd import crowd, double, posed
 
@@ -165,12 +165,15 @@ def test_with_clean_labels_it_is_a_prototypical_network() -> None:
 
 def test_without_places_it_is_dawid_skene_by_the_engine() -> None:
     data = crowd(40, 5, 3, 4, seed=3)
-    settings = {"mass": 3 + 2.0, "diagonal": (1 + 2.0 * 0.7) / 5}  # a flat prior and 2 pseudo-counts
+    settings = {
+        "prior_strength": 3 + 2.0,
+        "prior_accuracy": (1 + 2.0 * 0.7) / 5,
+    }  # a flat prior and 2 pseudo-counts
     fitted = crowdppl.fit(
         "bayesian_dawid_skene", data, inference="em", settings=settings | {"prevalence": "uniform"}, tolerance=1e-15
     )
     block = data.as_block()
-    c = crowdppl.leaning_rows(3, 2.0, 0.7).double().expand(5, -1, -1)
+    c = crowdppl.primitives.diagonal_prior(3, 2.0, 0.7).double().expand(5, -1, -1)
     none = torch.zeros(40, 0, dtype=torch.float64)
     found = em_steps(none, block.item, block.annotator, block.answer, c, steps=500, prevalence=None)
     np.testing.assert_allclose(found.shares[data.order.argsort()], fitted.probabilities(), atol=1e-5)
@@ -199,13 +202,13 @@ def features(truth: np.ndarray, seed: int) -> np.ndarray:
 
 
 @cache
-def worlds() -> tuple[Episodes, Episodes]:
+def worlds() -> tuple[EpisodeSampler, EpisodeSampler]:
     """Twelve classes on a circle: every other one to learn from, the others to be tested on."""
     truth = np.arange(480) % 12
     x = features(truth, 0)
     how: dict[str, Any] = {"ways": 3, "shots": 4, "queries": 10, "annotators": 3}
-    train = Episodes(truth, x, classes=range(0, 12, 2), **how)
-    return train, Episodes(truth, x, classes=range(1, 12, 2), apart_from=train, **how)
+    train = EpisodeSampler(truth, x, classes=range(0, 12, 2), **how)
+    return train, EpisodeSampler(truth, x, classes=range(1, 12, 2), apart_from=train, **how)
 
 
 def method(**settings: Any) -> Any:
@@ -220,9 +223,9 @@ def learned() -> Any:
 def hit(story: Any, tasks: Tasks, places: Any = None) -> float:
     """Share of query items that are told right."""
     places = places or story.prepare(tasks.annotations()).embedding.places
-    rows = crowdppl.leaning_rows(3, story.mass, story.diagonal).expand(tasks.n_annotators, -1, -1)
+    rows = crowdppl.primitives.diagonal_prior(3, story.mass, story.diagonal).expand(tasks.n_annotators, -1, -1)
     with torch.no_grad():
-        found: Unrolled = story.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
+        found: UnrolledEM = story.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
         return float((found.log_shares(places(tasks.query)).argmax(-1) == tasks.asked).double().mean())
 
 
@@ -236,10 +239,10 @@ def test_the_story_has_the_density_of_the_steps() -> None:
     """log p(labels, embeddings | parameters) + log-priors, at parameters that two steps of EM found."""
     data = worlds()[1].draw(1, 2).annotations()
     with double():
-        posing = posed(replace(learned(), tau=0.5, prevalence_mass=9.0), data)
-        story: Any = posing.story
+        posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0), data)
+        story: Any = posing.model
         block, k = posing.blocks[0], 3
-        c = crowdppl.leaning_rows(k, story.mass).expand(3, -1, -1)
+        c = crowdppl.primitives.diagonal_prior(k, story.mass).expand(3, -1, -1)
         placed = block.seen["embedding"]  # type: ignore[index]
         found = em_steps(placed, block.item, block.annotator, block.answer, c, steps=2, tau=0.5, prevalence=9.0)
         values = {n: getattr(found, n) for n in ("mean", "prevalence", "confusion")}
@@ -254,22 +257,26 @@ def test_the_story_has_the_density_of_the_steps() -> None:
         torch.testing.assert_close(got.objective + log_prior + constants, found.objectives[-1])
 
 
-@pytest.mark.parametrize(("coins", "temper"), [(False, 1.0), (True, 1.0), (False, 0.4)])
+@pytest.mark.parametrize(("coins", "likelihood_power"), [(False, 1.0), (True, 1.0), (False, 0.4)])
 @pytest.mark.parametrize("history", [False, True])
-def test_the_engine_goes_on_from_the_steps_to_where_they_lead(coins: bool, temper: float, history: bool) -> None:
+def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
+    coins: bool, likelihood_power: float, history: bool
+) -> None:
     data = worlds()[1].draw(1, 2).annotations()
     known = np.random.default_rng(0).integers(0, 4, (3, 3, 3)).astype(float)
     if history:
         how: dict[str, Any] = {"features": data.features, "items": data.items, "history": known}
         data = crowdppl.Annotations.from_frame(data.frame(), **how)
-    trained = replace(learned(), coins=coins, temper=temper)  # in single precision, as it always is
+    trained = replace(
+        learned(), coins=coins, likelihood_power=likelihood_power
+    )  # in single precision, as it always is
     with double():
         posing = posed(trained, data, tolerance=1e-14)
-        (run,) = climb(posing, posing.options, "em")
-        block, story = posing.blocks[0], posing.story
-        c = crowdppl.leaning_rows(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
+        (run,) = run_starts(posing, posing.options, "em")
+        block, story = posing.blocks[0], posing.model
+        c = crowdppl.primitives.diagonal_prior(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
-        how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": temper}
+        how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": likelihood_power}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
         torch.testing.assert_close(story.start(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(
@@ -290,9 +297,9 @@ def test_a_few_shot_task_is_fitted_told_apart_saved_and_loaded(tmp_path: Path) -
         posterior = crowdppl.fit(learned(), data, seed=0)
         assert posterior.inference == "em" and posterior.diagnostics()["converged"]
         sites = {n: torch.from_numpy(s.mean).float() for n, s in posterior.result.sites.items()}
-        found = posterior.story.classifier(sites)(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
+        found = posterior.model.classifier(sites)(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
         right.append((data.classes[found.argmax(-1).numpy()] == truth.to_numpy()).mean())
-        placed = posterior.story.embedding(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
+        placed = posterior.model.embedding(torch.tensor(asked.to_numpy()))  # type: ignore[attr-defined]
         log_p = sites["prevalence"].log() - 0.5 * (placed.unsqueeze(1) - sites["mean"]).square().sum(-1)
         torch.testing.assert_close(found.softmax(-1), log_p.softmax(-1), atol=1e-5, rtol=1e-4)
     assert np.mean(right) > 0.85
@@ -300,7 +307,7 @@ def test_a_few_shot_task_is_fitted_told_apart_saved_and_loaded(tmp_path: Path) -
     loaded = crowdppl.load(tmp_path)
     np.testing.assert_array_equal(loaded.probabilities(), posterior.probabilities())
     np.testing.assert_allclose(loaded.predict(data), posterior.probabilities(), atol=1e-6)
-    again = crowdppl.fit(loaded.story, data, seed=0)
+    again = crowdppl.fit(loaded.model, data, seed=0)
     np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
 
 
@@ -328,10 +335,10 @@ def test_nothing_is_fitted_to_features_before_meta_training() -> None:
 def test_without_features_it_is_bayesian_dawid_skene() -> None:
     data = crowd(40, 5, 3, 4, seed=3)
     one = crowdppl.fit("meta_em", data, tolerance=1e-13, settings={"prevalence": "uniform"})
-    settings = {"prevalence": "uniform", "mass": 3 + 4.0, "diagonal": (1 + 4 * 2 / 3) / 7}
+    settings = {"prevalence": "uniform", "prior_strength": 3 + 4.0, "prior_accuracy": (1 + 4 * 2 / 3) / 7}
     two = crowdppl.fit("bayesian_dawid_skene", data, inference="em", tolerance=1e-13, settings=settings)
     np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-9)
-    assert one.story.classifier({}) is None  # type: ignore[attr-defined]
+    assert one.model.classifier({}) is None  # type: ignore[attr-defined]
 
 
 def weights(story: Any) -> Tensor:
@@ -365,24 +372,24 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
     story, path = method(embedding=body), tmp_path / "meta"
     how: dict[str, Any] = {"iterations": 10, "batch": 4, "learning_rate": 1e-2, "seed": 3}
     whole = weights(story.meta_fit(train, **how))
-    draw = Episodes.draw
+    draw = EpisodeSampler.draw
 
-    def killing(self: Episodes, number: int, seed: Any = 0, **more: Any) -> Any:
+    def killing(self: EpisodeSampler, number: int, seed: Any = 0, **more: Any) -> Any:
         if seed[1] == 8:
             raise Stop
         return draw(self, number, seed, **more)
 
     with monkeypatch.context() as patched, pytest.raises(Stop):
-        patched.setattr(Episodes, "draw", killing)
+        patched.setattr(EpisodeSampler, "draw", killing)
         story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
     seen: list[int] = []
 
-    def seeing(self: Episodes, number: int, seed: Any = 0, **more: Any) -> Any:
+    def seeing(self: EpisodeSampler, number: int, seed: Any = 0, **more: Any) -> Any:
         seen.append(seed[1])
         return draw(self, number, seed, **more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Episodes, "draw", seeing)
+        patched.setattr(EpisodeSampler, "draw", seeing)
         again = story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
     assert seen == [0, 9, 6, 7, 8, 9]  # the first two say whose file it is
     assert weights(again).equal(whole)
@@ -406,29 +413,29 @@ def test_a_finished_meta_training_is_kept_and_that_of_other_tasks_or_steps_is_an
     sizes: dict[str, Any] = {"ways": 2, "shots": (1, 2, 3), "queries": 3, "annotators": (2, 3)}
     kinds = {"expert": 0.5, "spammer": 0.5}
     how: dict[str, Any] = {"iterations": 2, "batch": 1, "seed": np.int64(0), "checkpoint": path}
-    whole = method().meta_fit(Episodes(truth, x, kinds=kinds, **sizes), **how)
-    assert weights(method().meta_fit(Episodes(truth, x, kinds=kinds, **sizes), **how)).equal(weights(whole))
+    whole = method().meta_fit(EpisodeSampler(truth, x, kinds=kinds, **sizes), **how)
+    assert weights(method().meta_fit(EpisodeSampler(truth, x, kinds=kinds, **sizes), **how)).equal(weights(whole))
     others = [
-        Episodes(truth, x, kinds=kinds, **{**sizes, "shots": (1, 2)}),
-        Episodes(truth, x, kinds=kinds, **{**sizes, "annotators": (2, 4)}),
-        Episodes(truth, x, kinds={"expert": 0.51, "spammer": 0.49}, **sizes),
-        Episodes(truth, x, kinds=kinds, labels_per_item=2, **sizes),
+        EpisodeSampler(truth, x, kinds=kinds, **{**sizes, "shots": (1, 2)}),
+        EpisodeSampler(truth, x, kinds=kinds, **{**sizes, "annotators": (2, 4)}),
+        EpisodeSampler(truth, x, kinds={"expert": 0.51, "spammer": 0.49}, **sizes),
+        EpisodeSampler(truth, x, kinds=kinds, labels_per_item=2, **sizes),
     ]
     for other in others:
         with pytest.raises(ResultError, match="checkpoint of another"):
             method().meta_fit(other, **how)
     rows = torch.ones(2, 2)
 
-    def one(*args: Any) -> Unrolled:
+    def one(*args: Any) -> UnrolledEM:
         return em_steps(*args, steps=1)
 
-    def two(*args: Any) -> Unrolled:
+    def two(*args: Any) -> UnrolledEM:
         return em_steps(*args, steps=2)
 
-    same = Episodes(truth, x, kinds=kinds, **sizes)
-    crowdppl.meta_trained(None, (4, 2), same, one, rows, **{**how, "checkpoint": tmp_path / "one"})
+    same = EpisodeSampler(truth, x, kinds=kinds, **sizes)
+    crowdppl.few_shot.meta_trained(None, (4, 2), same, one, rows, **{**how, "checkpoint": tmp_path / "one"})
     with pytest.raises(ResultError, match="checkpoint of another"):
-        crowdppl.meta_trained(None, (4, 2), same, two, rows, **{**how, "checkpoint": tmp_path / "one"})
+        crowdppl.few_shot.meta_trained(None, (4, 2), same, two, rows, **{**how, "checkpoint": tmp_path / "one"})
 
 
 def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:

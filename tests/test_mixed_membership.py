@@ -15,7 +15,7 @@ from tests.crowd import crowd, posed
 
 @pytest.mark.parametrize("k", [2, 3, 5, 6, 10])
 def test_atoms_are_shares_each_once(k: int) -> None:
-    found = crowdppl.class_atoms(k).exp()
+    found = crowdppl.primitives.class_blends(k).exp()
     assert found.shape[1] == k and bool((found >= 0).all())
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)
     np.testing.assert_allclose(found[:k], torch.eye(k), atol=1e-30)
@@ -23,7 +23,7 @@ def test_atoms_are_shares_each_once(k: int) -> None:
 
 
 def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
-    story = crowdppl.method("mixed_membership", mass=20.0, diagonal=0.85)
+    story = crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85)
     design = crowdppl.random_design(800, 12, 6, classes=3, seed=1)
     made = crowdppl.simulate(story, design, seed=2)
     own, plain = (
@@ -43,7 +43,7 @@ def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
 @pytest.mark.parametrize("k", [2, 3, 6])
 def test_the_product_of_matrices_is_the_sum_that_can_be_drawn(k: int) -> None:
     """Values and gradients, also where an annotator was never offered an answer, or is almost never wrong."""
-    atoms = crowdppl.class_atoms(k).double()
+    atoms = crowdppl.primitives.class_blends(k).double()
     stream = torch.Generator().manual_seed(k)
     rows = (9 * torch.randn(4, 5, k, k + 1, generator=stream, dtype=torch.float64)).log_softmax(-1).clamp(min=-80)
     rows[..., :2, :, k] = -torch.inf
@@ -53,14 +53,14 @@ def test_the_product_of_matrices_is_the_sum_that_can_be_drawn(k: int) -> None:
     for how in (Summing(), Summing("draw")):
         leaf = rows.clone().requires_grad_()
         with summing(how):
-            table = crowdppl.through_atoms(atoms, leaf)
+            table = crowdppl.primitives.through_blends(atoms, leaf)
         found.append(table)
     mixed, drawn = found
     torch.testing.assert_close(mixed, drawn, rtol=1e-12, atol=1e-12)
     assert bool((mixed[:, :2, :, k] == -torch.inf).all()) and bool(mixed[:, 2:].isfinite().all())
     at = rows.clone().requires_grad_()
     offered = mixed.isfinite()
-    (gradient,) = torch.autograd.grad((weights * crowdppl.through_atoms(atoms, at))[offered].sum(), at)
+    (gradient,) = torch.autograd.grad((weights * crowdppl.primitives.through_blends(atoms, at))[offered].sum(), at)
     terms = atoms.unsqueeze(-1) + rows.unsqueeze(-3)  # (..., S, K, L)
     share = (terms - drawn.detach().unsqueeze(-2)).exp().nan_to_num()
     torch.testing.assert_close(gradient, (weights.unsqueeze(-2) * share).sum(-3), rtol=1e-9, atol=1e-12)
@@ -71,7 +71,7 @@ def test_the_product_of_matrices_is_the_sum_that_can_be_drawn(k: int) -> None:
 def test_an_answer_that_never_comes_stays_as_improbable_as_can_be(gap: float, dtype: torch.dtype) -> None:
     """Annotators without errors: of an item that is one class alone they never say the other."""
     rows = torch.tensor([[0.0, gap], [gap, 0.0]], dtype=dtype)[None].requires_grad_()
-    table = crowdppl.through_atoms(crowdppl.class_atoms(2, blends=(0.5,)).to(dtype), rows)
+    table = crowdppl.primitives.through_blends(crowdppl.primitives.class_blends(2, blends=(0.5,)).to(dtype), rows)
     never = table.detach()[0, [0, 1], [1, 0]]
     assert bool((never <= -75).all()) and bool(never.isfinite().all())
     torch.testing.assert_close(table.detach()[0, 2], torch.tensor([0.5, 0.5], dtype=dtype).log())
@@ -99,4 +99,4 @@ def test_more_classes_have_fewer_blends() -> None:
     """Three shares for each pair of 500 classes were 750,501 atoms, which no machine holds."""
     for k, uneven, even in [(5, 4, 1), (6, 3, 0), (20, 3, 0), (21, 0, 1), (50, 0, 1), (51, 0, 0), (500, 0, 0)]:
         corners, pairs, diluted = k, k * (k - 1) // 2, 3 * k + 1
-        assert len(crowdppl.class_atoms(k)) == corners + (2 * uneven + even) * pairs + diluted
+        assert len(crowdppl.primitives.class_blends(k)) == corners + (2 * uneven + even) * pairs + diluted

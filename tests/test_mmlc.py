@@ -22,7 +22,15 @@ from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.tables import probe_block
 from crowdppl.networks.classifier import feature_tensor, log_shares
-from crowdppl.networks.experts import GRID, TYPICAL, Experts, Worker, centre_of, principal, silverman
+from crowdppl.networks.experts import (
+    GRID,
+    TYPICAL,
+    Experts,
+    GatedClassifier,
+    population_centre,
+    principal_axes,
+    silverman_bandwidth,
+)
 from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
@@ -62,7 +70,7 @@ def prepared(data: Annotations, **settings: Any) -> Any:
     with torch.no_grad():
         torch.set_default_dtype(torch.float32)
         found: Any = crowdppl.method("mmlc", n_experts=3, widths=[5, 4], tower=[6], **settings)
-        found = found.prepare(data)
+        found = found.setup(data)
         torch.set_default_dtype(torch.float64)
     return found
 
@@ -96,7 +104,7 @@ def test_labels_are_of_the_annotators_gate_and_known_truths_of_the_oracles(
     story = prepared(data, oracle=oracle)
     p = answers(story, gate, data.features)
     want = sum(np.log(p[a, i, label]) for i, a, label in LABELS)
-    typical = answers(story, centre_of(gate, oracle), data.features)
+    typical = answers(story, population_centre(gate, oracle), data.features)
     want += sum(np.log(typical[i, k]) for i, k in (gold or {}).items())
     assert objective(story, data.as_block(), {"gate": gate}) == pytest.approx(want, rel=1e-5)
 
@@ -144,10 +152,10 @@ def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
     assert evaluate(p, truth).accuracy > 0.8
     gate = torch.from_numpy(fitted.result.sites["gate"].mean)
     assert gate.shape == (12, 4) and torch.allclose(gate.sum(-1), torch.ones(12, dtype=gate.dtype))
-    story: Any = fitted.story
+    story: Any = fitted.model
     features = feature_tensor(data)
     assert features is not None
-    found = log_shares(Worker(story.experts, centre_of(gate)), features).exp()
+    found = log_shares(GatedClassifier(story.experts, population_centre(gate)), features).exp()
     np.testing.assert_allclose(p, found, atol=1e-5)
     sites = {name: torch.from_numpy(site.mean) for name, site in fitted.result.sites.items()}
     np.testing.assert_allclose(log_shares(story.classifier(sites), features).exp(), found, atol=1e-6)
@@ -211,24 +219,26 @@ def test_what_has_no_meaning_is_refused_by_name(both: tuple[Annotations, pd.Seri
     with pytest.raises(MethodError, match="cannot read features"):
         crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": nn.Linear(3, 4)})
     with pytest.raises(DataError, match="no features"):
-        crowdppl.method("mmlc", experts=Own()).prepare(crowdppl.anaesthetists())  # type: ignore[attr-defined]
+        crowdppl.method("mmlc", experts=Own()).setup(crowdppl.anaesthetists())  # type: ignore[attr-defined]
     with pytest.raises(MethodError, match=r"bandwidth=0"):
-        centre_of(gates(), "mode", 0.0)
+        population_centre(gates(), "mode", 0.0)
     with pytest.raises(MethodError, match="'mode', 'mean' or 'median'"):
-        centre_of(gates(), "middle")  # type: ignore[arg-type]
+        population_centre(gates(), "middle")  # type: ignore[arg-type]
 
 
 def test_centres_of_a_population_by_hand() -> None:
     crowd = torch.tensor([[0.8, 0.1, 0.1]] * 5 + [[0.1, 0.6, 0.3]] * 2 + [[0.0, 0.9, 0.1]], dtype=torch.float64)
     crowd = crowd + 0.01 * torch.rand(crowd.shape, dtype=crowd.dtype, generator=torch.Generator().manual_seed(0))
     x = crowd.numpy()
-    np.testing.assert_allclose(centre_of(crowd, "mean"), x.mean(0))
+    np.testing.assert_allclose(population_centre(crowd, "mean"), x.mean(0))
     middle = np.median(x, 0)
-    np.testing.assert_allclose(centre_of(crowd, "median"), middle / middle.sum())
-    assert (centre_of(crowd, "mode")[0] - 0.8).abs() < 0.05 < (centre_of(crowd, "mean")[0] - 0.8).abs()
-    both_of = centre_of(torch.stack([crowd, crowd.flip(-1)]), "mode")
+    np.testing.assert_allclose(population_centre(crowd, "median"), middle / middle.sum())
+    assert (
+        (population_centre(crowd, "mode")[0] - 0.8).abs() < 0.05 < (population_centre(crowd, "mean")[0] - 0.8).abs()
+    )
+    both_of = population_centre(torch.stack([crowd, crowd.flip(-1)]), "mode")
     torch.testing.assert_close(both_of[1], both_of[0].flip(-1))
-    assert torch.equal(centre_of(crowd[:1].repeat(4, 1), "mode"), crowd[0] / crowd[0].sum())
+    assert torch.equal(population_centre(crowd[:1].repeat(4, 1), "mode"), crowd[0] / crowd[0].sum())
 
 
 @pytest.mark.parametrize("bandwidth", [None, 0.05])
@@ -238,10 +248,10 @@ def test_the_mode_is_that_of_another_density_estimate(bandwidth: float | None) -
     for x in crowd.numpy().T:
         quartiles = np.quantile(x, [0.25, 0.75])
         h = bandwidth or 0.9 * min(x.std(), (quartiles[1] - quartiles[0]) / 1.34) * 30**-0.2
-        assert bandwidth or float(silverman(torch.from_numpy(x))) == pytest.approx(h)
+        assert bandwidth or float(silverman_bandwidth(torch.from_numpy(x))) == pytest.approx(h)
         grid = np.linspace(x.min(), x.max(), GRID)
         at.append(grid[gaussian_kde(x, h / x.std(ddof=1))(grid).argmax()])
-    np.testing.assert_allclose(centre_of(crowd, "mode", bandwidth), np.array(at) / sum(at), atol=1e-9)
+    np.testing.assert_allclose(population_centre(crowd, "mode", bandwidth), np.array(at) / sum(at), atol=1e-9)
 
 
 def test_silvermans_test_tells_one_mode_from_two() -> None:
@@ -267,11 +277,11 @@ def test_populations_without_a_centre_are_doubted() -> None:
 
 def test_the_plane_is_that_of_the_largest_spread() -> None:
     line = np.array([[0.2, 0.8, 0], [0.4, 0.6, 0], [0.6, 0.4, 0], [0.8, 0.2, 0]])
-    mean, axes, share = principal(line)
+    mean, axes, share = principal_axes(line)
     np.testing.assert_allclose(mean, [0.5, 0.5, 0])
     np.testing.assert_allclose(np.abs(axes[:, 0]), [0.5**0.5, 0.5**0.5, 0], atol=1e-12)
     np.testing.assert_allclose(share, [1, 0], atol=1e-12)
-    np.testing.assert_allclose(principal(np.full((3, 4), 0.25))[2], 0)
+    np.testing.assert_allclose(principal_axes(np.full((3, 4), 0.25))[2], 0)
 
 
 def test_two_kinds_of_annotators_lie_apart_on_the_map() -> None:
@@ -299,11 +309,11 @@ def test_two_kinds_of_annotators_lie_apart_on_the_map() -> None:
 
 
 def shares_of(found: Posterior, data: Annotations, kind: Any) -> np.ndarray:
-    story: Any = found.story
+    story: Any = found.model
     features = feature_tensor(data)
     assert features is not None
-    gate = centre_of(torch.from_numpy(found.result.sites["gate"].mean), kind)
-    return np.asarray(log_shares(Worker(story.experts, gate), features).exp())
+    gate = population_centre(torch.from_numpy(found.result.sites["gate"].mean), kind)
+    return np.asarray(log_shares(GatedClassifier(story.experts, gate), features).exp())
 
 
 def test_the_map_names_who_is_far_and_draws_in_greys(fitted: Posterior) -> None:
@@ -333,5 +343,5 @@ def test_experts_of_a_users_own_are_handed_over_again(both: tuple[Annotations, p
     found.save(tmp_path)
     with pytest.raises(ResultError, match="network of your own"):
         crowdppl.load(tmp_path)
-    again = crowdppl.load(tmp_path, story=crowdppl.method("mmlc", **settings))
+    again = crowdppl.load(tmp_path, model=crowdppl.method("mmlc", **settings))
     pd.testing.assert_frame_equal(again.predict(both[0]), found.predict(both[0]), check_exact=True)

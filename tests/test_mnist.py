@@ -43,7 +43,7 @@ def test_images_classes_and_parts_are_those_of_the_files(folder: Path) -> None:
 
 def test_a_network_learns_from_them(folder: Path) -> None:
     crowd = mnist(folder, {"expert": 3}, labels_per_item=None, seed=0)
-    with pytest.warns(crowdppl.DoubtWarning):
+    with pytest.warns(crowdppl.errors.DoubtWarning):
         posterior = crowdppl.fit("raykar", crowd.data, settings={"training": {"epochs": 2}}, seed=0)
     assert posterior.classify(crowd.data.features).shape == (14, 3)
 
@@ -51,16 +51,21 @@ def test_a_network_learns_from_them(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "error", "words"),
     [
-        ("t10k-images-idx3-ubyte.gz", None, crowdppl.FetchError, r"holds no t10k-images.*put it there"),
-        ("train-labels.idx1-ubyte", idx(np.arange(10))[:-1], crowdppl.DataError, r"9 bytes.*\(10,\).*cut off"),
-        ("train-labels.idx1-ubyte", idx(np.zeros((5, 2))), crowdppl.DataError, "with 1 axes"),
-        ("train-labels.idx1-ubyte", b"\0", crowdppl.DataError, "with 1 axes"),
-        ("train-labels.idx1-ubyte", idx(np.arange(9)), crowdppl.DataError, r"\(10, 9\) to learn from"),
-        ("train-images-idx3-ubyte.gz", b"no gzip", crowdppl.DataError, "cannot be unpacked"),
+        ("t10k-images-idx3-ubyte.gz", None, crowdppl.errors.FetchError, r"holds no t10k-images.*put it there"),
+        (
+            "train-labels.idx1-ubyte",
+            idx(np.arange(10))[:-1],
+            crowdppl.errors.DataError,
+            r"9 bytes.*\(10,\).*cut off",
+        ),
+        ("train-labels.idx1-ubyte", idx(np.zeros((5, 2))), crowdppl.errors.DataError, "with 1 axes"),
+        ("train-labels.idx1-ubyte", b"\0", crowdppl.errors.DataError, "with 1 axes"),
+        ("train-labels.idx1-ubyte", idx(np.arange(9)), crowdppl.errors.DataError, r"\(10, 9\) to learn from"),
+        ("train-images-idx3-ubyte.gz", b"no gzip", crowdppl.errors.DataError, "cannot be unpacked"),
         (
             "t10k-images-idx3-ubyte.gz",
             gzip.compress(idx(np.zeros((4, 2, 2))), mtime=0),
-            crowdppl.DataError,
+            crowdppl.errors.DataError,
             "of one set",
         ),
     ],

@@ -75,7 +75,7 @@ def test_a_network_without_features_is_warned_of_once() -> None:
 @pytest.mark.parametrize(
     ("name", "engine", "settings"),
     [
-        ("bayes_dgc", "em", {"recipe": "plain", "mass": 6.0}),
+        ("bayes_dgc", "em", {"recipe": "plain", "prior_strength": 6.0}),
         ("bayes_dgc", "svi", {"recipe": "plain"}),
         ("raykar", "svi", {}),
         *[("global_noise", engine, {}) for engine in ("vb", "em", "svi")],

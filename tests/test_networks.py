@@ -18,7 +18,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.neural.regularisers import class_shares, wanted
 from crowdppl.networks.classifier import Network, Standardise, feature_tensor, log_shares
-from crowdppl.networks.training import Training, house_training, training_of
+from crowdppl.networks.training import Training, default_training, training_of
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -76,7 +76,7 @@ def test_without_features_it_is_bayesian_dawid_skene() -> None:
 
 def test_the_published_prior_is_five_on_the_diagonal_and_two_beside_it() -> None:
     data = crowd(30, 4, 3, 3)
-    settings = {"mass": 9.0, "diagonal": 5 / 9, "prevalence": "uniform"}
+    settings = {"prior_strength": 9.0, "prior_accuracy": 5 / 9, "prevalence": "uniform"}
     same = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", settings=settings, tolerance=1e-13)
     found = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"prior": "published"}, tolerance=1e-13)
     np.testing.assert_allclose(found.probabilities(), same.probabilities(), atol=1e-5)
@@ -85,7 +85,7 @@ def test_the_published_prior_is_five_on_the_diagonal_and_two_beside_it() -> None
 def test_its_fixed_point_satisfies_its_equations(both: tuple[Annotations, pd.Series], posterior: Posterior) -> None:
     """With the network frozen, concentrations are the prior and the expected counts of the truth they imply."""
     data, _ = both
-    network = posterior.story.network  # type: ignore[attr-defined]
+    network = posterior.model.network  # type: ignore[attr-defined]
     frozen = crowdppl.method("bayes_dgc", network=network)
     again = crowdppl.fit(Frozen(frozen), data, inference="vb", tolerance=1e-13)
     c = again.result.sites["confusion"].arrays["concentration"]
@@ -99,7 +99,7 @@ def test_its_fixed_point_satisfies_its_equations(both: tuple[Annotations, pd.Ser
     np.add.at(score, item, log_c.numpy()[who, :, label])
     share = np.exp(score - score.max(1, keepdims=True))
     share /= share.sum(1, keepdims=True)
-    counts = np.broadcast_to(crowdppl.leaning_rows(3).numpy(), c.shape).copy()
+    counts = np.broadcast_to(crowdppl.primitives.diagonal_prior(3).numpy(), c.shape).copy()
     np.add.at(counts.transpose(0, 2, 1), (who, label), share[item])
     np.testing.assert_allclose(c, counts, atol=1e-4)
     np.testing.assert_allclose(again.probabilities(), share, atol=1e-5)
@@ -119,7 +119,7 @@ class Frozen:
         looked = block if block.seen is not None else self._seeing(block)
         self.inner.model(looked)
 
-    def prepare(self, data: Annotations) -> Frozen:
+    def setup(self, data: Annotations) -> Frozen:
         features = feature_tensor(data)
         assert features is not None
         seen = log_shares(self.inner.network, features)[torch.from_numpy(data.order.astype(np.int64))]
@@ -148,7 +148,7 @@ def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
     )
     found = crowdppl.fit(story, both[0], inference="vb", seed=0)
     assert all(torch.equal(x, before[name]) for name, x in mine.state_dict().items())
-    learned = found.story.network.body.state_dict()  # type: ignore[attr-defined]
+    learned = found.model.network.body.state_dict()  # type: ignore[attr-defined]
     assert not torch.equal(learned["0.weight"], before["0.weight"])
     assert evaluate(found, both[1]).accuracy > 0.75
 
@@ -193,14 +193,14 @@ def test_a_network_of_ones_own_is_loaded_into_the_story_that_is_handed_over(
         inference="vb",
     )
     found.save(tmp_path)
-    with pytest.raises(ResultError, match="story="):
+    with pytest.raises(ResultError, match="model="):
         crowdppl.load(tmp_path)
-    loaded = crowdppl.load(tmp_path, story=crowdppl.method("bayes_dgc", network=body()))
+    loaded = crowdppl.load(tmp_path, model=crowdppl.method("bayes_dgc", network=body()))
     features = both[0].features
     assert isinstance(features, pd.DataFrame)
     np.testing.assert_allclose(loaded.classify(features), found.classify(features), atol=1e-12)
     with pytest.raises(ResultError, match="not the one that was saved"):
-        crowdppl.load(tmp_path, story=crowdppl.method("bayes_dgc", network=nn.Linear(4, 3)))
+        crowdppl.load(tmp_path, model=crowdppl.method("bayes_dgc", network=nn.Linear(4, 3)))
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -211,7 +211,7 @@ def test_a_refit_forgets_what_the_network_learned_of_labels_left_out(
     network = nn.Linear(4, 3) if own else None
     story = crowdppl.method("bayes_dgc", network=network, recipe="plain")
     fitted = crowdppl.fit(story, both[0], inference="vb", seed=3)
-    trained: Network = fitted.story.network  # type: ignore[attr-defined]
+    trained: Network = fitted.model.network  # type: ignore[attr-defined]
     copy = deepcopy(trained)
     copy.begin(3)
     again = deepcopy(copy)
@@ -237,7 +237,7 @@ def test_gold_is_learned_too_and_labels_left_out_are_scored(both: tuple[Annotati
     scored = crowdppl.heldout_score("bayes_dgc", data, folds=2, inference="vb", settings=quick)
     blind = crowdppl.heldout_score("bayesian_dawid_skene", data, folds=2, inference="vb")
     assert scored.per_label > blind.per_label
-    assert len(found.worth_asking(5)) == 5
+    assert len(found.suggest_labels(5)) == 5
 
 
 def test_what_cannot_be_is_refused(both: tuple[Annotations, pd.Series], posterior: Posterior) -> None:
@@ -258,7 +258,7 @@ def test_what_cannot_be_is_refused(both: tuple[Annotations, pd.Series], posterio
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         fit("bayes_dgc", data, inference="vb", batch_size=20)
     with pytest.raises(MethodError, match="two priors"):
-        crowdppl.method("bayes_dgc", prior="published", pooled=20.0)
+        crowdppl.method("bayes_dgc", prior="published", crowd_prior_strength=20.0)
     with pytest.raises(MethodError, match="no setting 'epoch'"):
         fit("bayes_dgc", data, inference="vb", settings={"training": {"epoch": 3}})
     with pytest.raises(MethodError, match="checkpoint"):
@@ -309,14 +309,19 @@ def test_the_house_recipe_is_written_out_and_gives_way_to_what_is_asked_for(
     both: tuple[Annotations, pd.Series],
 ) -> None:
     data, truth = both
-    ready: Any = crowdppl.method("bayes_dgc", training={"epochs": 25}).prepare(data)  # type: ignore[attr-defined]
-    assert (ready.pooled, ready.temper, ready.training["epochs"], ready.training["mixup"]) == (14, 0.5, 25, 1)
-    assert house_training(data)["epochs"] == 120  # 240 items with labels are 4 steps an epoch
-    assert house_training(data)["learning_rate"] == pytest.approx(0.011 / 2)
-    bare: Any = crowdppl.method("bayes_dgc").prepare(crowd(20))  # type: ignore[attr-defined]
-    assert bare.pooled is None and bare.temper is None and not bare.training
-    published: Any = crowdppl.method("bayes_dgc", prior="published").prepare(data)  # type: ignore[attr-defined]
-    assert published.pooled == 0
+    ready: Any = crowdppl.method("bayes_dgc", training={"epochs": 25}).setup(data)  # type: ignore[attr-defined]
+    assert (
+        ready.crowd_prior_strength,
+        ready.likelihood_power,
+        ready.training["epochs"],
+        ready.training["mixup"],
+    ) == (14, 0.5, 25, 1)
+    assert default_training(data)["epochs"] == 120  # 240 items with labels are 4 steps an epoch
+    assert default_training(data)["learning_rate"] == pytest.approx(0.011 / 2)
+    bare: Any = crowdppl.method("bayes_dgc").setup(crowd(20))  # type: ignore[attr-defined]
+    assert bare.crowd_prior_strength is None and bare.likelihood_power is None and not bare.training
+    published: Any = crowdppl.method("bayes_dgc", prior="published").setup(data)  # type: ignore[attr-defined]
+    assert published.crowd_prior_strength == 0
     found = crowdppl.fit("bayes_dgc", data, inference="vb", settings={"training": {"epochs": 25}})
     assert evaluate(found, truth).accuracy > 0.85
 

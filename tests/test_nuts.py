@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 import crowdppl
-from crowdppl import annotate, coin_table, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
@@ -24,7 +23,7 @@ from crowdppl.inference.engines import run
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
-from crowdppl.primitives import plates
+from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.primitives.model import card_of, plates_of
 from tests.crowd import annotations, crowd, double, posed
 from tests.evidence import SETTINGS as PINNED
@@ -48,7 +47,7 @@ def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
     marginal = Marginal(problem)
     torch.manual_seed(0)
     first, theirs, constrain, _ = initialize_model(
-        problem.model, (problem.blocks[0],), max_plate_nesting=plates_of(problem.story)
+        problem.program, (problem.blocks[0],), max_plate_nesting=plates_of(problem.model)
     )
     assert first.keys() == problem.sites.keys()
 
@@ -105,7 +104,10 @@ def test_means_are_those_of_the_exact_posterior() -> None:
 def test_means_are_those_of_gibbs(name: str) -> None:
     """Every continuous site: means within 5 Monte Carlo errors of the difference, classes well apart."""
     data = crowd(25, 4, 2, 4, seed=11)
-    settings = {"mace": {"knows": 4.0, "guesses": 2.0}, "bayesian_dawid_skene": {"mass": 6.0, "diagonal": 0.75}}
+    settings = {
+        "mace": {"knows": 4.0, "guesses": 2.0},
+        "bayesian_dawid_skene": {"prior_strength": 6.0, "prior_accuracy": 0.75},
+    }
     story = crowdppl.method(name, **settings.get(name, {"right": 8.0, "wrong": 2.0, "typical": 6.0}))
     one = draws_of(nuts, story, data, chains=4, draws=200, warmup=100)
     two = draws_of(gibbs, story, data, chains=16, draws=300, warmup=150)

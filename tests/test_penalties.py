@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.vb.coordinate_ascent import Ascent, Average, Penalties, State
-from crowdppl.inference.vb.fit import climb, prepare
+from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate, PriorTerms, State
+from crowdppl.inference.vb.fit import prepare, run_starts
 from tests.crowd import crowd, posed
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -30,7 +30,7 @@ def counts_of(ascent: Ascent) -> dict[str, Tensor]:
 def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> float:
     """The objective under a truth that stays as it is, but for what does not depend on conjugate sites."""
     state = State(dict(parameters), ascent.state.logits, ascent.state.gaussians)
-    penalties = Penalties(ascent.fold, Average(), state, {})
+    penalties = PriorTerms(ascent.fold, MeanFieldUpdate(), state, {})
     logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
     said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
     return said + float(penalties.conjugate(penalties.trace()))
@@ -38,7 +38,11 @@ def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str,
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"pooled": 14.0, "temper": 0.5}), ("community", {})],
+    [
+        ("hierarchical_dawid_skene", {}),
+        ("bayes_dgc", {"crowd_prior_strength": 14.0, "likelihood_power": 0.5}),
+        ("community", {}),
+    ],
 )
 def test_collapsed_is_the_most_that_the_objective_can_be(name: str, settings: dict[str, float]) -> None:
     """Of all Dirichlets, prior + counts has the highest value, and it is the collapsed one."""
@@ -68,7 +72,7 @@ def test_a_search_ends_where_conjugate_sites_have_followed() -> None:
 def test_a_crowd_that_its_annotators_follow_settles_in_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     def iterations() -> tuple[int, float]:
         problem = posed(crowdppl.method("hierarchical_dawid_skene"), crowd(120, 12, 5, 3), tolerance=1e-9)
-        (run,) = climb(problem, problem.options, "vb")
+        (run,) = run_starts(problem, problem.options, "vb")
         return len(run.progress.objectives), run.objective
 
     together, value = iterations()

@@ -264,7 +264,7 @@ def test_levels_that_are_none(level: Any) -> None:
 def test_numbers_of_labels_are_whole() -> None:
     for n in (1.5, "2", 0):
         with pytest.raises(MethodError, match=f"n={n!r} must be .*; ask for a label"):
-            posterior().worth_asking(n)  # type: ignore[arg-type]
+            posterior().suggest_labels(n)  # type: ignore[arg-type]
         with pytest.raises(MethodError, match=f"n={n!r} must be .*; draw a data set"):
             posterior().draw_labels(n)  # type: ignore[arg-type]
 

@@ -253,7 +253,7 @@ def test_entropy_falls_apart_into_what_labels_and_what_annotators_leave_open(eng
         assert (table >= 0).all(axis=None)
     share = [table["epistemic"].mean() / table["total"].mean() for table in parts]
     assert share[1] < 0.02 < share[0]  # annotators who gave 2,000 labels are known, those who gave 20 are not
-    point = fit("bayesian_dawid_skene", few, inference="em", settings={"mass": 9.0}).entropy()
+    point = fit("bayesian_dawid_skene", few, inference="em", settings={"prior_strength": 9.0}).entropy()
     assert point["epistemic"].isna().all()
     np.testing.assert_array_equal(point["total"], point["aleatoric"])
 
@@ -311,7 +311,7 @@ def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
 def test_one_annotator_is_named_without_a_list() -> None:
     whole = fit("one_coin", crowd(), inference="vb")
     np.testing.assert_array_equal(whole.without(3).probabilities(), whole.without([3]).probabilities())  # type: ignore[arg-type]
-    asked = [whole.worth_asking(2, annotators=who, exclude_answered=False) for who in (3, "3", [3])]
+    asked = [whole.suggest_labels(2, annotators=who, exclude_answered=False) for who in (3, "3", [3])]
     assert all(table.equals(asked[0]) for table in asked[1:])
 
 
@@ -364,7 +364,8 @@ def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"recipe": "plain", "pooled": 14.0})]
+    ("name", "settings"),
+    [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"recipe": "plain", "crowd_prior_strength": 14.0})],
 )
 def test_parameters_of_priors_have_no_say_in_what_is_predicted(name: str, settings: dict[str, Any]) -> None:
     held = fit(name, crowd(), inference="vb", settings=settings, tolerance=1e-8)

@@ -73,7 +73,7 @@ def test_layers_compute_in_bfloat16_and_all_else_does_not(name: str, engine: str
         story = crowdppl.method(name, network=body, training={"epochs": 2, "precision": how})
         found = crowdppl.fit(story, data, inference=engine, seed=0)
         assert Spy.seen == {inner}
-        network: Any = found.story.network  # type: ignore[attr-defined]
+        network: Any = found.model.network  # type: ignore[attr-defined]
         assert {x.dtype for x in network.parameters()} == {torch.float32}
         assert network(torch.zeros(2, 4)).dtype == torch.float32
 
@@ -105,10 +105,10 @@ class Bare:
     def model(self, data: Any) -> None:
         """Dawid-Skene with a classifier for a prior."""
         with crowdppl.primitives.plates.annotators(data):
-            confusion = pyro.sample("confusion", dist.Dirichlet(crowdppl.leaning_rows(3)).to_event(1))
-        log_p = crowdppl.classify(data, self.network)
+            confusion = pyro.sample("confusion", dist.Dirichlet(crowdppl.primitives.diagonal_prior(3)).to_event(1))
+        log_p = crowdppl.networks.class_logits(data, self.network)
         with crowdppl.primitives.plates.items(data):
-            crowdppl.annotate(data, confusion.log(), crowdppl.truth(data, log_p))
+            crowdppl.primitives.annotate(data, confusion.log(), crowdppl.primitives.truth(data, log_p))
 
 
 @pytest.mark.parametrize("engine", ["vb", "svi"])
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_refused(data: Annotations, engine: str) -> None:
         training_of({"precision": "half"})
     with pytest.raises(MethodError, match="full_batch=True looks for gains smaller"):
         training_of({"precision": "mixed", "full_batch": True})
-    with pytest.raises(MethodError, match="precision='mixed' is for networks that crowdppl.ready"):
+    with pytest.raises(MethodError, match="precision='mixed' is for networks that crowdppl.networks.prepared"):
         crowdppl.fit(Bare(), data, inference=engine)
 
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl import Annotations, Block, Categorical, MethodError, annotate, leaning_rows, prevalence, truth
-from crowdppl.primitives import plates
+from crowdppl import Annotations
+from crowdppl.errors import MethodError
+from crowdppl.primitives import Block, Categorical, annotate, diagonal_prior, plates, prevalence, truth
 
 ENUMERATED = {"enumerate": "parallel"}
 
@@ -25,7 +26,7 @@ def crowd(**options: Any) -> Annotations:
 
 def confusion(data: Block) -> Tensor:
     with plates.annotators(data):
-        rows = dist.Dirichlet(leaning_rows(data.n_classes, 20.0)).to_event(1)
+        rows = dist.Dirichlet(diagonal_prior(data.n_classes, 20.0)).to_event(1)
         return torch.as_tensor(pyro.sample("confusion", rows)).log()
 
 
@@ -63,7 +64,7 @@ class Noisy:
         with plates.labels(data):
             noise = pyro.sample("noise", dist.Normal(0.0, 1.0))
         with plates.items(data):
-            odds = crowdppl.Coin(noise.sigmoid().log(), (-noise).sigmoid().log())
+            odds = crowdppl.primitives.Coin(noise.sigmoid().log(), (-noise).sigmoid().log())
             annotate(data, odds, truth(data, log_p))
 
 
@@ -74,7 +75,7 @@ class Kinds:
         k, log_p = data.n_classes, prevalence(data)
         with plates.annotators(data):
             kind = pyro.sample("kind", Categorical(torch.zeros(2).log_softmax(-1)), infer=ENUMERATED)
-        rows = torch.stack([leaning_rows(k, 1.0), torch.full((k, k), 1 / k)]).log()
+        rows = torch.stack([diagonal_prior(k, 1.0), torch.full((k, k), 1 / k)]).log()
         with plates.items(data):
             annotate(data, rows[kind], truth(data, log_p))
 
@@ -116,11 +117,11 @@ def test_what_is_taken_for_the_truth_and_has_other_values_is_refused() -> None:
 @pytest.mark.parametrize(
     ("story", "said"),
     [
-        (Silent(), r"Silent draws no labels; call crowdppl.annotate"),
+        (Silent(), r"Silent draws no labels; call crowdppl.primitives.annotate"),
         (Twice(), r"Twice draws labels at 2 sites \(label, again\).*call annotate once"),
         (Outside(), r"Outside draws 'label' outside the plate of items; call annotate in plates.items"),
         (Noisy(), r"site 'noise' of Noisy has a value for each label.*sum it out"),
-        (Kinds(), r"site 'kind' of Kinds cannot be summed out.*crowdppl.OneHot"),
+        (Kinds(), r"site 'kind' of Kinds cannot be summed out.*crowdppl.primitives.OneHot"),
     ],
     ids=lambda x: type(x).__name__,
 )
@@ -131,7 +132,9 @@ def test_a_story_that_no_engine_would_treat_rightly_is_refused_by_name(engine: s
 
 def test_known_truths_are_refused_for_a_story_that_would_ignore_them() -> None:
     assert crowdppl.fit(Deaf(), crowd(), inference="em").probabilities().shape == (6, 3)
-    with pytest.raises(MethodError, match=r"draws 'truth' by itself.*gold.*crowdppl.truth\(data, log_p\)"):
+    with pytest.raises(
+        MethodError, match=r"draws 'truth' by itself.*gold.*crowdppl.primitives.truth\(data, log_p\)"
+    ):
         crowdppl.fit(Deaf(), crowd(gold={0: 2}), inference="em")
 
 
@@ -140,7 +143,10 @@ def test_an_update_with_items_that_come_again_is_refused_for_such_a_story() -> N
     other = pd.DataFrame({"item": ["new"], "annotator": [0], "label": [1]})
     assert posterior.update(other).probabilities().shape == (1, 3)
     again = pd.DataFrame({"item": [0], "annotator": [3], "label": [1]})
-    with pytest.warns(crowdppl.RepeatsWarning), pytest.raises(MethodError, match=r"what earlier labels said"):
+    with (
+        pytest.warns(crowdppl.errors.RepeatsWarning),
+        pytest.raises(MethodError, match=r"what earlier labels said"),
+    ):
         posterior.update(again)
 
 
@@ -161,8 +167,8 @@ class Weights:
         k = data.n_classes
         weights = pyro.sample("weights", dist.Normal(torch.zeros(2), 1.0).to_event(1))
         with plates.annotators(data):
-            mine = pyro.sample("mine", crowdppl.OneHot(weights.log_softmax(-1)))
-            rows = dist.Dirichlet(leaning_rows(k, 20.0).expand(2, k, k)).to_event(2)
+            mine = pyro.sample("mine", crowdppl.primitives.OneHot(weights.log_softmax(-1)))
+            rows = dist.Dirichlet(diagonal_prior(k, 20.0).expand(2, k, k)).to_event(2)
             both = pyro.sample("confusion", rows).log()
         with plates.items(data):
             annotate(data, torch.einsum("...ac,...actl->...atl", mine, both), truth(data, prevalence(data)))
@@ -186,11 +192,11 @@ class Declining:
         table = confusion(data)
         if self.inside == "annotators":
             with plates.annotators(data, "again"):
-                table = crowdppl.with_abstentions(data, table)
+                table = crowdppl.primitives.with_abstentions(data, table)
         with plates.items(data):
             state = truth(data, prevalence(data))
             if self.inside == "items":
-                table = crowdppl.with_abstentions(data, table)
+                table = crowdppl.primitives.with_abstentions(data, table)
             annotate(data, table, state)
 
 

@@ -17,12 +17,13 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import crowdppl
-from crowdppl import CrowdpplWarning, evaluate, fit, random_design, simulate
+from crowdppl import evaluate, fit, random_design, simulate
 from crowdppl.data.annotations import Annotations
+from crowdppl.errors import CrowdpplWarning
 from crowdppl.posterior import Posterior
 from tests.benchmarks.test_automatic import four_to_one
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
 
 SETS = (
     "bluebirds",
@@ -157,11 +158,16 @@ def test_found_groups_do_no_harm_elsewhere(real_data: Path, name: str) -> None:
 def test_simulated_groups_are_found() -> None:
     groups = [a % 5 for a in range(40)]
     story = crowdppl.method(
-        "dependent_clusters", groups=groups, mass=60.0, diagonal=0.85, link_mass=200.0, link_diagonal=0.7
+        "dependent_clusters",
+        groups=groups,
+        prior_strength=60.0,
+        prior_accuracy=0.85,
+        link_strength=200.0,
+        link_accuracy=0.7,
     )
     drawn = simulate(story, random_design(5000, 40, 10, 3, seed=1), seed=2)
     found = fit("dependent_clusters", drawn.data, inference="vb")
-    index = adjusted_rand_score(groups, np.asarray(found.story.groups))  # type: ignore[attr-defined]
+    index = adjusted_rand_score(groups, np.asarray(found.model.groups))  # type: ignore[attr-defined]
     alone = accuracy(fit("dawid_skene", drawn.data, inference="em"), drawn.truth, "dawid_skene on groups")
     grouped = accuracy(found, drawn.truth, f"dependent_clusters on groups, adjusted Rand index {index:.3f}")
     assert index >= 0.9

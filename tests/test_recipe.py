@@ -21,7 +21,7 @@ from tests.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-STORY: dict[str, Any] = {"pooled": 10.0, "temper": 0.5}
+STORY: dict[str, Any] = {"crowd_prior_strength": 10.0, "likelihood_power": 0.5}
 TRAINING: dict[str, Any] = {"mixup": 1.0, "balance": 2.0, "volume": 0.05}
 ALL = {*STORY, *TRAINING}
 
@@ -33,8 +33,10 @@ PARTS: dict[str, set[str]] = {
     "geo_crowdnet": ALL,
     "instance_trace": ALL,
     "coin_net": ALL,
-    "global_noise": ALL - {"pooled"},  # its one confusion matrix is the crowd's
-    "meta_em": {"temper"},  # em, which it is fitted by alone, learns no prior; its network learns beforehand
+    "global_noise": ALL - {"crowd_prior_strength"},  # its one confusion matrix is the crowd's
+    "meta_em": {
+        "likelihood_power"
+    },  # em, which it is fitted by alone, learns no prior; its network learns beforehand
 }
 """Methods of one truth an item that look at features, and the parts that they take."""
 
@@ -78,7 +80,7 @@ def test_every_method_that_looks_at_features_is_listed() -> None:
 def test_a_part_that_is_taken_changes_the_fit(name: str, part: str) -> None:
     found, plain = fitted(name, part), fitted(name)
     assert np.abs(found.probabilities() - plain.probabilities()).to_numpy().max() > 1e-6
-    assert ("crowd" in found.result.sites) == (part == "pooled")
+    assert ("crowd" in found.result.sites) == (part == "crowd_prior_strength")
 
 
 @pytest.mark.parametrize(
@@ -89,13 +91,13 @@ def test_other_parts_are_no_settings(name: str, part: str) -> None:
         fitted(name, part)
 
 
-@pytest.mark.parametrize("name", [name for name, taken in PARTS.items() if "temper" in taken])
+@pytest.mark.parametrize("name", [name for name, taken in PARTS.items() if "likelihood_power" in taken])
 def test_at_their_defaults_they_say_nothing(name: str) -> None:
     data, _ = clouds(30, 20)
     if name == "meta_em":
         data = crowdppl.Annotations.from_frame(data.frame())
     story: Any = crowdppl.method(name, **settings(name))
-    trace = poutine.trace(poutine.seed(story.prepare(data).model, 0)).get_trace(data)
+    trace = poutine.trace(poutine.seed(story.setup(data).model, 0)).get_trace(data)
     assert "crowd" not in trace.nodes
     assert {x["fn"].power for x in trace.nodes.values() if isinstance(x.get("fn"), Labels)} == {1.0}
 
@@ -110,21 +112,25 @@ def test_the_table_of_the_readme_is_this_one() -> None:
 
 def test_a_crowd_draws_rows_to_it_and_none_leaves_them() -> None:
     data = crowdppl.anaesthetists()
-    assert float(crowdppl.crowd_rows(data, 0.0)) == 0
+    assert float(crowdppl.primitives.crowd_rows(data, 0.0)) == 0
     crowd = torch.distributions.Dirichlet(torch.ones(4, 4)).sample()
     with poutine.trace() as seen, poutine.condition(data={"crowd": crowd}):
-        rows = crowdppl.crowd_rows(data, 6.0)
+        rows = crowdppl.primitives.crowd_rows(data, 6.0)
     torch.testing.assert_close(rows, 6 * crowd + 1e-3)
     prior = seen.trace.nodes["crowd"]["fn"].base_dist.concentration
     torch.testing.assert_close(prior, 1 + torch.eye(4))
 
 
 def test_rows_of_few_labels_follow_a_crowd_that_is_pooled() -> None:
-    """Distances between annotators' rows fall as more is pooled."""
+    """Distances between annotators' rows fall as more is crowd_prior_strength."""
     data, _ = clouds(240, 180)
 
-    def apart(pooled: float) -> float:
-        how = {"likelihood": "joint", "pooled": pooled, "training": {"epochs": 20, "annotator_rate": 100.0}}
+    def apart(crowd_prior_strength: float) -> float:
+        how = {
+            "likelihood": "joint",
+            "crowd_prior_strength": crowd_prior_strength,
+            "training": {"epochs": 20, "annotator_rate": 100.0},
+        }
         rows = crowdppl.fit("ccem", data, inference="svi", seed=0, settings=how).result.sites["confusion"].mean
         return float(np.asarray(rows).std(0).mean())
 
@@ -133,21 +139,26 @@ def test_rows_of_few_labels_follow_a_crowd_that_is_pooled() -> None:
 
 def test_em_names_svi_for_a_crowd() -> None:
     with pytest.raises(MethodError, match="em learns no prior.*svi does"):
-        crowdppl.fit("raykar", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0})
+        crowdppl.fit("raykar", clouds(30, 20)[0], inference="em", settings={"crowd_prior_strength": 5.0})
     with pytest.raises(MethodError, match="prior parameters crowd"):
-        crowdppl.fit("coin_net", clouds(30, 20)[0], inference="em", settings={"pooled": 5.0, "mass": 9.0})
+        crowdppl.fit(
+            "coin_net",
+            clouds(30, 20)[0],
+            inference="em",
+            settings={"crowd_prior_strength": 5.0, "prior_strength": 9.0},
+        )
 
 
 def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
     data, _ = clouds(60, 60)
     training = {"epochs": 2, "networks": 2}
     default = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings={"training": training})
-    spelt: dict[str, Any] = {"recipe": "plain", **crowdppl.house_recipe(data, training=training)}
+    spelt: dict[str, Any] = {"recipe": "plain", **crowdppl.default_recipe(data, training=training)}
     found = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings=spelt)
     assert found.probabilities().equals(default.probabilities())
 
 
-@pytest.mark.parametrize("name", ["pooled", "temper", "data"])
+@pytest.mark.parametrize("name", ["crowd_prior_strength", "likelihood_power", "data"])
 def test_what_belongs_to_the_story_is_no_setting_of_training(name: str) -> None:
     for given in (0, 0.3):
         with pytest.raises(MethodError, match=f"training has no setting '{name}'"):
@@ -157,22 +168,22 @@ def test_what_belongs_to_the_story_is_no_setting_of_training(name: str) -> None:
 @pytest.mark.parametrize(("name", "engine"), [("ccem", "svi"), ("global_noise", "em"), ("raykar", "em")])
 def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) -> None:
     data, _ = clouds(60, 60)
-    rows: dict[str, Any] = {"pooled": 0.0} if engine == "em" else {}
-    recipe = crowdppl.house_recipe(data, training={"epochs": 2, "networks": 2}, **rows)
-    assert ("pooled" in recipe) == (engine == "svi")
+    rows: dict[str, Any] = {"crowd_prior_strength": 0.0} if engine == "em" else {}
+    recipe = crowdppl.default_recipe(data, training={"epochs": 2, "networks": 2}, **rows)
+    assert ("crowd_prior_strength" in recipe) == (engine == "svi")
     joint = {"likelihood": "joint"} if name == "ccem" else {}
     found = crowdppl.fit(name, data, inference=engine, seed=0, settings={**joint, **recipe})
-    assert found.story.temper == 0.5
-    assert found.story.training["mixup"] == 1.0
+    assert found.model.likelihood_power == 0.5
+    assert found.model.training["mixup"] == 1.0
     assert ("crowd" in found.result.sites) == (engine == "svi")
 
 
 def test_what_is_pooled_is_looked_at_without_a_crowd_too() -> None:
-    with pytest.raises(MethodError, match=r"pooled=-1 must be a number from 0 on"):
-        crowdppl.crowd_rows(crowdppl.anaesthetists(), -1)
-    for pooled in (0, 6.0):
+    with pytest.raises(MethodError, match=r"crowd_prior_strength=-1 must be a number from 0 on"):
+        crowdppl.primitives.crowd_rows(crowdppl.anaesthetists(), -1)
+    for crowd_prior_strength in (0, 6.0):
         with pytest.raises(DataError, match="data is a str; make annotations"):
-            crowdppl.crowd_rows("labels", pooled)  # type: ignore[arg-type]
+            crowdppl.primitives.crowd_rows("labels", crowd_prior_strength)  # type: ignore[arg-type]
 
 
 def test_an_urn_counts_by_the_same_power() -> None:
@@ -180,10 +191,13 @@ def test_an_urn_counts_by_the_same_power() -> None:
     data = crowdppl.anaesthetists()
     rate, table = torch.tensor([0.9, 0.1]).log(), torch.zeros(5, 5, 4)
     block = data.as_block()
-    weights, _ = crowdppl.with_urn(block, rate, table, 1.0, 0.4)
-    torch.testing.assert_close(weights[:, 1] - rate[1], 0.4 * crowdppl.log_urn(block, 1.0))
+    weights, _ = crowdppl.primitives.with_dirichlet_multinomial(block, rate, table, 1.0, 0.4)
+    torch.testing.assert_close(
+        weights[:, 1] - rate[1], 0.4 * crowdppl.primitives.log_dirichlet_multinomial(block, 1.0)
+    )
     with pyro.validation_enabled(False):
         tempered, plain = (
-            crowdppl.fit("coin_net", data, inference="vb", settings={"temper": x, "mass": 9.0}) for x in (0.3, 1.0)
+            crowdppl.fit("coin_net", data, inference="vb", settings={"likelihood_power": x, "prior_strength": 9.0})
+            for x in (0.3, 1.0)
         )
     assert tempered.labels()["entropy"].mean() > plain.labels()["entropy"].mean()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.inference import problem, replay
-from crowdppl.inference.replay import FIRST, Function, Repeated, aside, recorded
+from crowdppl.inference.replay import FIRST, Function, Replayed, aside, recorded
 from tests.crowd import posed
 
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
@@ -161,7 +161,7 @@ def points(n: int) -> list[dict[str, Tensor]]:
 
 def test_after_a_comparison_the_function_is_not_called() -> None:
     counting = Counting(with_slope)
-    repeated = Repeated(counting)
+    repeated = Replayed(counting)
     for at in points(FIRST + 20):
         assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
     assert counting.calls == FIRST + 2
@@ -169,7 +169,7 @@ def test_after_a_comparison_the_function_is_not_called() -> None:
 
 def test_a_comparison_needs_another_place() -> None:
     counting = Counting(with_slope)
-    repeated = Repeated(counting)
+    repeated = Replayed(counting)
     for _ in range(FIRST + 7):
         repeated(HERE)
     assert not repeated.trusted
@@ -187,7 +187,7 @@ def test_a_function_that_remembers_is_called_each_time() -> None:
             self.calls += 1
             return {"x": at["x"] * self.calls}
 
-    repeated = Repeated(Remembers())
+    repeated = Replayed(Remembers())
     for number, at in enumerate(points(FIRST + 20), 1):
         assert torch.equal(repeated(at)["x"], at["x"] * number)
 
@@ -197,7 +197,7 @@ def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(replay, "_proven", set())
     for weight, kind, calls in ((1, "a", 2), (2, "a", 1), (3, "b", 2), (4, None, 2), (5, None, 2)):
         counting = Counting(lambda at, weight=weight: {"x": at["x"] * weight})
-        repeated = Repeated(counting, 0, kind)
+        repeated = Replayed(counting, 0, kind)
         for at in points(10):
             assert torch.equal(repeated(at)["x"], at["x"] * weight)
         assert counting.calls == calls
@@ -212,7 +212,7 @@ def test_what_could_not_be_repeated_is_not_trusted(monkeypatch: pytest.MonkeyPat
             seen.append(0)
             return {"x": at["x"] * len(seen)}
 
-        repeated = Repeated(counts, 0, "counts")
+        repeated = Replayed(counts, 0, "counts")
         for number, at in enumerate(points(10), 1):
             assert torch.equal(repeated(at)["x"], at["x"] * number)
 
@@ -232,7 +232,7 @@ def test_fits_of_equal_stories_are_of_one_kind() -> None:
 
 
 def test_no_number_is_the_same_as_no_number() -> None:
-    repeated = Repeated(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
+    repeated = Replayed(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
     for number in range(FIRST + 20):
         repeated({"x": THERE["x"] - number})
     assert repeated.trusted
@@ -240,7 +240,7 @@ def test_no_number_is_the_same_as_no_number() -> None:
 
 def test_another_shape_is_the_functions_own() -> None:
     counting = Counting(lambda at: {"x": at["x"].sum()})
-    repeated = Repeated(counting)
+    repeated = Replayed(counting)
     for at in points(FIRST + 20):
         repeated(at)
     for other in (torch.ones(5), torch.ones(3), torch.ones(3, 2, dtype=torch.float64)[:, 0]):
@@ -254,7 +254,7 @@ def test_what_torch_does_not_let_watch_is_called_each_time() -> None:
             raise NotImplementedError("under a mode")
         return {"x": at["x"] * 2}
 
-    repeated = Repeated(unwatched)
+    repeated = Replayed(unwatched)
     for at in points(FIRST + 20):
         assert torch.equal(repeated(at)["x"], at["x"] * 2)
 
@@ -269,7 +269,7 @@ def test_a_story_from_elsewhere_says_whether_it_can_be_repeated(said: bool | Non
 
 def test_what_was_found_and_then_changed_is_noticed() -> None:
     weight = torch.ones(3, dtype=torch.float64)
-    repeated = Repeated(lambda at: {"x": (at["x"] * weight.exp()).sum()})
+    repeated = Replayed(lambda at: {"x": (at["x"] * weight.exp()).sum()})
     for number, at in enumerate(points(FIRST + 20)):
         if number == FIRST + 7:
             weight.mul_(2)
@@ -284,7 +284,7 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
                 raise ValueError("a logarithm of a negative number")
         return {"value": value}
 
-    repeated = Repeated(explained)
+    repeated = Replayed(explained)
     for at in points(FIRST + 20):
         repeated(at)
     assert repeated.trusted
@@ -299,20 +299,20 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
     + [(m, "gibbs") for m in HIERARCHICAL]
     + [("dawid_skene", "em"), ("glad", "em")],
 )
-@pytest.mark.filterwarnings("ignore::crowdppl.CrowdpplWarning")
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"chains": 1, "draws": 5, "warmup": 5} if engine in ("nuts", "gibbs") else {}
     monkeypatch.setattr(replay, "FIRST", 3)  # some of these settle soon
     monkeypatch.setattr(replay, "_proven", set())
     trusted = []
-    compared = Repeated._compared
+    compared = Replayed._compared
 
-    def noted(self: Repeated, inputs: Mapping[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def noted(self: Replayed, inputs: Mapping[str, Tensor], found: dict[str, Tensor]) -> dict[str, Tensor]:
         results = compared(self, inputs, found)
         trusted.append(self.trusted)
         return results
 
-    monkeypatch.setattr(Repeated, "_compared", noted)
+    monkeypatch.setattr(Replayed, "_compared", noted)
     ours = crowdppl.fit(method, crowdppl.anaesthetists(), inference=engine, seed=3, **how)
     assert trusted
     assert all(trusted)

@@ -20,7 +20,7 @@ ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if n
 ONE_COIN = """
 from dataclasses import dataclass
 from typing import ClassVar
-from crowdppl import Card
+from crowdppl.primitives import Card
 
 @dataclass
 class OneCoin:

@@ -18,7 +18,7 @@ from crowdppl.errors import MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.neural.regularisers import Regularised, wanted
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import pose
+from crowdppl.inference.problem import build_problem
 from crowdppl.networks.training import Training, training_of
 from tests.test_networks import clouds
 
@@ -42,8 +42,8 @@ def both() -> tuple[Annotations, pd.Series]:
 
 def regularised(data: Annotations, network: Any = None, **training: Any) -> tuple[Regularised, Block, Any]:
     """A story's regularisers, and a block of its items with their features."""
-    story: Any = crowdppl.method("ccem", network=network, training=training).prepare(data)  # type: ignore[attr-defined]
-    problem = pose(story, data, Options())
+    story: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
+    problem = build_problem(story, data, Options())
     block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)), _views={})
     return Regularised(problem, training_of(training)), block, story.network
 

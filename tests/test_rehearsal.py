@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.neural.learner import batch_sizes, rehearse
+from crowdppl.inference.neural.learner import batch_sizes, check_trainable
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds
 
@@ -112,14 +112,14 @@ def test_frozen_experts_are_no_reason_to_refuse_the_tower_above_them() -> None:
     experts = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (4, 3))).requires_grad_(False)
     settings = {"experts": experts, "n_experts": 4, "training": {"epochs": 2, "batch_size": 16}}
     found: Any = crowdppl.fit("mmlc", clouds(40, 40)[0], inference="svi", seed=0, settings=settings)
-    assert torch.equal(found.story.experts.body[0].weight, experts[0].weight)
+    assert torch.equal(found.model.experts.body[0].weight, experts[0].weight)
 
 
 def test_a_rehearsal_leaves_no_trace() -> None:
     network = normed().eval()
     before = {key: x.clone() for key, x in network.state_dict().items()}
     state = torch.random.get_rng_state()
-    rehearse(network, "network", torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), 5)
+    check_trainable(network, "network", torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), 5)
     assert torch.equal(state, torch.random.get_rng_state()) and not network.training
     assert all(torch.equal(x, before[key]) for key, x in network.state_dict().items())
 
@@ -138,7 +138,7 @@ def test_under_svi_too_a_network_without_weights_to_learn_has_its_say_and_stands
     frozen = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).requires_grad_(False).eval()
     for network in (Fixed(), frozen):
         found: Any = fitted(name, "svi", data, network)
-        body = found.story.network.body
+        body = found.model.network.body
         assert all(torch.equal(x, body.state_dict()[key]) for key, x in network.state_dict().items())
         mute = data.items[data.votes().sum(1) == 0]
         classified = found.classify(data.features).loc[mute]
@@ -155,7 +155,7 @@ def test_a_partly_frozen_network_learns_the_rest_without_warnings_of_pyro() -> N
         warnings.simplefilter("always")
         found: Any = fitted("ccem", "svi", data, network)
     assert not [w for w in caught if "param store" in str(w.message)]
-    body = found.story.network.body
+    body = found.model.network.body
     assert torch.equal(body[0].weight, network[0].weight) and not torch.equal(body[2].weight, network[2].weight)
 
 

@@ -51,7 +51,7 @@ def swapped(monkeypatch: pytest.MonkeyPatch, chains: tuple[int, ...] = (0, 2)) -
 
 def even(data: Annotations) -> Problem:
     """Bayesian Dawid-Skene whose prior does not lean."""
-    story = crowdppl.method("bayesian_dawid_skene", diagonal=1 / data.n_classes)
+    story = crowdppl.method("bayesian_dawid_skene", prior_accuracy=1 / data.n_classes)
     return posed(story, data, chains=CHAINS, draws=150, warmup=60)
 
 
@@ -136,7 +136,7 @@ def test_chains_agree_after_relabelling(n_classes: int, monkeypatch: pytest.Monk
     ("method", "settings"),
     [
         ("hierarchical_dawid_skene", {"right": 1.0, "wrong": 1.0}),
-        ("community", {"diagonal": 0.5}),
+        ("community", {"prior_accuracy": 0.5}),
         ("one_coin", {}),
     ],
 )
@@ -157,7 +157,7 @@ def test_other_stories_are_relabelled_with_all_they_know(
 def test_all_chains_swapped_by_the_user_end_at_the_votes(monkeypatch: pytest.MonkeyPatch) -> None:
     data, truth = labelled(2)
     other = torch.from_numpy(0.1 + 0.8 * np.eye(2)[1 - truth[data.order]])
-    options: dict[str, Any] = {"settings": {"diagonal": 0.5}, "chains": 2, "draws": 60, "warmup": 60}
+    options: dict[str, Any] = {"settings": {"prior_accuracy": 0.5}, "chains": 2, "draws": 60, "warmup": 60}
     accuracy = []
     for _ in range(2):
         found = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", start={"truth": other}, **options)

@@ -112,7 +112,7 @@ def test_annotators_with_many_labels_are_not_drowned_by_those_with_few(monkeypat
 def test_short_of_the_fixed_point_widths_are_those_at_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
     design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
-    story = crowdppl.method("bayesian_dawid_skene", mass=10.0, diagonal=0.5)
+    story = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.5)
     data = crowdppl.simulate(story, design, seed=seed).data
 
     def weight(tolerance: float) -> np.ndarray:
@@ -231,7 +231,7 @@ def test_a_fit_that_was_stopped_is_widened_by_what_can_be_seen() -> None:
 def test_rows_of_one_entry_and_of_very_many_labels() -> None:
     data = drawn(8).data
     one = crowdppl.fit("community", data, inference="vb", seed=0, settings={"communities": 1})
-    sure = fitted(data, settings={"prevalence_mass": 1e13, "mass": 1e13})
+    sure = fitted(data, settings={"prevalence_strength": 1e13, "prior_strength": 1e13})
     for found in (one, sure):
         for site in found.result.sites.values():
             weight = site.arrays.get("weight", np.ones(1))

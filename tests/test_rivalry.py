@@ -12,7 +12,7 @@ from scipy.stats import t
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError
-from crowdppl.evaluation.compare import rivals
+from crowdppl.evaluation.compare import compare_to_default
 
 
 def score(log_p: np.ndarray) -> crowdppl.ClassifierScore:
@@ -24,13 +24,13 @@ def score(log_p: np.ndarray) -> crowdppl.ClassifierScore:
 def test_holm_by_hand() -> None:
     base = np.zeros(4)
     scores = {
-        "house": score(base),
+        "default": score(base),
         "far": score(np.array([1.0, 1.2, 0.8, 1.0])),
         "near": score(np.array([1.0, -0.5, 0.8, 0.1])),
         "same": score(base),
         "worse": score(np.array([-1.0, -1.2, -0.8, -1.0])),
     }
-    found = rivals(scores, "house")
+    found = compare_to_default(scores, "default")
     assert list(found.index) == ["far", "near", "same", "worse"]
     single = {}
     for name in ("far", "near"):
@@ -48,7 +48,7 @@ def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_
     for _ in range(repeats):
         common = rng.normal(size=150)
         scores = {str(m): score(common + rng.normal(size=150)) for m in range(20)}
-        found = rivals(scores, "0")
+        found = compare_to_default(scores, "0")
         called += bool(found["beyond_chance"].any())
         naive += bool((found["ahead"] > 1.645 * found["se"]).any())
     assert called / repeats < 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
@@ -57,23 +57,25 @@ def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_
 
 def test_what_was_found_impossible() -> None:
     fine, broken = score(np.array([-1.0, -2.0, -1.5])), score(np.array([-0.1, -np.inf, -0.1]))
-    found = rivals({"house": fine, "broken": broken, "worse": score(np.array([-2.0, -2.5, -1.6]))}, "house")
+    found = compare_to_default(
+        {"default": fine, "broken": broken, "worse": score(np.array([-2.0, -2.5, -1.6]))}, "default"
+    )
     assert found.index[-1] == "broken" and found.loc["broken", ["ahead", "p"]].tolist() == [-np.inf, 1]
     with pytest.raises(DataError, match="the default 'broken' gave 1 of 3 observations the probability 0"):
-        rivals({"house": fine, "broken": broken}, "broken")
+        compare_to_default({"default": fine, "broken": broken}, "broken")
 
 
 def test_a_rival_that_is_better_is_found() -> None:
     rng = np.random.default_rng(1)
     scores = {str(m): score(rng.normal(size=300) + 0.5 * (m == 7)) for m in range(20)}
-    assert rivals(scores, "0").query("beyond_chance").index.tolist() == ["7"]
+    assert compare_to_default(scores, "0").query("beyond_chance").index.tolist() == ["7"]
 
 
 def test_labels_of_an_item_are_one_observation() -> None:
     """Whoever writes every label three times over knows no more."""
     data = crowdppl.anaesthetists()
     found = crowdppl.compare(["one_coin", "glad"], data, folds=3, inference="em", seed=0)
-    table = rivals(found.scores, "one_coin")
+    table = compare_to_default(found.scores, "one_coin")
     assert table.loc["glad", "ahead"] == pytest.approx(
         found.scores["glad"].per_label - found.scores["one_coin"].per_label
     )
@@ -81,10 +83,10 @@ def test_labels_of_an_item_are_one_observation() -> None:
     for name, one in found.scores.items():
         labels = pd.concat([one.labels] * 3, ignore_index=True)
         thrice[name] = crowdppl.HeldoutScore(one.method, "em", labels, one.items, 0, 1.0)
-    pd.testing.assert_frame_equal(rivals(thrice, "one_coin"), table)
+    pd.testing.assert_frame_equal(compare_to_default(thrice, "one_coin"), table)
     whole = crowdppl.compare(["one_coin", "glad"], data, folds=3, inference="em", seed=0, whole_items=True)
     ahead = whole.table.loc["glad", "log_p"] - whole.table.loc["one_coin", "log_p"]
-    assert rivals(whole.scores, "one_coin").loc["glad", "ahead"] == pytest.approx(ahead)
+    assert compare_to_default(whole.scores, "one_coin").loc["glad", "ahead"] == pytest.approx(ahead)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
@@ -92,24 +94,26 @@ def test_what_cannot_be_compared_is_refused() -> None:
     bad: Any
     for bad in (None, [one], pd.DataFrame(), "abc"):
         with pytest.raises(DataError, match="scores is a .*give a mapping from names to scores"):
-            rivals(bad, "a")
+            compare_to_default(bad, "a")
     with pytest.raises(MethodError, match=r"the default 'c' was not scored \(a, b\)"):
-        rivals({"a": one, "b": one}, "c")
+        compare_to_default({"a": one, "b": one}, "c")
     with pytest.raises(MethodError, match="nothing but the default 'a' was scored"):
-        rivals({"a": one}, "a")
+        compare_to_default({"a": one}, "a")
     with pytest.raises(DataError, match="'b' and 'a' were scored on other labels left out"):
-        rivals({"a": one, "b": fewer}, "a")
+        compare_to_default({"a": one, "b": fewer}, "a")
     with pytest.raises(DataError, match="the score of 'b' is a float; give what heldout_score"):
-        rivals({"a": one, "b": 1.0}, "a")  # type: ignore[dict-item]
+        compare_to_default({"a": one, "b": 1.0}, "a")  # type: ignore[dict-item]
     data = crowdppl.anaesthetists()
     found = crowdppl.heldout_score("one_coin", data, folds=2, inference="em", whole_items=True, seed=0)
     items = found.items.assign(fold=0)
     with pytest.raises(DataError, match="of heldout_score and of classifier_score, which ask different things"):
-        rivals({"a": found, "b": crowdppl.ClassifierScore("raykar", "em", items, pd.DataFrame(), 1.0)}, "a")
+        compare_to_default(
+            {"a": found, "b": crowdppl.ClassifierScore("raykar", "em", items, pd.DataFrame(), 1.0)}, "a"
+        )
     short = crowdppl.heldout_score("one_coin", data, folds=2, inference="em", seed=0)
     turned = replace(short, labels=short.labels.assign(label=short.labels["label"][::-1].to_numpy()))
     with pytest.raises(DataError, match="'b' and 'a' were scored on other labels left out"):
-        rivals({"a": short, "b": turned}, "a")
+        compare_to_default({"a": short, "b": turned}, "a")
     for level in (0, 1, "x", True):
         with pytest.raises(MethodError, match="level"):
-            rivals({"a": one, "b": one}, "a", level=level)  # type: ignore[arg-type]
+            compare_to_default({"a": one, "b": one}, "a", level=level)  # type: ignore[arg-type]

@@ -7,13 +7,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from crowdppl.criticism.collusion import deviates, upper_tail
+from crowdppl.criticism.collusion import normal_deviates, upper_tail
 
 
 def tails(totals: np.ndarray, value: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Approximate probabilities of these totals or more, of one sum with terms (K, M)."""
     part = np.zeros(value.shape[1], np.int64)
-    return np.concatenate([upper_tail(deviates(np.array([t]), value, share, part)) for t in totals])
+    return np.concatenate([upper_tail(normal_deviates(np.array([t]), value, share, part)) for t in totals])
 
 
 def enumerated(value: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,8 +100,10 @@ def test_sums_beside_each_other_are_as_alone() -> None:
     value, share = weighed(rng.dirichlet(np.full(3, 0.3), 60), 0.7, 0.8)
     part = rng.integers(4, size=60)
     total = np.bincount(part, (share * value).sum(0), 4) * [0.5, 1.2, 1.5, 2]
-    alone = [deviates(total[[n]], value[:, part == n], share[:, part == n], part[part == n] * 0) for n in range(4)]
-    np.testing.assert_allclose(deviates(total, value, share, part), np.concatenate(alone), rtol=1e-4)
+    alone = [
+        normal_deviates(total[[n]], value[:, part == n], share[:, part == n], part[part == n] * 0) for n in range(4)
+    ]
+    np.testing.assert_allclose(normal_deviates(total, value, share, part), np.concatenate(alone), rtol=1e-4)
 
 
 @pytest.mark.parametrize("p", [1e-9, 1e-3, 0.5, 1 - 1e-3])
@@ -114,11 +116,11 @@ def test_the_largest_sum_is_a_product(p: float) -> None:
 
 def test_what_is_certain_stands_nowhere() -> None:
     certain = np.full((1, 5), 2.0), np.ones((1, 5)), np.zeros(5, np.int64)
-    assert deviates(np.array([10.0]), *certain)[0] <= 0
+    assert normal_deviates(np.array([10.0]), *certain)[0] <= 0
     impossible = np.full((1, 5), 2.0), np.zeros((1, 5)), np.zeros(5, np.int64)
-    assert deviates(np.array([0.0]), *impossible)[0] <= 0
-    assert np.isfinite(deviates(np.array([2.0]), *impossible)).all()
-    assert deviates(np.empty(0), np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.int64)).shape == (0,)
+    assert normal_deviates(np.array([0.0]), *impossible)[0] <= 0
+    assert np.isfinite(normal_deviates(np.array([2.0]), *impossible)).all()
+    assert normal_deviates(np.empty(0), np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.int64)).shape == (0,)
 
 
 def test_coins_of_all_kinds_against_draws() -> None:

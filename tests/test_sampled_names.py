@@ -15,12 +15,11 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import annotate, leaning_rows, prevalence, truth, with_abstentions
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import plates
-from crowdppl.primitives.model import Story
+from crowdppl.primitives import annotate, diagonal_prior, plates, prevalence, truth, with_abstentions
+from crowdppl.primitives.model import Model
 from crowdppl.testing.fixtures import Trial
 from tests.crowd import double
 
@@ -34,7 +33,7 @@ FURTHEST, USUALLY = 4.0, 1.6
 """Monte Carlo standard errors by which the worst probability, and all in root mean square, may be off."""
 
 
-def fitted(story: Story, data: Annotations, engine: str, seed: int) -> Posterior:
+def fitted(story: Model, data: Annotations, engine: str, seed: int) -> Posterior:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return crowdppl.fit(story, data, inference=engine, seed=seed, **LENGTH[engine])
@@ -77,7 +76,7 @@ def off(one: Posterior, two: Posterior, back: Mapping[str, str]) -> np.ndarray:
     return np.asarray((first - second).to_numpy() / np.maximum(scale, 1e-9))
 
 
-def distances(story: Story, engine: str, change: str) -> tuple[float, float]:
+def distances(story: Model, engine: str, change: str) -> tuple[float, float]:
     """The worst distance, and that in root mean square."""
     trial = Trial(story)
     data, back = changed(trial, change)
@@ -113,7 +112,9 @@ class Partial:
         k = data.n_classes
         with plates.annotators(data):
             trust = 4.0 * torch.arange(1, 1 + data.n_annotators)[:, None, None] / (data.n_answers - k + 1) ** 2
-            confusion = pyro.sample("confusion", dist.Dirichlet(1 + trust * leaning_rows(k, 1.0, 0.9)).to_event(1))
+            confusion = pyro.sample(
+                "confusion", dist.Dirichlet(1 + trust * diagonal_prior(k, 1.0, 0.9)).to_event(1)
+            )
         table = with_abstentions(data, confusion.log())
         with plates.items(data):
             annotate(data, table, truth(data, prevalence(data, "uniform") + torch.arange(k)))
@@ -148,7 +149,7 @@ def test_of_svi_an_unused_abstention_shifts_the_random_stream_and_nothing_else(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found: list[Any] = [
-                crowdppl.fit(trial.story, data, inference="svi", seed=0, max_iterations=30)
+                crowdppl.fit(trial.model, data, inference="svi", seed=0, max_iterations=30)
                 for data in (trial.data, offered)
             ]
         return float(np.abs(found[0].result.probabilities - found[1].result.probabilities).max())

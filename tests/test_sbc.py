@@ -33,12 +33,12 @@ LEVEL = 1e-4
 Values = dict[str, np.ndarray]
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "bayesian_dawid_skene": {"prevalence_mass": 2.0, "mass": 10.0, "diagonal": 0.7},
+    "bayesian_dawid_skene": {"prevalence_strength": 2.0, "prior_strength": 10.0, "prior_accuracy": 0.7},
     "one_coin": {"right": 7.0, "wrong": 3.0},
     "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0},
-    "community": {"communities": 2, "mass": 12.0, "diagonal": 0.7, "sparsity": 4.0},
+    "community": {"communities": 2, "prior_strength": 12.0, "prior_accuracy": 0.7, "sparsity": 4.0},
     "hierarchical_dawid_skene": {
-        "prevalence_mass": 2.0,
+        "prevalence_strength": 2.0,
         "right": 12.0,
         "wrong": 4.0,
         "typical": 8.0,
@@ -115,7 +115,7 @@ def quantities(name: str, problem: Problem, wide: dict[str, Tensor]) -> dict[str
     """Every quantity at n values of the parameters, which ride as chains; Dirichlets as log theta."""
     conjugate = frozenset(n for n, s in problem.sites.items() if s.kind == "conjugate")
     n = len(next(iter(wide.values())))
-    likelihood = Density(problem.model, 1, n, conjugate)(problem.blocks[0], wide).objective
+    likelihood = Density(problem.program, 1, n, conjugate)(problem.blocks[0], wide).objective
     plain = {
         s: (x.exp() if s in conjugate else x).reshape(n, *problem.sites[s].shape(problem.n_items)).numpy()
         for s, x in wide.items()

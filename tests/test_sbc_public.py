@@ -15,11 +15,11 @@ import pytest
 import torch
 from scipy import stats
 
-from crowdppl import annotate, coin_table, method, prevalence, random_design, simulate, truth
+from crowdppl import method, random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference import engines
-from crowdppl.primitives import plates
+from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.testing import sbc
 from crowdppl.testing.sbc import RankCheck, rank_check, uniform_band
 from tests.handmade import coloured
@@ -177,7 +177,7 @@ def test_what_cannot_be_ranked_is_refused(wrong: dict[str, Any], message: str) -
 @pytest.mark.slow
 def test_gibbs_passes_where_the_independence_of_vb_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one its parameters have the right width; drawn apart they explain the labels less well."""
-    story = method("bayesian_dawid_skene", prevalence_mass=2.0, mass=10.0, diagonal=0.7)
+    story = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
     exact = rank_check(story, design, inference="gibbs", simulations=150, **one_each)

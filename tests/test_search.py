@@ -10,8 +10,8 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.errors import NumericalError
-from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, Climb
-from crowdppl.inference.vb.fit import climb
+from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
+from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import crowd, double, posed
 
 
@@ -43,7 +43,7 @@ class Valley:
 
 def test_it_climbs_to_the_top_and_returns_the_value_where_it_stands() -> None:
     valley, values = Valley(), []
-    search = Climb([valley.leaf], 6, 6)
+    search = LBFGSAscent([valley.leaf], 6, 6)
     for _ in range(30):
         values.append(search(valley))
         assert values[-1] == float(valley.value().detach())
@@ -53,7 +53,7 @@ def test_it_climbs_to_the_top_and_returns_the_value_where_it_stands() -> None:
 
 def test_the_place_where_it_ends_is_not_looked_at_again() -> None:
     valley, looked = Valley(), []
-    search = Climb([valley.leaf], 4, 4)
+    search = LBFGSAscent([valley.leaf], 4, 4)
     for _ in range(20):
         before = valley.looks
         search(valley)
@@ -73,7 +73,7 @@ def test_the_place_where_it_ends_is_not_looked_at_again() -> None:
 
 def test_a_first_call_takes_more_steps_than_later_ones() -> None:
     valley = Valley()
-    search = Climb([valley.leaf], 12, 3)
+    search = LBFGSAscent([valley.leaf], 12, 3)
     search(valley)
     first = valley.looks
     search(valley)
@@ -89,7 +89,7 @@ def test_a_first_call_takes_more_steps_than_later_ones() -> None:
 )
 def test_only_parameters_of_priors_are_searched_for_shortly(name: str, looks: tuple[int, int]) -> None:
     problem = posed(crowdppl.method(name), crowd(20, 4, 2, 3), max_iterations=2, tolerance=0.0)
-    (run,) = climb(problem, problem.options, "vb")
+    (run,) = run_starts(problem, problem.options, "vb")
     search = run.ascent._climb
     assert search is not None and (search.first, search.later) == looks
 
@@ -97,7 +97,7 @@ def test_only_parameters_of_priors_are_searched_for_shortly(name: str, looks: tu
 def test_where_every_step_goes_too_far_it_stays() -> None:
     valley = Valley(broken_after=1)
     start = valley.leaf.detach().clone()
-    search = Climb([valley.leaf], 6, 6)
+    search = LBFGSAscent([valley.leaf], 6, 6)
     value = search(valley)
     assert value == float(valley.value().detach()) and torch.equal(valley.leaf.detach(), start)
     with pytest.raises(NumericalError):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning
 
 METHODS = ["mmlc", *(pytest.param(name, marks=pytest.mark.slow) for name in ("conal", "crowd_layer"))]
 BENT = [pytest.param(name, marks=pytest.mark.slow) for name in ("madl", "instance_trace")]
-COPIERS = crowdppl.annotator_kind("copying_group", copiers=5)
+COPIERS = crowdppl.simulation.annotator_kind("copying_group", copiers=5)
 
 
 @functools.cache

@@ -49,9 +49,9 @@ def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str
 @pytest.mark.parametrize(
     ("method", "settings", "says"),
     [
-        ("bayes_dgc", {"temper": 0}, "temper=0 must be a number above 0 or None"),
-        ("bayes_dgc", {"diagonal": 1.5}, r"diagonal=1\.5 must be a number above 0 and below 1 or None"),
-        ("bayes_dgc", {"mass": 0.0}, r"mass=0\.0 must be a number above 0$"),
+        ("bayes_dgc", {"likelihood_power": 0}, "likelihood_power=0 must be a number above 0 or None"),
+        ("bayes_dgc", {"prior_accuracy": 1.5}, r"prior_accuracy=1\.5 must be a number above 0 and below 1 or None"),
+        ("bayes_dgc", {"prior_strength": 0.0}, r"prior_strength=0\.0 must be a number above 0$"),
         ("bayes_dgc", {"prior": "publshed"}, "prior='publshed' is neither 'house' nor 'published'"),
         ("madl", {"right": 1.0}, r"right=1\.0 must be a number above 0 and below 1"),
         ("madl", {"width": 0}, "width=0 must be a whole number, at least 1"),
@@ -61,8 +61,12 @@ def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str
         ("minimax_entropy", {"penalty": 0}, "penalty=0 must be a number above 0$"),
         ("minimax_entropy", {"items": "False"}, "items='False' must be True or False"),
         ("glad", {"mean": float("nan")}, "mean=nan must be a finite number"),
-        ("ccem", {"lean": "one"}, "lean='one' must be a finite number"),
-        ("bayes_dgc", {"pooled": 3.0, "mass": 9.0}, r"mass=9\.0 and diagonal=None have no part in pooled=3\.0"),
+        ("ccem", {"init_diagonal": "one"}, "init_diagonal='one' must be a finite number"),
+        (
+            "bayes_dgc",
+            {"crowd_prior_strength": 3.0, "prior_strength": 9.0},
+            r"prior_strength=9\.0 and prior_accuracy=None have no part in crowd_prior_strength=3\.0",
+        ),
         ("minimax_entropy", {"ratio": 0.0}, r"ratio=0\.0 must be a number above 0 or None"),
     ],
 )
@@ -92,7 +96,7 @@ def test_widths_are_those_of_layers() -> None:
     for name, value in (("widths", ()), ("widths", (8, 0)), ("tower", (2.5,))):
         story: Any = crowdppl.method("mmlc", **{name: value})
         with pytest.raises(MethodError, match=f"{name}=.* must be whole numbers from 1"):
-            story.prepare(data)
+            story.setup(data)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ class Own:
 def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
     check_settings(Own("b", np.bool_(True), torch.ones(()), 2, torch.ones(1), "anything"))  # type: ignore[arg-type]
     loud, heavy = Own(loud="no"), Own(weight="1")  # type: ignore[arg-type]
-    for wrong in (Own("c"), loud, heavy, Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
+    for wrong in (Own("c"), loud, heavy, Own(prior_strength=0), Own(size=0)):  # type: ignore[arg-type]
         with pytest.raises(MethodError, match=r"^(kind|loud|weight|mass|size)="):
             crowdppl.fit(wrong, crowd(20), inference="em")
 
@@ -155,8 +159,8 @@ def whole() -> Iterator[tuple[str, dict[str, int]]]:
             for limits in filter(None, map(_range, kinds)):
                 if not limits.whole and limits.takes(1):
                     found[setting] = 1
-        if "pooled" in found:  # not beside mass
-            yield method, {"pooled": found.pop("pooled")}
+        if "crowd_prior_strength" in found:  # not beside mass
+            yield method, {"crowd_prior_strength": found.pop("crowd_prior_strength")}
         if found:
             yield method, found
 
@@ -175,7 +179,7 @@ def test_a_whole_number_is_a_number_like_another(method: str, settings: dict[str
 
 def test_an_ordinal_design_has_no_answers_to_count() -> None:
     design = crowdppl.random_design(40, 5, 3, classes=[1, 2, 3, 4], seed=0)
-    story: Any = crowdppl.method("ordinal").prepare(design)
+    story: Any = crowdppl.method("ordinal").setup(design)
     np.testing.assert_allclose(story.crowd, 0.25)
     assert sum(story.work) == pytest.approx(1)
 
@@ -185,7 +189,7 @@ def test_abstentions_are_no_work_of_an_ordinal_annotator() -> None:
     data = crowdppl.Annotations.from_arrays(
         *map(list, zip(*[(i, a, str(x)) for i, a, x in rows], strict=True)), abstentions=["?"], kind="ordinal"
     )
-    story: Any = crowdppl.method("ordinal").prepare(data)
+    story: Any = crowdppl.method("ordinal").setup(data)
     np.testing.assert_allclose(story.work, [8 / 9, 1 / 9])
 
 
@@ -198,5 +202,8 @@ def test_a_truth_for_each_label_is_learned_by_svi_alone(engine: str) -> None:
 
 def test_rows_of_ones_own_put_the_houses_pooled_ones_aside() -> None:
     data = clouds(30, 24)[0]
-    pooled = {mass: crowdppl.method("bayes_dgc", mass=mass).prepare(data).pooled for mass in (4.0, 9.0)}
-    assert pooled == {4.0: 14.0, 9.0: 0.0}
+    crowd_prior_strength = {
+        mass: crowdppl.method("bayes_dgc", prior_strength=mass).setup(data).crowd_prior_strength
+        for mass in (4.0, 9.0)
+    }
+    assert crowd_prior_strength == {4.0: 14.0, 9.0: 0.0}

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.core.devices import is_shortage, told_of_shortage
+from crowdppl.core.devices import is_shortage, memory_errors_explained
 from tests.crowd import crowd
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried 180 GB."
@@ -24,14 +24,16 @@ def test_an_array_that_no_machine_holds_is_a_shortage() -> None:
 def test_a_fit_names_the_sizes_and_the_remedy(error: Exception) -> None:
     data = crowd(n_items=20)
     with (
-        pytest.raises(crowdppl.MemoryShortageError, match=r"dawid_skene needs more memory.*3 classes.*one_coin"),
-        told_of_shortage("dawid_skene", data),
+        pytest.raises(
+            crowdppl.errors.MemoryShortageError, match=r"dawid_skene needs more memory.*3 classes.*one_coin"
+        ),
+        memory_errors_explained("dawid_skene", data),
     ):
         raise error
 
 
 def test_other_errors_stay_as_they_are() -> None:
-    with pytest.raises(RuntimeError, match=r"^shapes$"), told_of_shortage("dawid_skene", crowd(n_items=20)):
+    with pytest.raises(RuntimeError, match=r"^shapes$"), memory_errors_explained("dawid_skene", crowd(n_items=20)):
         raise RuntimeError("shapes")
 
 
@@ -42,6 +44,6 @@ def test_a_story_that_asks_for_too_much_is_not_said_to_be_put_together_wrongly(
         return torch.empty(2**50)
 
     story = crowdppl.method("mixed_membership")
-    monkeypatch.setattr(sys.modules[type(story).__module__], "through_atoms", greedy)
-    with pytest.raises(crowdppl.MemoryShortageError, match="mixed_membership needs more memory"):
+    monkeypatch.setattr(sys.modules[type(story).__module__], "through_blends", greedy)
+    with pytest.raises(crowdppl.errors.MemoryShortageError, match="mixed_membership needs more memory"):
         crowdppl.fit(story, crowd(n_items=20), inference="vb")

@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl import Block, DataError, MethodError, annotate, classify, method, random_design, simulate, truth
+from crowdppl import method, random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks
-from crowdppl.primitives import plates
+from crowdppl.errors import DataError, MethodError
+from crowdppl.networks import class_logits
+from crowdppl.primitives import Block, annotate, plates, truth
 
 
 def in_blocks(design: Annotations, labels: int) -> Annotations:
@@ -53,7 +55,7 @@ def test_annotators_without_labels_are_there() -> None:
 def test_labels_follow_the_drawn_confusions_and_truths(blocks: int) -> None:
     design = in_blocks(random_design(3000, 4, 2, ["a", "b", "c"], seed=3), blocks)
     assert len(design.blocks) == (1 if blocks > 6000 else 9)
-    drawn = simulate(crowdppl.method("bayesian_dawid_skene", mass=6.0), design, seed=4)
+    drawn = simulate(crowdppl.method("bayesian_dawid_skene", prior_strength=6.0), design, seed=4)
     rows = drawn.data.frame()
     pd.testing.assert_frame_equal(rows[["item", "annotator"]], design.frame())
     truth = pd.Categorical(drawn.truth.loc[rows["item"]], categories=design.classes).codes
@@ -82,7 +84,7 @@ def test_what_belongs_to_items_stands_in_codebook_order(blocks: int) -> None:
 
 
 def test_groups_of_annotators_draw_their_opinions() -> None:
-    story = crowdppl.method("dependent_clusters", groups=[0, 0, 0, 1, 2], mass=500.0, diagonal=0.99)
+    story = crowdppl.method("dependent_clusters", groups=[0, 0, 0, 1, 2], prior_strength=500.0, prior_accuracy=0.99)
     drawn = simulate(story, random_design(50, 5, 5, 3, seed=0), seed=1)
     assert drawn.parameters["opinion"].shape == (2, 50)
     wide = drawn.data.frame().pivot(index="item", columns="annotator", values="label")
@@ -149,8 +151,10 @@ def test_a_story_needs_a_truth_and_labels() -> None:
     class Truthless:
         def model(self, data: Any) -> None:
             with crowdppl.primitives.plates.items(data):
-                state = crowdppl.truth(data, torch.zeros(data.n_classes), name="kind")
-                crowdppl.annotate(data, torch.zeros(data.n_annotators, data.n_classes, data.n_answers), state)
+                state = crowdppl.primitives.truth(data, torch.zeros(data.n_classes), name="kind")
+                crowdppl.primitives.annotate(
+                    data, torch.zeros(data.n_annotators, data.n_classes, data.n_answers), state
+                )
 
     design = random_design(3, 2, 1, 2)
     with pytest.raises(MethodError, match="draws no labels"):
@@ -193,7 +197,7 @@ class Looking:
     def model(self, data: Block) -> None:
         table = torch.eye(2).clamp(min=1e-6).log().expand(data.n_annotators, 2, 2)
         with plates.items(data):
-            annotate(data, table, truth(data, classify(data, self.network)))
+            annotate(data, table, truth(data, class_logits(data, self.network)))
 
 
 @pytest.mark.parametrize("blocks", [10**6, 40])

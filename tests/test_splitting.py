@@ -64,7 +64,7 @@ def test_kept_and_left_out_labels_add_up_and_all_else_stays() -> None:
 def test_a_design_stays_one_and_gets_no_labels() -> None:
     design = random_design(12, 4, 3, classes=3, seed=1)
     kept = keep(design, np.arange(design.n_labels) % 3 != 0)
-    assert not any(block.observed for block in (*design.blocks, *kept.blocks))
+    assert not any(block.has_labels for block in (*design.blocks, *kept.blocks))
     pd.testing.assert_frame_equal(
         kept.frame(), design.frame()[np.arange(design.n_labels) % 3 != 0].reset_index(drop=True)
     )

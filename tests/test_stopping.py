@@ -15,7 +15,7 @@ from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.neural.early_stopping import _epochs, _left_out, _score
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import pose, quiet
+from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.networks.training import training_of
 from crowdppl.posterior import Posterior
 from tests.test_networks import clouds
@@ -30,8 +30,8 @@ WILD = {"epochs": 40, "learning_rate": 3e-2, "hidden": 256, "dropout": 0.0, "wei
 def test_it_stops_early_where_the_network_learns_errors_by_heart(name: str, engine: str) -> None:
     data, _ = clouds(160, 120, 3)
     found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings={"training": WILD})
-    ended = found.story.training["stop_after"]
-    assert 1 <= ended < 40 and found.story.training["patience"] == 0
+    ended = found.model.training["stop_after"]
+    assert 1 <= ended < 40 and found.model.training["patience"] == 0
     assert len(found.diagnostics()["objectives"]) == ended
     again: Any = crowdppl.fit(
         name, data, inference=engine, seed=0, settings={"training": {**WILD, "patience": 0, "stop_after": ended}}
@@ -43,10 +43,10 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     """By hand: classifier and confusion matrices after an epoch, on kept labels and on all; gold is no part."""
     plain, truth = clouds(60, 50, 3)
     data = plain.with_gold(truth.iloc[:10])
-    story: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).prepare(data)  # type: ignore[attr-defined]
+    story: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)  # type: ignore[attr-defined]
     out = label_folds(data, 10, 0) == 0
-    with quiet("cpu"):
-        problem = pose(story, keep(data, ~out), Options())
+    with without_validation("cpu"):
+        problem = build_problem(story, keep(data, ~out), Options())
         (density, values) = next(iter(_epochs(problem, "em", training_of(story.training))))
         got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
         table, seen = values["confusion"].exp().numpy(), problem.blocks[0].seen
@@ -70,7 +70,7 @@ def test_where_no_label_can_be_left_out_items_are(name: str, engine: str, crowd:
         rows = data.frame().assign(annotator="a")
         data = crowdppl.Annotations.from_frame(rows, items=data.items, classes=range(3), features=data.features)
     found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings={"training": WILD})
-    assert 1 <= found.story.training["stop_after"] < 40
+    assert 1 <= found.model.training["stop_after"] < 40
     out = _left_out(data, 0)
     gone = set(data.frame().loc[out, "item"])
     assert len(gone) == 12 and not gone & set(data.frame().loc[~out, "item"])
@@ -116,7 +116,7 @@ def test_ctrl_c_within_an_epoch_leaves_a_fit_that_agrees_with_itself(name: str, 
     settings |= {"recipe": "plain"} if name == "bayes_dgc" else {}
     with pytest.warns(ConvergenceWarning, match=f"{engine} was stopped after {0 if at == 4 else 5} iterations$"):
         found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
-    assert found.diagnostics()["interrupted"] and not found.story.network.training
+    assert found.diagnostics()["interrupted"] and not found.model.network.training
     gap = np.abs(found.probabilities() - found.predict(data)).to_numpy()
     assert gap.max() < (1e-6 if engine != "vb" else 0.03)
     mute = data.items[data.votes().sum(1) == 0]

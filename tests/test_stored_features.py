@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.features import StoredFeatures, joined, taken
+from crowdppl.data.features import StoredFeatures, joined, rows_taken
 from crowdppl.data.split import keep
 from crowdppl.errors import DataError
 from crowdppl.networks import classifier
@@ -185,7 +185,7 @@ def test_it_answers_as_a_tensor_does() -> None:
     found = StoredFeatures.of(disk, pd.Index(list("abcdef")))
     assert (found.shape, found.dim(), found.ndim, len(found)) == ((6, 2, 2), 3, 3, 6)
     disk.reads.clear()
-    view = taken(found[1:5], torch.tensor([3, 0]))
+    view = rows_taken(found[1:5], torch.tensor([3, 0]))
     assert isinstance(view, StoredFeatures) and list(view.ids) == ["e", "b"] and not disk.reads
     assert torch.equal(view.read(), x[[4, 1]]) and disk.reads == [4, 1]
     assert torch.equal(found[torch.tensor([5, 2])], x[[5, 2]]) and torch.equal(found[-1], x[5])

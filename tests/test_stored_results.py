@@ -97,6 +97,6 @@ def test_a_loaded_fit_tells_what_needs_no_row(data: Annotations, tmp_path: Path)
     how = {"inference": "em", "seed": 0, "settings": {**SETTINGS, "network": body}}
     found = crowdppl.fit("raykar", stored, **how)
     found.save(tmp_path)
-    bare = crowdppl.load(tmp_path, story=crowdppl.method("raykar", network=body))
+    bare = crowdppl.load(tmp_path, model=crowdppl.method("raykar", network=body))
     assert "thin" in [doubt.kind for doubt in found.doubts()]
     assert bare.doubts() == found.doubts() and bare.summary() == found.summary()

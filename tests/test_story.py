@@ -10,7 +10,7 @@ import torch
 
 from crowdppl.errors import MethodError
 from crowdppl.primitives.likelihood import coin_table
-from crowdppl.primitives.model import Card, Guided, Prepared, Started, Story, card_of, plates_of, settings_of
+from crowdppl.primitives.model import Card, HasGuide, HasInit, HasSetup, Model, card_of, plates_of, settings_of
 
 
 @dataclass
@@ -24,10 +24,10 @@ class Full:
 
     def guide(self, data: Any) -> None: ...
 
-    def start(self, data: Any) -> dict[str, Any]:
+    def init(self, data: Any) -> dict[str, Any]:
         return {}
 
-    def prepare(self, data: Any) -> Full:
+    def setup(self, data: Any) -> Full:
         return self
 
 
@@ -36,10 +36,10 @@ class Bare:
 
 
 def test_offers_are_found_by_their_methods() -> None:
-    assert all(isinstance(Full(), offer) for offer in (Story, Guided, Started, Prepared))
-    assert isinstance(Bare(), Story)
-    assert not any(isinstance(Bare(), offer) for offer in (Guided, Started, Prepared))
-    assert not isinstance(object(), Story)
+    assert all(isinstance(Full(), offer) for offer in (Model, HasGuide, HasInit, HasSetup))
+    assert isinstance(Bare(), Model)
+    assert not any(isinstance(Bare(), offer) for offer in (HasGuide, HasInit, HasSetup))
+    assert not isinstance(object(), Model)
 
 
 def test_card_and_plates_have_defaults() -> None:

@@ -13,11 +13,11 @@ import torch
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Ellipse, FancyBboxPatch
 
-from crowdppl import Categorical, annotate, method, prevalence, random_design, truth
+from crowdppl import method, random_design
 from crowdppl.errors import MethodError
-from crowdppl.plots.model_graph import a_few_labels, graph_of, plot_story
+from crowdppl.plots.model_graph import a_few_labels, graph_of, plot_model
 from crowdppl.plots.posterior import LIGHT
-from crowdppl.primitives import plates
+from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
 from tests.handmade import coloured
 
 
@@ -64,7 +64,7 @@ def test_the_graph_is_that_of_the_code() -> None:
 
 
 def test_the_picture_has_every_variable_arrow_and_plate() -> None:
-    ax = plot_story("community")
+    ax = plot_model("community")
     graph = graph_of(method("community"), a_few_labels())
     words = {text.get_text() for text in ax.texts}
     assert {*graph.parents, *graph.plates, "(M, K, K)", "(A, M)", "(N)"} <= words
@@ -76,16 +76,16 @@ def test_the_picture_has_every_variable_arrow_and_plate() -> None:
     assert sum(isinstance(patch, FancyBboxPatch) for patch in ax.patches) == len(graph.plates) == 3
     arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
     assert len(arrows) == sum(map(len, graph.parents.values()))
-    assert coloured(ax) == [] and plot_story("one_coin", ax=ax) is ax
+    assert coloured(ax) == [] and plot_model("one_coin", ax=ax) is ax
 
 
 def test_a_design_of_ones_own_shows_a_story_without_a_card() -> None:
-    ax = plot_story(Rumour(), random_design(5, 3, 2, 2))
+    ax = plot_model(Rumour(), random_design(5, 3, 2, 2))
     assert {"drift", "habit", "truth", "heard", "said"} <= {text.get_text() for text in ax.texts}
 
 
 def test_what_has_no_labels_is_refused() -> None:
     with pytest.raises(MethodError, match=r"draws no labels: call crowdppl\.annotate"):
-        plot_story(Silent())
+        plot_model(Silent())
     with pytest.raises(MethodError, match="no method 'onecoin'"):
-        plot_story("onecoin")
+        plot_model("onecoin")

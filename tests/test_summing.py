@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from crowdppl import logsumexp
 from crowdppl.errors import MethodError
+from crowdppl.primitives import logsumexp
 from crowdppl.primitives.sums import Summing, draw_counts, summing
 
 
@@ -95,8 +95,8 @@ def test_many_at_once_are_split_as_a_multinomial() -> None:
         seen = np.bincount(out[k].long().numpy(), minlength=8)
         chance = stats.binom(7, float(p[k])).pmf(np.arange(8))
         keep = chance * 2000 >= 5
-        pooled = [np.append(a[keep], a[~keep].sum()) for a in (seen, 2000 * chance)]
-        assert stats.chisquare(*[a[pooled[1] > 0] for a in pooled]).pvalue > 1e-4
+        crowd_prior_strength = [np.append(a[keep], a[~keep].sum()) for a in (seen, 2000 * chance)]
+        assert stats.chisquare(*[a[crowd_prior_strength[1] > 0] for a in crowd_prior_strength]).pvalue > 1e-4
 
 
 def test_one_each_follows_the_shares_and_empty_rows_draw_nothing() -> None:

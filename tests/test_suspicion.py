@@ -8,15 +8,16 @@ import pytest
 from scipy.stats import binom, norm
 
 import crowdppl
-from crowdppl import annotator_kind, simulate_annotators
+from crowdppl import simulate_annotators
 from crowdppl.criticism import collusion, spammers
-from crowdppl.criticism.collusion import Excess, excess_of
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
 from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.tables import information
+from crowdppl.simulation import annotator_kind
 from tests.crowd import annotations, crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -85,7 +86,7 @@ def test_information_by_hand() -> None:
 def test_excess_against_a_loop() -> None:
     data = crowd(n_items=50, n_annotators=4, n_classes=3, labels_each=3, seed=2).with_gold({0: 1, 5: 2})
     posterior = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
-    found = excess_of(posterior)
+    found = excess_agreement(posterior)
     table = 0.99 * posterior.result.table + 0.01 / 3
     rows = data.frame()
     columns = (found.one, found.other, found.agreed, found.expected, found.surplus)
@@ -121,7 +122,7 @@ def test_a_shared_error_weighs_more_by_hand() -> None:
     np.testing.assert_allclose(np.log1p(1.5 * either / both), np.log([[1 + 1.5 / 0.8, 1 + 1.5 / 0.2]]))
     labels = [(i, a, 0) for i in range(400) for a in range(5)]
     labels = [(i, a, k ^ (a < 2 and i % 10 == 0) ^ (i % 2)) for i, a, k in labels]
-    found = excess_of(fit("bayesian_dawid_skene", annotations(labels, 2), inference="vb", seed=0))
+    found = excess_agreement(fit("bayesian_dawid_skene", annotations(labels, 2), inference="vb", seed=0))
     pair = (found.one == 0) & (found.other == 1)
     assert found.surplus[pair] > 1.2 * found.z[pair]  # 40 errors, all of them shared
     assert found.deviate[pair] > 10
@@ -131,7 +132,9 @@ def test_holm_by_hand() -> None:
     n, deviate = np.full(3, 100), np.array([4.0, 0.0, 2.8])
     single = norm.sf(deviate)
     expected = np.array([3 * single[0], min(1, max(single[1], 2 * single[2])), 2 * single[2]])
-    excess = Excess(np.arange(3), np.arange(3) + 1, n, n, n * 0.5, n * 0.25, deviate, deviate, np.full(4, 2))
+    excess = ExcessAgreement(
+        np.arange(3), np.arange(3) + 1, n, n, n * 0.5, n * 0.25, deviate, deviate, np.full(4, 2)
+    )
     np.testing.assert_allclose(collusion.p_values(excess), expected)
 
 
@@ -172,7 +175,7 @@ def test_shared_errors_find_pairs_that_a_count_of_agreements_does_not() -> None:
         alone = [annotator_kind("hammer", p=float(p)) for p in rng.uniform(0.6, 0.9, 20)]
         pair = annotator_kind("copying_group", copiers=1, p=0.8, leader=alone[0], own=alone[1])
         made = simulate_annotators(truth, [pair, *alone[2:]], labels_per_item=5, classes=[0, 1, 2], seed=seed)
-        found = excess_of(fit("bayesian_dawid_skene", made.data, inference="vb", seed=0))
+        found = excess_agreement(fit("bayesian_dawid_skene", made.data, inference="vb", seed=0))
         (both,) = np.flatnonzero((found.one == 0) & (found.other == 1))
         weighed.append(collusion.p_values(found)[both] <= 0.01)
         p = (found.expected / found.shared)[both]
@@ -186,7 +189,9 @@ def test_shared_errors_find_pairs_that_a_count_of_agreements_does_not() -> None:
 def test_honest_crowds_are_flagged_in_a_share_of_the_level_at_most(model: str) -> None:
     engine = "em" if model == "dawid_skene" else "vb"
     crowds = [simulated(seed, n_items=n, each=5) for n in (300, 600) for seed in range(100, 150)]
-    least = [collusion.p_values(excess_of(fit(model, data, inference=engine, seed=0))).min() for data in crowds]
+    least = [
+        collusion.p_values(excess_agreement(fit(model, data, inference=engine, seed=0))).min() for data in crowds
+    ]
     for level in (0.01, 0.05):
         assert np.sum(np.array(least) <= level) <= binom.ppf(0.999, len(crowds), level)
 
@@ -199,7 +204,7 @@ def test_honest_annotators_are_seldom_flagged() -> None:
 def test_hard_items_are_not_taken_for_copying() -> None:
     posterior = fitted(simulated(3, hard=0.3, each=10))
     assert not suspicious_annotators(posterior)["copying"].any()
-    excess = excess_of(posterior)
+    excess = excess_agreement(posterior)
     assert np.abs(collusion.bulk(excess.z)).max() >= 1
 
 
@@ -220,7 +225,7 @@ def test_colluders_are_ranked_first(kind: str) -> None:
 def test_two_groups_are_two() -> None:
     pairs = np.array([(0, 1), (1, 2), (3, 4), (4, 6), (5, 7)]).T
     n = np.full(5, 100)
-    excess = Excess(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25, n * 0.0, n * 0.0, np.zeros(8))
+    excess = ExcessAgreement(pairs[0], pairs[1], n, n, n * 0.5, n * 0.25, n * 0.0, n * 0.0, np.zeros(8))
     found = collusion.groups(excess, np.array([True] * 5), 8)
     assert found.tolist() == [0, 0, 0, 1, 1, -1, 1, -1]
 

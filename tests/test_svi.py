@@ -16,7 +16,6 @@ from pyro.infer import SVI, Predictive, TraceEnum_ELBO
 from pyro.optim import Adam
 
 import crowdppl
-from crowdppl import annotate, classify, leaning_rows, prevalence, truth
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
@@ -24,7 +23,8 @@ from crowdppl.inference.engines import run
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.svi import svi
-from crowdppl.primitives import plates
+from crowdppl.networks import class_logits
+from crowdppl.primitives import annotate, diagonal_prior, plates, prevalence, truth
 from crowdppl.primitives.model import card_of
 from tests.crowd import crowd, double
 
@@ -231,10 +231,10 @@ class Standing:
 
     def model(self, data: Block) -> None:
         with plates.annotators(data):
-            rows = dist.Dirichlet(leaning_rows(data.n_classes, 12.0)).to_event(1)
+            rows = dist.Dirichlet(diagonal_prior(data.n_classes, 12.0)).to_event(1)
             confusion = pyro.sample("confusion", rows).log()
         with plates.items(data):
-            annotate(data, confusion, truth(data, classify(data, self.standing["network"])))
+            annotate(data, confusion, truth(data, class_logits(data, self.standing["network"])))
 
 
 def seen_items() -> Annotations:

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.errors import (
     ConvergenceWarning,
     CrowdpplWarning,
     DoubtWarning,
-    ThinDataWarning,
-    ToldWarning,
+    GoldLeakWarning,
+    SparseDataWarning,
     UnusedOptionWarning,
 )
 from tests.crowd import crowd
@@ -30,8 +30,8 @@ def line() -> int:
 
 def test_a_warning_is_at_the_line_that_asked() -> None:
     with pytest.warns(CrowdpplWarning, match="so it is") as told:
-        tell("so it is", CrowdpplWarning)
-        tell(CrowdpplWarning("so it is, too"))
+        warn("so it is", CrowdpplWarning)
+        warn(CrowdpplWarning("so it is, too"))
         after = line()
     assert [(w.filename, w.lineno) for w in told] == [(__file__, after - 2), (__file__, after - 1)]
 
@@ -40,13 +40,13 @@ def test_a_warning_is_at_the_line_that_asked() -> None:
 def test_a_namespace_of_any_name_may_ask(name: dict[str, str]) -> None:
     """One of ``exec`` may have no name; one that begins like the library's is not the library's."""
     with pytest.warns(CrowdpplWarning) as told:
-        exec(compile("\n\ntell(text)", "typed in", "exec"), {**name, "tell": tell, "text": CrowdpplWarning("so")})
+        exec(compile("\n\ntell(text)", "typed in", "exec"), {**name, "tell": warn, "text": CrowdpplWarning("so")})
     assert [(w.filename, w.lineno) for w in told] == [("typed in", 3)]
 
 
 def test_a_namespace_that_is_called_none_may_ask() -> None:
     """Python itself then drops the warning."""
-    after: dict[str, Any] = {"__name__": None, "tell": tell}
+    after: dict[str, Any] = {"__name__": None, "tell": warn}
     exec("tell('so', UserWarning); went_on = True", after)
     assert after["went_on"]
 
@@ -62,8 +62,8 @@ ASKED: dict[str, tuple[Callable[[], object], type[Warning]]] = {
     "an option": (fit(method="one_coin", draws=10), UnusedOptionWarning),
     "no features": (fit(method="raykar", inference="em"), CrowdpplWarning),
     "a doubt": (lambda: crowdppl.fit("dawid_skene", crowd(20, 5, 3, 2), inference="em"), DoubtWarning),
-    "annotations": (lambda: crowdppl.Annotations.from_frame(FEW), ThinDataWarning),
-    "truths told": (lambda: crowdppl.evaluate(told(), pd.Series({0: 0, 1: 1, 2: 1})), ToldWarning),
+    "annotations": (lambda: crowdppl.Annotations.from_frame(FEW), SparseDataWarning),
+    "truths told": (lambda: crowdppl.evaluate(told(), pd.Series({0: 0, 1: 1, 2: 1})), GoldLeakWarning),
 }
 FEW = pd.DataFrame({"item": [1, 2, 3], "annotator": ["a", "b", "c"], "label": ["x", "y", "x"]})
 

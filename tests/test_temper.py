@@ -36,16 +36,17 @@ def double() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", JOINT)
-@pytest.mark.parametrize("temper", [1.0, 0.4])
-def test_the_joint_likelihood_to_a_power(double: None, name: str, temper: float) -> None:
+@pytest.mark.parametrize("likelihood_power", [1.0, 0.4])
+def test_the_joint_likelihood_to_a_power(double: None, name: str, likelihood_power: float) -> None:
     data = tiny()
-    settings: Any = JOINT[name] | {"temper": temper}
+    settings: Any = JOINT[name] | {"likelihood_power": likelihood_power}
     story = prepared(name, data, **settings)
     shared = name == "global_noise"
     a = rows(1)[0] if shared else rows()
     f = shares(story, data)
     each = [
-        f[j] * np.prod([(a if shared else a[w])[:, x].numpy() ** temper for i, w, x in LABELS if i == j], 0)
+        f[j]
+        * np.prod([(a if shared else a[w])[:, x].numpy() ** likelihood_power for i, w, x in LABELS if i == j], 0)
         for j in range(4)
     ]
     even = np.log(3) * 4 if name == "bayes_dgc" else 0.0  # its prevalence is a second expert, and even
@@ -56,7 +57,7 @@ def test_the_joint_likelihood_to_a_power(double: None, name: str, temper: float)
 
 def test_each_label_alone_to_a_power(double: None) -> None:
     data = tiny()
-    story, a = prepared("ccem", data, likelihood="per_annotation", temper=0.4), rows()
+    story, a = prepared("ccem", data, likelihood="per_annotation", likelihood_power=0.4), rows()
     f = shares(story, data)
     want = sum(np.log(f[i] @ a[w, :, x].numpy() ** 0.4) for i, w, x in LABELS)
     assert objective(story, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
@@ -67,10 +68,12 @@ def test_tempered_em_never_falls_and_is_less_sure(name: str) -> None:
     data, _ = clouds(120, 100)
     full = {"training": {"full_batch": True, "epochs": 20, "warm_up": 0}}
     fits = {
-        temper: crowdppl.fit(name, data, inference="em", settings={**full, "temper": temper})
-        for temper in (1.0, 0.3)
+        likelihood_power: crowdppl.fit(
+            name, data, inference="em", settings={**full, "likelihood_power": likelihood_power}
+        )
+        for likelihood_power in (1.0, 0.3)
     }
     steps = np.diff(fits[0.3].result.diagnostics["objectives"])
     assert (steps >= -1e-9 * np.abs(fits[0.3].result.diagnostics["objective"])).all()
-    unsure = {temper: fitted.labels()["entropy"].mean() for temper, fitted in fits.items()}
+    unsure = {likelihood_power: fitted.labels()["entropy"].mean() for likelihood_power, fitted in fits.items()}
     assert unsure[0.3] > unsure[1.0]

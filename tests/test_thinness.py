@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism import doubts
+from crowdppl.criticism import doubts as module
 from crowdppl.criticism.doubts import doubts
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
@@ -34,11 +34,11 @@ def test_free_parameters_by_hand() -> None:
         "shared": (site(("truth", "label"), 4, 4), (0, 0)),
     }
     for name, (one, expected) in sites.items():
-        assert doubts.parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
+        assert module.parameters(handmade([5] * a, 4, sites={name: one})) == expected, name
     two = {"coin": sites["coin"][0], "confusion": sites["confusion"][0]}
-    assert doubts.parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
+    assert module.parameters(handmade([5] * a, 4, sites=two)) == (13, 5)
     scores = SiteResult("site", ("annotator", "class"), "normal", {"mean": np.ones((a, 4))})
-    assert doubts.parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
+    assert module.parameters(handmade([5] * a, 4, sites={"scores": scores})) == (4, 4)
 
 
 @pytest.mark.parametrize(("n_classes", "need"), [(2, 16), (3, 24), (5, 40), (6, 60)])
@@ -69,7 +69,7 @@ def test_narrow_posteriors_are_spared() -> None:
     for worth, expected in ((8, ["thin"]), (20, [])):  # 12 labels a row are asked of two classes
         draws = rng.dirichlet([0.8 * worth, 0.2 * worth], (200, 6, 2))
         draws[:, :, 1] = draws[:, :, 1, ::-1]
-        np.testing.assert_allclose(doubts.narrowness(draws), worth, rtol=0.35)
+        np.testing.assert_allclose(module.narrowness(draws), worth, rtol=0.35)
         sites = {"confusion": site(CONFUSION, 6, 2, 2)}
         assert kinds(handmade([5] * 6, 2, sites=sites, table_draws=draws.astype(np.float32))) == expected
 
@@ -157,7 +157,7 @@ def test_agreement_against_a_loop() -> None:
         equal += [one[1] == other[1] for one, other in pairs]
         expected += [float(share @ (table[one[0]] * table[other[0]]).sum(1)) for one, other in pairs]
         by_item.append(sum(equal[-len(pairs) :]) - sum(expected[-len(pairs) :]))
-    found = doubts._agreement(posterior)
+    found = module._agreement(posterior)
     chance = (posterior.data.frame()["label"].value_counts(normalize=True) ** 2).sum()
     far = np.array(by_item) - np.mean(by_item)
     error = np.sqrt((far**2).sum() * 30 / 29) / len(equal)
@@ -187,7 +187,7 @@ def test_points_that_no_sampler_can_mend_are_told_of_other_methods() -> None:
 
 def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
     """Annotators are right in 40 % of their labels, and the prior says 62 %."""
-    crowd = drawn(0, mass=20.0, diagonal=0.4)
+    crowd = drawn(0, prior_strength=20.0, prior_accuracy=0.4)
     posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
     assert worse(posterior, crowd) > 0.1
     text = thin_text(posterior)
@@ -197,7 +197,7 @@ def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
 
 def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
     crowd = drawn(0)
-    flat = crowdppl.method("bayesian_dawid_skene", mass=4.0, diagonal=0.25)
+    flat = crowdppl.method("bayesian_dawid_skene", prior_strength=4.0, prior_accuracy=0.25)
     posterior = fit(flat, crowd.data, **SAMPLER)
     assert worse(posterior, crowd) > 0.5
     assert "says next to nothing of the annotators, who agree in 4" in thin_text(posterior)
@@ -205,9 +205,9 @@ def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
 
 def test_draws_under_a_careful_prior_are_spared() -> None:
     """Annotators are right in 93 % of their labels: they agree more than the prior expects, and no harm is done."""
-    crowd = drawn(0, mass=40.0, diagonal=0.93)
+    crowd = drawn(0, prior_strength=40.0, prior_accuracy=0.93)
     posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-    observed, expected, _, error = doubts._agreement(posterior)
+    observed, expected, _, error = module._agreement(posterior)
     assert observed - expected > 5 * error
     assert worse(posterior, crowd) < 0.03
     assert thin_text(posterior) == ""
@@ -233,7 +233,10 @@ def test_doubts_of_draws_tell_bad_scores_from_good_ones(n_classes: int, sizes: t
     for n_labels in sizes:
         own, weak = [], []
         for seed in range(2):
-            for found, prior in ((own, {}), (weak, {"mass": 20.0, "diagonal": 1 / n_classes + 0.15})):
+            for found, prior in (
+                (own, {}),
+                (weak, {"prior_strength": 20.0, "prior_accuracy": 1 / n_classes + 0.15}),
+            ):
                 crowd = drawn(seed, 10 * n_labels, n_classes, **prior)
                 posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
                 found.append((worse(posterior, crowd), bool(thin_text(posterior))))

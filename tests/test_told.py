@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.errors import DataError, MethodError, ToldWarning
+from crowdppl.errors import DataError, GoldLeakWarning, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.simulation.from_model import Simulation
 
@@ -22,13 +22,13 @@ def drawn() -> Simulation:
 def test_truths_that_the_fit_was_told_are_warned_of(drawn: Simulation) -> None:
     told, rest = drawn.truth.iloc[:15], drawn.truth.iloc[15:]
     posterior = crowdppl.fit("one_coin", drawn.data, inference="em", gold=told)
-    with pytest.warns(ToldWarning, match="told 15 of the 60 truths"):
+    with pytest.warns(GoldLeakWarning, match="told 15 of the 60 truths"):
         evaluate(posterior, drawn.truth)
-    with pytest.warns(ToldWarning, match="told 15 of the 15 truths"):
+    with pytest.warns(GoldLeakWarning, match="told 15 of the 15 truths"):
         crowdppl.plot_reliability(posterior, told)
     plain = crowdppl.fit("one_coin", drawn.data, inference="em")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ToldWarning)
+        warnings.simplefilter("error", GoldLeakWarning)
         evaluate(posterior, rest)
         evaluate(plain, drawn.truth)
 

@@ -33,7 +33,7 @@ def flippers(p: float) -> SimulatedCrowd:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, K, 300)
     features = 4 * np.eye(K)[truth] + rng.normal(size=(len(truth), K))
-    kinds = {crowdppl.annotator_kind("pairwise_flipper", p=p): 3}
+    kinds = {crowdppl.simulation.annotator_kind("pairwise_flipper", p=p): 3}
     return crowdppl.simulate_annotators(truth, kinds, features=features, seed=0)
 
 

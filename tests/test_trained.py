@@ -44,7 +44,7 @@ def tiny(gold: dict[int, int] | None = None) -> Annotations:
 def prepared(name: str, data: Annotations, **settings: Any) -> Any:
     torch.manual_seed(0)
     story: Any = crowdppl.method(name, network=nn.Linear(2, 3, dtype=torch.float32), **settings)
-    return story.prepare(data)
+    return story.setup(data)
 
 
 def shares(story: Any, data: Annotations) -> np.ndarray:

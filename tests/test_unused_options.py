@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import crowdppl
-from crowdppl import Annotations, UnusedOptionWarning
+from crowdppl import Annotations
 from crowdppl.cli.commands import main
+from crowdppl.errors import UnusedOptionWarning
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import ENGINES_WITH, FitOptions
 
@@ -57,7 +58,7 @@ def test_an_option_that_the_engine_does_not_have(
 def test_what_an_engine_refuses_is_not_warned_of_first(
     data: Annotations, engine: str, options: dict[str, Any]
 ) -> None:
-    with warnings.catch_warnings(), pytest.raises(crowdppl.MethodError):
+    with warnings.catch_warnings(), pytest.raises(crowdppl.errors.MethodError):
         warnings.simplefilter("error", UnusedOptionWarning)
         crowdppl.fit("one_coin", data, inference=engine, **options)
 

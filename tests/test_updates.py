@@ -54,28 +54,32 @@ def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
 def test_few_new_labels_are_not_looked_at_as_a_crowd_to_be_fitted() -> None:
     posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
     table = pd.DataFrame({"item": [46, 47, 48, 49], "annotator": ["1", "2", "3", "1"], "label": [1, 2, 3, 1]})
-    fitted = {crowdppl.ThinDataWarning, crowdppl.DisconnectedWarning, crowdppl.OneClassWarning}
-    with pytest.warns(crowdppl.CrowdpplWarning) as told:
+    fitted = {
+        crowdppl.errors.SparseDataWarning,
+        crowdppl.errors.DisconnectedWarning,
+        crowdppl.errors.OneClassWarning,
+    }
+    with pytest.warns(crowdppl.errors.CrowdpplWarning) as told:
         apart = Annotations.from_frame(table)
     assert {one.category for one in told} == fitted
     for new in (table, apart, Annotations.from_frame(table, like=posterior.data)):
         for asked in (posterior.predict, posterior.update):
             with warnings.catch_warnings():
-                warnings.simplefilter("error", crowdppl.CrowdpplWarning)
+                warnings.simplefilter("error", crowdppl.errors.CrowdpplWarning)
                 asked(new)
 
 
-@pytest.mark.filterwarnings("always::crowdppl.RepeatsWarning")
+@pytest.mark.filterwarnings("always::crowdppl.errors.RepeatsWarning")
 def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
     posterior = crowdppl.fit("one_coin", Annotations.from_frame(table), inference="vb", seed=0)
     more = pd.DataFrame({"item": [9, 3, 1, 1], "annotator": list("xxyx"), "label": [1, 1, 0, 1]})
     said = "2 of 4 new labels are by an annotator whose label of the item the fit has"
-    with pytest.warns(crowdppl.RepeatsWarning, match=said) as warned:
+    with pytest.warns(crowdppl.errors.RepeatsWarning, match=said) as warned:
         posterior.update(more)
-    assert [w.filename for w in warned if w.category is crowdppl.RepeatsWarning] == [__file__]
+    assert [w.filename for w in warned if w.category is crowdppl.errors.RepeatsWarning] == [__file__]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", crowdppl.RepeatsWarning)
+        warnings.simplefilter("error", crowdppl.errors.RepeatsWarning)
         posterior.update(more.iloc[[0, 2]])
 
 
@@ -84,8 +88,8 @@ def test_two_halves_come_near_the_whole_with_the_same_network(
 ) -> None:
     first, one = halves
     updated = one.update(keep(data, ~first))
-    whole = crowdppl.fit(Frozen(one.story), data, inference="vb", **EXACT)
-    alone = crowdppl.fit(Frozen(one.story), keep(data, ~first), inference="vb", **EXACT)
+    whole = crowdppl.fit(Frozen(one.model), data, inference="vb", **EXACT)
+    alone = crowdppl.fit(Frozen(one.model), keep(data, ~first), inference="vb", **EXACT)
     want = whole.probabilities().to_numpy()
     off, off_before, off_alone = (np.abs(p.probabilities() - want).to_numpy().mean() for p in (updated, one, alone))
     assert off < 0.015 and off < min(off_before, off_alone) / 4
@@ -138,7 +142,7 @@ def test_so_it_is_for_other_methods_of_vb(name: str, data: Annotations) -> None:
     settings = {"training": {"epochs": 10}}
     one = crowdppl.fit(name, keep(data, first), inference="vb", seed=0, settings=settings)
     updated = one.update(keep(data, ~first)).probabilities()
-    whole = crowdppl.fit(Frozen(one.story), data, inference="vb").probabilities()
+    whole = crowdppl.fit(Frozen(one.model), data, inference="vb").probabilities()
     off, off_before = (np.abs(p - whole).to_numpy().mean() for p in (updated, one.probabilities()))
     assert off < off_before * 2 / 3  # coin_net forgets which of the old items were outliers
 

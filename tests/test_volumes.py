@@ -16,8 +16,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError, ResultError
 from crowdppl.evaluation import heldout, volumes
-from crowdppl.evaluation.heldout import ClassifierScore
-from crowdppl.evaluation.volumes import chosen
+from crowdppl.evaluation.heldout import ClassifierScore, select_volume
 from crowdppl.inference.neural import early_stopping
 from crowdppl.inference.neural import learner as learning
 from crowdppl.inference.options import Options
@@ -65,7 +64,7 @@ def house(**training: Any) -> Any:
 
 def look(story: Any, data: Annotations, seed: int = 0) -> tuple[float, dict[str, float]]:
     """What is chosen for a fit by vb."""
-    return chosen(story, story.prepare(data), data, "vb", Options(seed=seed))
+    return select_volume(story, story.setup(data), data, "vb", Options(seed=seed))
 
 
 @pytest.mark.parametrize(
@@ -135,16 +134,18 @@ def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials
 def test_nothing_is_tried_where_nothing_is_to_be_learned(many: Annotations, trials: dict[Any, Any]) -> None:
     still = nn.Linear(4, 3).requires_grad_(False)
     found: Any = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"network": still, "training": SHORT})
-    assert found.story.training["volume"] == SMALL and not trials["seen"]
+    assert found.model.training["volume"] == SMALL and not trials["seen"]
     with pytest.raises(MethodError, match="volume='auto' fits copies of the story, and object is no dataclass"):
-        chosen(object(), found.story, many, "vb", Options())  # type: ignore[arg-type]
+        select_volume(object(), found.model, many, "vb", Options())  # type: ignore[arg-type]
 
 
 def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", crowdppl.UnusedOptionWarning)  # trials take the options that serve them
+        warnings.simplefilter(
+            "error", crowdppl.errors.UnusedOptionWarning
+        )  # trials take the options that serve them
         found: Any = crowdppl.fit("bayes_dgc", many, seed=2, settings={"training": SHORT})
-    volume, scores = found.story.training["volume"], found.diagnostics()["volumes"]
+    volume, scores = found.model.training["volume"], found.diagnostics()["volumes"]
     assert len(scores) > 1
     for number, score in scores.items():
         again = crowdppl.classifier_score(house(**{**SHORT, "volume": float(number)}), many, folds=3, seed=2)
@@ -158,14 +159,14 @@ def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_pat
 
 
 def test_it_is_asked_for_by_name(many: Annotations) -> None:
-    assert crowdppl.house_training(many)["volume"] == "auto"
-    own = crowdppl.house_training(many)["epochs"]
+    assert crowdppl.default_training(many)["volume"] == "auto"
+    own = crowdppl.default_training(many)["epochs"]
     for how, found in (({"full_batch": True}, SMALL), ({"epochs": own}, "auto"), ({"epochs": own - 1}, SMALL)):
-        assert crowdppl.house_training(many, **how)["volume"] == found
+        assert crowdppl.default_training(many, **how)["volume"] == found
     plain: Any = crowdppl.fit(
         "raykar", many, inference="em", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
     )
-    assert plain.story.training["volume"] in VOLUMES and len(plain.diagnostics()["volumes"]) > 1
+    assert plain.model.training["volume"] in VOLUMES and len(plain.diagnostics()["volumes"]) > 1
     with pytest.raises(MethodError, match="epochs='5' must be a whole number"):
         crowdppl.fit("bayes_dgc", many, settings={"training": {"epochs": "5"}})
     with pytest.raises(MethodError, match="volume='most' must be a number, at least 0 or 'auto'"):
@@ -173,7 +174,7 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
     by_gradients: Any = crowdppl.fit(
         "ccem", many, inference="svi", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
     )
-    assert by_gradients.story.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
+    assert by_gradients.model.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
 
 
 @pytest.mark.parametrize("patience", [0, 4])
@@ -190,7 +191,7 @@ def test_ctrl_c_in_a_trial_ends_the_fit_after_an_epoch(
     assert not kept.exists(), "the volume of a checkpoint would be another than that of the whole fit"
     told = found.diagnostics()
     assert told["interrupted"] and not told["converged"] and "volumes" not in told
-    assert found.story.training["volume"] == SMALL and found.probabilities().notna().all(axis=None)
+    assert found.model.training["volume"] == SMALL and found.probabilities().notna().all(axis=None)
 
 
 @pytest.mark.parametrize("where", ["network", "judge"])
@@ -198,7 +199,7 @@ def test_so_does_ctrl_c_in_the_middle_of_one(
     many: Annotations, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking: list[bool] = []
-    real, of_judge, choice = learning.Learner.epoch, heldout.run, volumes.chosen
+    real, of_judge, choice = learning.Learner.epoch, heldout.run, volumes.select_volume
 
     def epoch(self: Any, *given: Any) -> None:
         if where == "network" and looking[-1]:
@@ -219,7 +220,7 @@ def test_so_does_ctrl_c_in_the_middle_of_one(
 
     monkeypatch.setattr(learning.Learner, "epoch", epoch)
     monkeypatch.setattr(heldout, "run", judged)
-    monkeypatch.setattr(volumes, "chosen", watched)
+    monkeypatch.setattr(volumes, "select_volume", watched)
     found = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
     told = found.diagnostics()
     assert looking == [True, False] and told["interrupted"] and told["iterations"] == 1 and "volumes" not in told
@@ -253,7 +254,7 @@ def test_labels_of_real_crowds_ask_for_one(
     """LabelMe's annotators err together on an item; on Music the larger volume tears genres apart."""
     found = read_featured(real_data, name)
     posterior: Any = crowdppl.fit("bayes_dgc", found.data, inference="vb", seed=0)
-    assert posterior.story.training["volume"] == volume
+    assert posterior.model.training["volume"] == volume
     test = crowdppl.evaluate(posterior.classify(found.data.features).loc[found.test], found.truth[found.test])
     truth = crowdppl.evaluate(posterior.probabilities().loc[found.train], found.truth[found.train])
     assert test.accuracy >= bars[0] and truth.accuracy >= bars[1]

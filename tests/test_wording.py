@@ -27,7 +27,17 @@ COMMANDS = typer.main.get_command(commands.app).commands  # type: ignore[attr-de
 EXISTING = {option for command in COMMANDS.values() for parameter in command.params for option in parameter.opts}
 
 # Settings of methods, and entries of training=, are said as --setting takes them.
-SETTINGS = {"bandwidth", "diagonal", "dropout", "epochs", "full_batch", "groups", "likelihood", "mass", "mixup"}
+SETTINGS = {
+    "bandwidth",
+    "diagonal",
+    "dropout",
+    "epochs",
+    "full_batch",
+    "groups",
+    "likelihood",
+    "prior_strength",
+    "mixup",
+}
 SETTINGS |= {"n_experts", "oracle", "precision", "prevalence", "steps", "stop_after", "tail", "volume", "warm_up"}
 # Only who has annotations, posteriors or simulated crowds in Python meets modules that name these.
 ELSEWHERE = {"ask_again", "ax", "bins", "classifier", "columns", "cost", "coverage", "data", "density", "grow"}

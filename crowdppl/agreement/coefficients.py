@@ -16,10 +16,10 @@ import pandas as pd
 
 from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
-from crowdppl.core.validation import seed_number, tell, whole_number
+from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations, row_codes
 from crowdppl.data.ids import plain
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError, ThinDataWarning
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 
 NOTHING = 1e-12
 """A chance of disagreement below this is rounding: agreement beyond chance is then not defined."""
@@ -191,7 +191,7 @@ WIDEST = 32
 
 
 @dataclass(frozen=True)
-class Ballots:
+class DeduplicatedVotes:
     """Who gave which item which class, one row an item, annotator and class.
 
     An annotator has one ballot an item: who labels an item m times gives each of these labels 1/m of it.
@@ -212,7 +212,7 @@ class Ballots:
     n_classes: int
 
     @classmethod
-    def of(cls, data: Annotations) -> Ballots:
+    def of(cls, data: Annotations) -> DeduplicatedVotes:
         """The ballots of annotations."""
         item, cell = row_codes(data.blocks, data.order)
         annotator, answer = np.divmod(cell, data.n_answers)
@@ -253,7 +253,7 @@ class Tally:
     high: np.ndarray | None = None
 
     @classmethod
-    def of(cls, ballots: Ballots, ordered: bool) -> Tally:
+    def of(cls, ballots: DeduplicatedVotes, ordered: bool) -> Tally:
         """Counts ballots.
 
         Args:
@@ -273,8 +273,8 @@ class Tally:
         by_item = counts.tocsc()
         by_item.sort_indices()
         item = np.repeat(np.arange(n), np.diff(by_item.indptr))
-        one, other = later(np.diff(by_item.indptr))
-        ours, theirs = later(np.diff(ballots.first_rows, append=len(ballots.item)))
+        one, other = bootstrap_values(np.diff(by_item.indptr))
+        ours, theirs = bootstrap_values(np.diff(ballots.first_rows, append=len(ballots.item)))
         value = [by_item.data[one] * by_item.data[other], -ballots.share[ours] * ballots.share[theirs]]
         cell = [
             by_item.indices[one].astype(np.int64) * k + by_item.indices[other],
@@ -333,7 +333,7 @@ class Resamples:
             yield np.ascontiguousarray(counts.reshape(size, self.n_items).T, np.float64)
 
 
-def later(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def bootstrap_values(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """All pairs of rows that stand in one group, the earlier one first: two arrays (pairs,).
 
     Args:
@@ -443,7 +443,7 @@ class MeanKappa:
     undefined: int
 
 
-def mean_kappa(ballots: Ballots, weight: np.ndarray, resamples: Resamples) -> MeanKappa:
+def mean_kappa(ballots: DeduplicatedVotes, weight: np.ndarray, resamples: Resamples) -> MeanKappa:
     """Mean of Cohen's kappa over pairs; see ``Pairings.kappas`` and ``pairings`` for the arguments."""
     every = np.ones((ballots.n_items, 1))
     entered = np.zeros(ballots.n_items, bool)
@@ -469,7 +469,7 @@ def mean_kappa(ballots: Ballots, weight: np.ndarray, resamples: Resamples) -> Me
     return MeanKappa(float(mean[0]), mean[1:], entered, np.concatenate(shared), undefined)
 
 
-def pairings(ballots: Ballots, weight: np.ndarray) -> Iterator[Pairings]:
+def pairings(ballots: DeduplicatedVotes, weight: np.ndarray) -> Iterator[Pairings]:
     """All pairs of annotators that share items, some at a time, in the order of their codes.
 
     Args:
@@ -487,13 +487,13 @@ def pairings(ballots: Ballots, weight: np.ndarray) -> Iterator[Pairings]:
         # One annotator at least, however many pairs of labels that makes.
         stop = start + max(1, int(np.searchsorted(np.cumsum(partners[start:]), AT_ONCE, side="right")))
         rows = by_annotator[begin[start] : ends[stop - 1]]
-        some = _pair_up(ballots, later(sizes, rows), weight)
+        some = _pair_up(ballots, bootstrap_values(sizes, rows), weight)
         start = stop
         if len(some.one):
             yield some
 
 
-def _pair_up(ballots: Ballots, rows: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Pairings:
+def _pair_up(ballots: DeduplicatedVotes, rows: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Pairings:
     """The pairs of annotators in pairs of labels on one item, given as rows of the ballots."""
     from scipy.sparse import csr_array  # slow to import
 
@@ -691,11 +691,11 @@ def _numbers(data: Annotations) -> np.ndarray | None:
     return numbers if np.isfinite(numbers).all() and (np.diff(numbers) > 0).all() else None
 
 
-def _ballots(data: Annotations) -> Ballots:
+def _ballots(data: Annotations) -> DeduplicatedVotes:
     """Labels to be compared, of which there must be some."""
-    if not data.blocks[0].observed:
+    if not data.blocks[0].has_labels:
         raise DataError("a design has no labels that could agree; simulate them, or read labels")
-    ballots = Ballots.of(data)
+    ballots = DeduplicatedVotes.of(data)
     if len(ballots.first_rows) == ballots.n_items:
         raise DataError(
             f"none of {ballots.n_items} items was labelled by two annotators, so that no labels can be compared; "
@@ -743,7 +743,7 @@ def _by_items(tally: Tally, resamples: Resamples, formulas: Mapping[str, Formula
     ]
 
 
-def _cohen(ballots: Ballots, near: np.ndarray, resamples: Resamples) -> Coefficient:
+def _cohen(ballots: DeduplicatedVotes, near: np.ndarray, resamples: Resamples) -> Coefficient:
     """Cohen's kappa, with a warning where pairs of annotators share too few items for it."""
     mean = mean_kappa(ballots, near, resamples)
     used = (int(mean.entered.sum()), len(mean.shared), int((~mean.entered).sum()), mean.undefined)
@@ -754,7 +754,7 @@ def _cohen(ballots: Ballots, near: np.ndarray, resamples: Resamples) -> Coeffici
             f"{np.median(mean.shared):g}) that kappas, and more so the ends of the interval, are biased towards 0; "
             "rather use fleiss_kappa or krippendorff_nominal"
         )
-        tell(ThinDataWarning(text))
+        warn(SparseDataWarning(text))
     return found
 
 
@@ -766,10 +766,10 @@ def _warn_of_gaps(found: list[Coefficient]) -> None:
             f"{', '.join(gaps)} is not defined and NaN: where all labels to be compared are of one class, "
             "agreement by chance is certain, and cohen_kappa also needs annotators who share two items"
         )
-        tell(CrowdpplWarning(text))
+        warn(CrowdpplWarning(text))
     for each in found:
         n, lost = len(each.resampled), int(np.isnan(each.resampled).sum())
         if lost > n / 20 and each.name not in gaps:
             made = f"the interval of {each.name} is made from {n - lost} of {n} samples; in the others it is not "
             why = "defined, because all labels that they compare are of one class, or none can be compared"
-            tell(ThinDataWarning(made + why))
+            warn(SparseDataWarning(made + why))

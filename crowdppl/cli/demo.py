@@ -17,7 +17,7 @@ from crowdppl.posterior import Posterior
 DRAWS = 2000
 """Draws a chain: two patients stand between classes 3 and 4, which chains take a while to weigh up."""
 
-SETTINGS = {"prevalence_mass": 1.0}
+SETTINGS = {"prevalence_strength": 1.0}
 """Of the method: a flat prior, for classes of a few patients."""
 
 ANSWERS = "built in: Dawid & Skene (1979), Table 1"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from crowdppl import registry
 from crowdppl.cli import arguments
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
 from crowdppl.primitives.model import card_of
@@ -217,4 +217,4 @@ def warn_of_unread(models: Sequence[str], said: Mapping[str, Any]) -> None:
     for what in ("features", "item_covariates", "annotator_covariates"):
         if said[what] is not None and len(uses) == len(cards) and not any(what in some for some in uses):
             text = f"{', '.join(models)}: no card says that {what} are read, so that {said[what]} changes nothing"
-            tell(text, CrowdpplWarning)
+            warn(text, CrowdpplWarning)

@@ -39,7 +39,7 @@ class Sizes(Protocol):
 
 
 @contextmanager
-def told_of_shortage(name: str, data: Sizes) -> Iterator[None]:
+def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
     """What runs inside and finds too little memory fails with the sizes that matter, and a remedy.
 
     Args:
@@ -206,7 +206,7 @@ def _in_main() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def device_named(name: object) -> str:
+def check_device(name: object) -> str:
     """The name of a device that torch sees; "auto" is a GPU where there is one.
 
     Args:
@@ -227,10 +227,10 @@ def device_named(name: object) -> str:
     return found
 
 
-def where_found(name: object) -> str:
+def device_or_cpu(name: object) -> str:
     """The device that a result names, or the CPU where this machine has none such."""
     try:
-        return device_named(name)
+        return check_device(name)
     except MethodError:
         return "cpu"
 
@@ -241,7 +241,7 @@ def device_of(network: nn.Module) -> torch.device:
 
 
 @contextmanager
-def made_in(dtype: torch.dtype) -> Iterator[None]:
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     """Lets torch make new tensors in a precision; that of before comes back whatever happens, and threads wait.
 
     Fits are in float64. Networks are in float32 within them, too: one that adds noise, or numbers that say where a
@@ -257,7 +257,7 @@ def made_in(dtype: torch.dtype) -> Iterator[None]:
 
 
 @contextmanager
-def lent(network: nn.Module, device: str | torch.device) -> Iterator[nn.Module]:
+def moved_to(network: nn.Module, device: str | torch.device) -> Iterator[nn.Module]:
     """The network on a device, and afterwards where it was."""
     before = device_of(network)
     try:

@@ -174,7 +174,7 @@ Count = Annotated[int, Range("a whole number, at least 1 and below 2**63", lambd
 Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambda x: 0 <= x < 2**63, whole=True)]
 
 
-def check_settings(story: object, where: str = "") -> None:
+def check_settings(model: object, where: str = "") -> None:
     """Refuses settings that their annotations rule out.
 
     Looked at are constructor arguments that are annotated as a mapping, ``bool``, ``float`` (no text, and numbers
@@ -188,10 +188,10 @@ def check_settings(story: object, where: str = "") -> None:
     Raises:
         MethodError: naming the setting, its value and what it may be.
     """
-    cls: Any = type(story)
+    cls: Any = type(model)
     for name, kinds in _declared(cls).items():
-        value = getattr(story, name, None)
-        if hasattr(story, name) and not any(_is(value, kind) for kind in kinds):
+        value = getattr(model, name, None)
+        if hasattr(model, name) and not any(_is(value, kind) for kind in kinds):
             raise MethodError(f"{where}{name}={value!r} {_wanted(kinds)}")
 
 
@@ -276,7 +276,7 @@ def _said(kind: Any) -> str:
 LIBRARY = __name__.partition(".")[0]
 
 
-def tell(message: str | Warning, category: type[Warning] | None = None) -> None:
+def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
     """Warns at the innermost line outside this library, however deep inside it the reason was found.
 
     Args:

@@ -27,7 +27,7 @@ RAREST = 1e-300
 """Smallest probability that is turned into a deviate."""
 
 
-def deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
+def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
     """Standard normal deviates that are exceeded as seldom as sums reach what they were seen to be.
 
     Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
@@ -130,13 +130,13 @@ NUMBERS = 2_000_000
 """Numbers that are held at once, such as the tables of the annotators of some pairs of labels."""
 
 
-def shares_more(story: object) -> bool:
+def shares_more(model: object) -> bool:
     """Whether labels of an item have more in common than its truth, as far as the story's card says.
 
     It says so by listing another site of items, such as an opinion that annotators share, a subtype or a
     difficulty. A story without a card may have one.
     """
-    card = card_of(story)
+    card = card_of(model)
     return card is None or any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
 
 
@@ -175,7 +175,7 @@ def independent(posterior: Fit, design: Design) -> Agreement:
     return _in_parts(agreement, max(1, NUMBERS // table[0].size), data.n_classes)
 
 
-def by_the_story(posterior: Fit, design: Design) -> Agreement:
+def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     """The story itself says how probable two labels are beside the item's others, averaged over draws.
 
     A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
@@ -263,7 +263,7 @@ HELD = 8_000_000
 
 
 @dataclass(frozen=True)
-class Excess:
+class ExcessAgreement:
     """Agreement of pairs of annotators, beside what the fitted model expects of them.
 
     Attributes:
@@ -297,7 +297,7 @@ class Excess:
         return upper_tail(self.deviate)
 
 
-def excess_of(posterior: Fit, alone: bool = False) -> Excess:
+def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
     It is among labels that name a class: what is too hard for one is so for others, who abstain without copying.
@@ -323,17 +323,17 @@ def excess_of(posterior: Fit, alone: bool = False) -> Excess:
     keys, shared = met[times >= FEW], times[times >= FEW]
     sums, deviate = _sums_and_deviates(independent(posterior, design), design, keys, shared, n_classes)
     asked = (_distance(*sums[:3]) > BEYOND) | (_distance(*sums[3:]) > BEYOND)
-    if asked.any() and not alone and shares_more(posterior.story):
+    if asked.any() and not alone and shares_more(posterior.model):
         try:
-            story = by_the_story(posterior, design)
-            again = _sums_and_deviates(story, design, keys[asked], shared[asked], n_classes)
+            model = expected_by_model(posterior, design)
+            again = _sums_and_deviates(model, design, keys[asked], shared[asked], n_classes)
             sums[:, asked], deviate[asked] = again
         except MethodError:  # its plate is not that of items; better a doubt too many than a fit that fails for one
             pass
     one, other = np.divmod(keys, design.n_annotators)
     others = np.bincount(np.concatenate(np.divmod(met, design.n_annotators)), minlength=design.n_annotators)
     agreed, expected, variance = sums[:3]
-    return Excess(one, other, shared, agreed, expected, variance, _distance(*sums[3:]), deviate, others)
+    return ExcessAgreement(one, other, shared, agreed, expected, variance, _distance(*sums[3:]), deviate, others)
 
 
 def _distance(total: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -394,7 +394,7 @@ def _sums_and_deviates(
             deviate[part] = _distance(*sums[3:, part])
             far = deviate[part] > BEYOND
             some = terms.of(far)
-            deviate[part[far]] = deviates(sums[3, part[far]], some.weight, some.both, some.pair)
+            deviate[part[far]] = normal_deviates(sums[3, part[far]], some.weight, some.both, some.pair)
     return sums, deviate
 
 
@@ -409,7 +409,7 @@ PAIRS = 20
 """Pairs of annotators from which on their bulk tells how far a sound pair may be from the model."""
 
 
-def bulk(z: np.ndarray) -> tuple[float, float]:
+def bulk_of(z: np.ndarray) -> tuple[float, float]:
     """Middle and spread of sound pairs, never less strict than 0 and 1: median, and median distance from it.
 
     An "empirical null" (Efron 2004, "Large-scale simultaneous hypothesis testing"): where items are hard for all,
@@ -421,14 +421,14 @@ def bulk(z: np.ndarray) -> tuple[float, float]:
     return max(0.0, middle), max(1.0, 1.4826 * float(np.median(np.abs(z - middle))))
 
 
-def p_values(excess: Excess) -> np.ndarray:
+def p_values(excess: ExcessAgreement) -> np.ndarray:
     """Probability of so much weighed agreement, corrected for the number of pairs (Holm 1979), (P,)."""
-    middle, spread = bulk(excess.surplus)
+    middle, spread = bulk_of(excess.surplus)
     p = np.maximum(excess.tail, upper_tail((excess.deviate - middle) / spread))
     return holm(p)
 
 
-def loadings(excess: Excess, n_annotators: int) -> np.ndarray:
+def loadings(excess: ExcessAgreement, n_annotators: int) -> np.ndarray:
     """How much each annotator takes part in agreement that the model leaves over, (A,); 0 for noise.
 
     Under any confusions the expected agreement of annotators is a matrix of rank K squared at most: row a is
@@ -439,7 +439,7 @@ def loadings(excess: Excess, n_annotators: int) -> np.ndarray:
     """
     if not len(excess.one):
         return np.zeros(n_annotators)
-    middle, spread = bulk(excess.z)
+    middle, spread = bulk_of(excess.z)
     matrix = np.zeros((n_annotators, n_annotators))
     matrix[excess.one, excess.other] = matrix[excess.other, excess.one] = (excess.z - middle) / spread
     values, vectors = np.linalg.eigh(matrix)
@@ -448,7 +448,7 @@ def loadings(excess: Excess, n_annotators: int) -> np.ndarray:
     return out
 
 
-def groups(excess: Excess, linked: np.ndarray, n_annotators: int) -> np.ndarray:
+def groups(excess: ExcessAgreement, linked: np.ndarray, n_annotators: int) -> np.ndarray:
     """Annotators joined by linked pairs, three or more: group numbers from 0, or -1, (A,)."""
     from scipy.sparse import coo_array  # slow to import
     from scipy.sparse.csgraph import connected_components

@@ -15,7 +15,7 @@ import torch
 from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import Design, predictive_check
-from crowdppl.criticism.collusion import Excess, excess_of, shares_more
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
 from crowdppl.data.annotations import row_codes, row_sizes
 from crowdppl.data.blocks import count_repeats
 from crowdppl.data.checks import cell_counts
@@ -23,16 +23,16 @@ from crowdppl.data.ids import plain, ranked
 from crowdppl.data.split import keep
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.evaluation.heldout import heldout_score
-from crowdppl.inference.engines import cell, fit_model
+from crowdppl.inference.engines import engine_support, fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import Fit
-from crowdppl.networks.experts import GRID, centre_of, principal
+from crowdppl.networks.experts import GRID, population_centre, principal_axes
 from crowdppl.networks.outputs import networks_of
-from crowdppl.primitives.model import Story, card_of
-from crowdppl.primitives.priors import house_prevalence
+from crowdppl.primitives.model import Model, card_of
+from crowdppl.primitives.priors import default_prevalence
 from crowdppl.results.correction import labels_an_item
 from crowdppl.results.leave_one_out import standard_error
-from crowdppl.results.tables import information, telling
+from crowdppl.results.tables import information, informative_part
 
 NAMED = 5
 """Annotators or classes that a doubt names."""
@@ -145,7 +145,7 @@ FEWEST = 5
 """Annotators below which nothing is said of their population."""
 
 
-def doubts_of(posterior: Fit) -> Iterator[Doubt]:
+def population(posterior: Fit) -> Iterator[Doubt]:
     """What speaks against the crowd of a fit being one population, where its method gives annotators gates.
 
     - Of gates, what ``population_doubts`` says.
@@ -231,7 +231,7 @@ def population_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:
         return
     stream = np.random.default_rng(seed)
     again = torch.from_numpy(gates[stream.integers(len(gates), size=(SAMPLES, len(gates)))])
-    moved = 0.5 * (centre_of(again) - centre_of(torch.from_numpy(gates))).abs().sum(-1).mean()
+    moved = 0.5 * (population_centre(again) - population_centre(torch.from_numpy(gates))).abs().sum(-1).mean()
     if moved > LOOSE:
         yield Doubt(
             "diffuse",
@@ -239,7 +239,7 @@ def population_doubts(gates: np.ndarray, seed: int = 0) -> Iterator[Doubt]:
             f"in {moved:.0%} of the gate. The oracle worker stands for nobody in particular: compare with "
             "oracle='mean' and oracle='median', or leave out spammers with posterior.without([...])",
         )
-    mean, axes, _ = principal(gates)
+    mean, axes, _ = principal_axes(gates)
     p = one_mode(((gates - mean) @ axes)[:, 0], stream)
     if p < POPULATION_LEVEL:
         yield Doubt(
@@ -285,7 +285,7 @@ ROUNDS, SETTLED = 100, 1e-6
 """Of the search for the accuracy that a majority vote has, and the change at which it ends."""
 
 
-def learned_by_heart(posterior: Fit) -> Iterator[Doubt]:
+def overfitting(posterior: Fit) -> Iterator[Doubt]:
     """Where each label, taken out of its annotator's row, is predicted worse than by a majority vote.
 
     Of points alone, by maximum likelihood with a confusion matrix for each annotator: there, an answer that an
@@ -408,7 +408,7 @@ SOME = 100
 """Labels on which it is seen what an engine does with a story."""
 
 
-def thin(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
+def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     """Too few labels for each annotator's parameters, where the fit makes too much of them.
 
     Args:
@@ -469,7 +469,7 @@ def _remedy(posterior: Fit, sampled: bool, free: int) -> str:
     average = "averages over all tables that the labels allow"
     data = posterior.data
     some = keep(data, np.arange(data.n_labels) < SOME)
-    if not networks_of(posterior.story) and cell(posterior.story, some, "gibbs") == "exact":
+    if not networks_of(posterior.model) and engine_support(posterior.model, some, "gibbs") == "exact":
         return f'Fit it with inference="gibbs", which {average}, or take a method {fewer}'
     gibbs = f'that inference="gibbs" fits (crowdppl.zoo() lists them) and so {average}'
     return f"Take a method {gibbs}, or one {fewer}"
@@ -522,14 +522,14 @@ def narrowness(draws: np.ndarray) -> np.ndarray:
 
 COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
-UNUSED = {"pooled": (None, 0), "prior": ("house",), "form": ("generative",)}
+UNUSED = {"crowd_prior_strength": (None, 0), "prior": ("default",), "form": ("generative",)}
 """Settings of rows of confusions that leave ``mass`` and ``diagonal`` unused, unless they are these."""
 
 
-def leaning(posterior: Fit) -> str:
+def diagonal_prior_hint(posterior: Fit) -> str:
     """What to do so that the prior takes annotators for right more often, as the end of a sentence."""
-    story: Any = posterior.story
-    known = {field.name: getattr(story, field.name) for field in fields(story)} if is_dataclass(story) else {}
+    model: Any = posterior.model
+    known = {field.name: getattr(model, field.name) for field in fields(model)} if is_dataclass(model) else {}
     for one, other in COINS:
         if all(isinstance(known.get(name), int | float) for name in (one, other)):
             now = f"{known[one]:g}, where {other}= is {known[other]:g}"
@@ -539,7 +539,7 @@ def leaning(posterior: Fit) -> str:
     used = all(known.get(name, usual[0]) in usual for name, usual in UNUSED.items())
     if used and isinstance(mass, int | float) and isinstance(share, int | float):
         return (
-            f"let the prior lean more on the diagonal, by the settings diagonal= (now {share:.2g}) and mass= (now "
+            f"let the prior lean more on the diagonal, by the settings prior_accuracy= (now {share:.2g}) and prior_strength= (now "
             f"{mass:g} labels a row)"
         )
     return "take a method whose prior leans on the diagonal, such as bayesian_dawid_skene"
@@ -555,7 +555,7 @@ the 16 ms of the look; and by other engines, which take more: .1 to .5 s, or 3 b
 HOW = "crowdppl.suspicious_annotators(posterior) has the figures, posterior.without([...]) fits without them"
 
 
-def dependent(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
+def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     """Pairs that stand out ("copying") and groups that they form ("colluding").
 
     Args:
@@ -565,11 +565,11 @@ def dependent(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     if not _testable(posterior, thorough):
         return
     # The story itself is asked only where there is something to explain: that takes longer than the rest.
-    excess = excess_of(posterior, alone=True)
+    excess = excess_agreement(posterior, alone=True)
     if not conspicuous(excess):
         return
-    if shares_more(posterior.story):
-        excess = excess_of(posterior)
+    if shares_more(posterior.model):
+        excess = excess_agreement(posterior)
     p = collusion.p_values(excess)
     linked = p <= DEPENDENCE_LEVEL
     if linked.mean() > 0.5:
@@ -610,7 +610,7 @@ def _testable(posterior: Fit, thorough: bool) -> bool:
     return count_repeats(data.blocks) <= REPEATED * data.n_labels
 
 
-def conspicuous(excess: Excess) -> bool:
+def conspicuous(excess: ExcessAgreement) -> bool:
     """Whether a pair might stand out, had all pairs together no more in common than the model expects."""
     return bool((excess.tail * len(excess.tail) <= DEPENDENCE_LEVEL).any())
 
@@ -679,16 +679,16 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     counts = cell_counts(posterior.data.blocks)[:, : posterior.data.n_classes]
     # Labels of each annotator that name a class, and all those before an update, abstentions included.
     given = counts.sum(1) + (0 if posterior.memory is None else posterior.memory.labels)
-    by_annotator = chain(*(look(posterior, given) for look in (thin, _diagonal, _spammers)))
-    predicting = chain(misfit(posterior), worse_than_votes(posterior)) if thorough else learned_by_heart(posterior)
-    crowd = doubts_of(posterior)
+    by_annotator = chain(*(look(posterior, given) for look in (sparse_data, _diagonal, _spammers)))
+    predicting = chain(misfit(posterior), worse_than_votes(posterior)) if thorough else overfitting(posterior)
+    crowd = population(posterior)
     by_item = chain(
         _unnamed(posterior, counts),
         _order(posterior),
         *([_prevalence(posterior)] if thorough else []),
         _permuted(posterior),
         _abstained(posterior),
-        dependent(posterior, thorough),
+        dependence(posterior, thorough),
     )
     return (*by_annotator, *by_item, *crowd, *predicting)
 
@@ -708,14 +708,14 @@ def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
             "diagonal",
             f"the most frequent answer to {len(swapped)} of {len(names)} classes is another: {listed(parts)}. The "
             "fit may have swapped them, or all annotators are misled alike, which labels cannot tell apart: give "
-            f"some known truths (gold=), or {leaning(posterior)}",
+            f"some known truths (gold=), or {diagonal_prior_hint(posterior)}",
         )
 
 
 def _spammers(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     data, result = posterior.data, posterior.result
     even = np.full(data.n_classes, 1 / data.n_classes)
-    table = telling(posterior, result.table)
+    table = informative_part(posterior, result.table)
     told = np.maximum(*(information(table, share) for share in (result.prevalence, even)))
     error = 1 / np.sqrt(2 * math.log(2) * np.maximum(given, 1))
     bad = np.flatnonzero((told < BITS) & (np.sqrt(told) + 2 * error < math.sqrt(3 * BITS)))
@@ -730,7 +730,7 @@ def _spammers(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
 
 
 def _unnamed(posterior: Fit, counts: np.ndarray) -> Iterator[Doubt]:
-    data, card = posterior.data, card_of(posterior.story)
+    data, card = posterior.data, card_of(posterior.model)
     if posterior.memory is not None or (card is not None and card.kind == "ordinal"):
         return  # earlier labels may have named it; a grade may lie between those that were given
     named: np.ndarray = counts.sum(0) > 0
@@ -747,7 +747,7 @@ def _unnamed(posterior: Fit, counts: np.ndarray) -> Iterator[Doubt]:
 
 
 def _order(posterior: Fit) -> Iterator[Doubt]:
-    card, data = card_of(posterior.story), posterior.data
+    card, data = card_of(posterior.model), posterior.data
     if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
         return
     names = [repr(plain(name)) for name in data.classes]
@@ -759,11 +759,11 @@ def _order(posterior: Fit) -> Iterator[Doubt]:
 
 
 def _prevalence(posterior: Fit) -> Iterator[Doubt]:
-    story: Any = posterior.story
-    data, learned = posterior.data, is_dataclass(story) and getattr(story, "prevalence", "") == "learned"
-    mass = getattr(story, "prevalence_mass", 0) if learned else 0
-    mass = house_prevalence(data.n_classes) if mass is None else mass
-    if mass <= 1 or data.n_classes * mass < WEIGHT * data.n_items or networks_of(story) or posterior.memory:
+    model: Any = posterior.model
+    data, learned = posterior.data, is_dataclass(model) and getattr(model, "prevalence", "") == "learned"
+    mass = getattr(model, "prevalence_strength", 0) if learned else 0
+    mass = default_prevalence(data.n_classes) if mass is None else mass
+    if mass <= 1 or data.n_classes * mass < WEIGHT * data.n_items or networks_of(model) or posterior.memory:
         return
     raw = posterior.result.probabilities if posterior.correction is None else posterior.correction.raw
     votes = data.votes()
@@ -773,7 +773,7 @@ def _prevalence(posterior: Fit) -> Iterator[Doubt]:
     if max(np.abs(share - voted).max(), np.abs(share - posterior.result.prevalence).max()) < 2 * DRAWN:
         return
     try:
-        free = _refitted(replace(story, prevalence_mass=1.0), posterior).result.probabilities.mean(0)
+        free = _refitted(replace(model, prevalence_strength=1.0), posterior).result.probabilities.mean(0)
     except CrowdpplError:  # vb may not treat it; a doubt too few is better than a fit that fails for one
         return
     worst = int(np.abs(free - share).argmax())
@@ -782,16 +782,16 @@ def _prevalence(posterior: Fit) -> Iterator[Doubt]:
             "prevalence",
             f"{share[worst]:.0%} of the items are {plain(data.classes[worst])!r} by the fit, and {free[worst]:.0%} "
             f"where the prior of the prevalence weighs one item a class, not {mass:g}: it draws the classes' "
-            "shares together, against the labels. Take the setting prevalence_mass=1, or give known truths (gold=)",
+            "shares together, against the labels. Take the setting prevalence_strength=1, or give known truths (gold=)",
         )
 
 
-def _refitted(story: Story, posterior: Fit) -> Fit:
+def _refitted(model: Model, posterior: Fit) -> Fit:
     """Another story's fit to the same labels, by vb; it is not shown, so that nothing is warned of."""
     options = Options(seed=posterior.options.get("seed", 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return fit_model(story, posterior.method, posterior.data, "vb", options)
+        return fit_model(model, posterior.method, posterior.data, "vb", options)
 
 
 def _permuted(posterior: Fit) -> Iterator[Doubt]:
@@ -806,13 +806,13 @@ def _permuted(posterior: Fit) -> Iterator[Doubt]:
         "permuted",
         f"{len(odd)} of {len(found)} chains call the classes otherwise than the votes do (chain {odd[0]}: "
         f"{listed(parts)}), so that means over chains are of nothing. Give known truths (gold=), lengthen the "
-        f"warm-up, in which chains are relabelled, or {leaning(posterior)}",
+        f"warm-up, in which chains are relabelled, or {diagonal_prior_hint(posterior)}",
     )
 
 
 def _abstained(posterior: Fit) -> Iterator[Doubt]:
     data = posterior.data
-    if not data.alphabet.informative or networks_of(posterior.story):  # a network may know the truth from features
+    if not data.alphabet.informative or networks_of(posterior.model):  # a network may know the truth from features
         return
     alone = data.votes().sum(1) == 0
     alone[data.order] &= np.concatenate([row_sizes(block) for block in data.blocks]) > 0

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from crowdppl.agreement.coefficients import Ballots, later
+from crowdppl.agreement.coefficients import DeduplicatedVotes, bootstrap_values
 from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
-from crowdppl.criticism.collusion import Excess, excess_of
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
 from crowdppl.data.annotations import Annotations, labels_given, require_annotations
 from crowdppl.errors import DataError
 from crowdppl.inference.result import Fit, require_fit
-from crowdppl.results.tables import information, telling
+from crowdppl.results.tables import information, informative_part
 
 LARGE = 200
 """Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
@@ -92,11 +92,11 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
     posterior, level = require_fit(posterior), share_between("level", level, "0.05 is usual")
     bits = number_within("bits", bits, "a number, at least 0", lambda x: x >= 0)
     data, n = posterior.data, posterior.data.n_annotators
-    excess = excess_of(posterior)
+    excess = excess_agreement(posterior)
     p = collusion.p_values(excess)
     labels = labels_given(data) + (0 if posterior.memory is None else posterior.memory.labels)
     partners = _partners(data, excess, p)
-    told = information(telling(posterior, posterior.result.table), posterior.result.prevalence)
+    told = information(informative_part(posterior, posterior.result.table), posterior.result.prevalence)
     group = collusion.groups(excess, p <= level, n)
     columns = {
         "labels": labels,
@@ -142,7 +142,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
         hammer-3      150      0.60    False
         spammer-1     150      0.14     True
     """
-    ballots = Ballots.of(require_annotations(data))
+    ballots = DeduplicatedVotes.of(require_annotations(data))
     covariance, shared, own = _covariances(ballots)
     seen = shared.any(1)
     if seen.sum() < 3:
@@ -155,7 +155,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def _partners(data: Annotations, excess: Excess, p: np.ndarray) -> dict[str, pd.Series]:
+def _partners(data: Annotations, excess: ExcessAgreement, p: np.ndarray) -> dict[str, pd.Series]:
     """For each annotator the pair with the smallest p-value, of equal ones that with the largest deviate."""
     rows = np.concatenate([np.arange(len(p))] * 2)
     me, other = np.concatenate([excess.one, excess.other]), np.concatenate([excess.other, excess.one])
@@ -173,12 +173,12 @@ def _partners(data: Annotations, excess: Excess, p: np.ndarray) -> dict[str, pd.
     return {name: values.reindex(data.annotators) for name, values in found.items()}
 
 
-def _covariances(ballots: Ballots) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _covariances(ballots: DeduplicatedVotes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Covariances summed over classes and numbers of shared items, (A, A) each; own variances, (A,)."""
     a, k = ballots.n_annotators, ballots.n_classes
     given = np.bincount(ballots.annotator * k + ballots.answer, ballots.share, a * k).reshape(a, k)
     rates = given / np.maximum(given.sum(1, keepdims=True), 1)
-    one, other = later(np.bincount(ballots.item))
+    one, other = bootstrap_values(np.bincount(ballots.item))
     cell = ballots.annotator[one] * a + ballots.annotator[other]
     weight = ballots.share[one] * ballots.share[other] * (ballots.annotator[one] != ballots.annotator[other])
     shared, same = (

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.validation import no_annotations, require_data, tell
+from crowdppl.core.validation import no_annotations, require_data, warn
 from crowdppl.data.blocks import Block, build_blocks, count_repeats
 from crowdppl.data.checks import (
     cell_counts,
@@ -26,12 +26,12 @@ from crowdppl.data.checks import (
     unused_warning,
 )
 from crowdppl.data.covariates import CovariateColumns, covariate_table, feature_table, gold_codes, history_table
-from crowdppl.data.features import Features, StoredFeatures, numbers_of, taken
+from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.ids import (
     ONE_WAY,
-    Alphabet,
     Codebook,
     Encoding,
+    LabelSet,
     Place,
     as_index,
     composed,
@@ -41,18 +41,18 @@ from crowdppl.data.ids import (
     listed,
     otherwise_spelled,
     plain,
-    read_alphabet,
+    read_label_set,
     refuse_markers,
 )
 from crowdppl.data.ids import bare as bare_of
-from crowdppl.data.ragged import Bags
+from crowdppl.data.ragged import RaggedIndex
 from crowdppl.data.tables import Rows, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError, SpellingWarning
 
 REPEATS = ("keep", "error", "first", "last")
 
 
-class Known(Protocol):
+class KnownIds(Protocol):
     """Annotations whose annotators, classes and answers are to be used again."""
 
     @property
@@ -61,7 +61,7 @@ class Known(Protocol):
         ...
 
     @property
-    def alphabet(self) -> Alphabet:
+    def alphabet(self) -> LabelSet:
         """Classes and answers."""
         ...
 
@@ -108,7 +108,7 @@ class Options(TypedDict, total=False):
     annotator_covariates: pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "error", "first", "last"]
-    like: Known | None
+    like: KnownIds | None
     grow: bool
 
 
@@ -135,7 +135,7 @@ class Coded:
 
     items: Codebook
     annotators: Codebook
-    alphabet: Alphabet
+    alphabet: LabelSet
     item: np.ndarray
     annotator: np.ndarray
     answer: np.ndarray | None
@@ -178,7 +178,7 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
-def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]:
+def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]:
     like, classes = options.get("like"), options.get("classes")
     away = listed(options.get("abstentions", ()), "abstentions")
     informative = options.get("informative_abstentions", False)
@@ -192,7 +192,7 @@ def _answers(rows: Rows, options: Options) -> tuple[Alphabet, np.ndarray | None]
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text, rows.without)
     if like is None:
-        alphabet = read_alphabet(labels, classes, away, options.get("kind", "nominal"), informative)
+        alphabet = read_label_set(labels, classes, away, options.get("kind", "nominal"), informative)
     else:
         alphabet = like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
@@ -291,7 +291,7 @@ def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
     return [warning for warning in found if warning is not None]
 
 
-def _misspelt(alphabet: Alphabet, given: np.ndarray) -> SpellingWarning | None:
+def _misspelt(alphabet: LabelSet, given: np.ndarray) -> SpellingWarning | None:
     """Of an abstention that nobody gave, where a label is nearly spelled so and counts as a class.
 
     Args:
@@ -394,7 +394,7 @@ class Parts(TypedDict):
 
     item_book: Codebook
     annotator_book: Codebook
-    alphabet: Alphabet
+    alphabet: LabelSet
     blocks: list[Block]
     order: np.ndarray
     gold_codes: np.ndarray | None
@@ -478,7 +478,7 @@ def _sort(
     return coded, columns, order, blocks, warnings
 
 
-def _abstainers(coded: Coded, counts: np.ndarray, like: Known | None) -> np.ndarray | None:
+def _abstainers(coded: Coded, counts: np.ndarray, like: KnownIds | None) -> np.ndarray | None:
     """Who may abstain: those who did here or in ``like``; in a design, everyone."""
     k = coded.alphabet.n_classes
     if counts.shape[1] == k:
@@ -540,7 +540,7 @@ def feature_tensor(data: Annotations) -> Features | None:
 def placed_features(data: Annotations) -> Features | None:
     """Features by position, as blocks hold items; None where the data have none."""
     found = feature_tensor(data)
-    return None if found is None else taken(found, torch.from_numpy(data.order.astype(np.int64)))
+    return None if found is None else rows_taken(found, torch.from_numpy(data.order.astype(np.int64)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -572,7 +572,7 @@ class Annotations:
 
     item_book: Codebook
     annotator_book: Codebook
-    alphabet: Alphabet
+    alphabet: LabelSet
     blocks: list[Block]
     order: np.ndarray
     gold_codes: np.ndarray | None = None
@@ -638,7 +638,7 @@ class Annotations:
         """Builds annotations from rows that were read already, and warns of what was found."""
         parts = assemble(rows, options)
         for warning in parts["warnings"]:
-            tell(warning)
+            warn(warning)
         return cls(**parts)
 
     @property
@@ -709,7 +709,7 @@ class Annotations:
         item, cell = row_codes(self.blocks, self.order)
         annotator, answer = np.divmod(cell, np.int32(self.n_answers))
         columns: dict[str, Any] = {"item": self.items[item], "annotator": self.annotators[annotator]}
-        if self.blocks[0].observed:
+        if self.blocks[0].has_labels:
             columns["label"] = self.answers[answer]
         rows = pd.DataFrame(columns)
         return rows if self.columns is None else pd.concat([rows, self.columns], axis=1)
@@ -755,13 +755,13 @@ class Annotations:
         return getattr(self.as_block(), name)
 
     def __repr__(self) -> str:
-        what = "labels" if self.blocks[0].observed else "labels to be drawn"
+        what = "labels" if self.blocks[0].has_labels else "labels to be drawn"
         sizes = f"{self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes"
         return f"Annotations({sizes}, {self.n_labels} {what})"
 
 
 # What is the same in every block, so that none has to be built of everything.
-_SHARED = frozenset(["history", "scale", "observed", "dtype", "device"])
+_SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
 
 
@@ -773,7 +773,7 @@ def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, n
     return item[by_item], cell[by_item]
 
 
-def told(block: Block) -> np.ndarray:
+def has_informative_label(block: Block) -> np.ndarray:
     """Items with a label that tells of their truth, bool (n_items,); to decline tells only where data say so."""
     telling = block.item if block.informative else block.item[block.named]
     return (torch.bincount(telling, minlength=block.n_items) > 0).cpu().numpy()
@@ -805,7 +805,7 @@ def join(blocks: Sequence[Block]) -> Block:
     first = blocks[0]
     row = np.repeat(np.arange(sum(b.n_items for b in blocks)), np.concatenate([row_sizes(b) for b in blocks]))
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
-    bags = Bags.of_pairs(row, cell, sum(b.n_items for b in blocks), first.bags.n_cells).to(first.device)
+    bags = RaggedIndex.of_pairs(row, cell, sum(b.n_items for b in blocks), first.bags.n_cells).to(first.device)
     known: dict[str, Any] = {}
     for name in ("gold", "evidence", "features"):
         parts = [getattr(b, name) for b in blocks]
@@ -827,7 +827,7 @@ def answer_again(
     Args:
         blocks: the designs.
         order: the item code at each position.
-        cells: for each block int32 (S,), as ``crowdppl.annotate`` draws them.
+        cells: for each block int32 (S,), as ``crowdppl.primitives.annotate`` draws them.
         columns: in codebook order, or None.
     """
     drawn = [cell.cpu().to(torch.int32) for cell in cells]
@@ -842,7 +842,7 @@ def answer_again(
 
 def summarise(
     blocks: Sequence[Block],
-    alphabet: Alphabet,
+    alphabet: LabelSet,
     gold_codes: np.ndarray | None,
     warnings: Sequence[CrowdpplWarning],
 ) -> dict[str, Any]:
@@ -851,7 +851,7 @@ def summarise(
     per_item = np.concatenate([row_sizes(block) for block in blocks])
     k = alphabet.n_classes
     answers = [str(plain(answer)) for answer in alphabet.book.ids]
-    observed = blocks[0].observed
+    observed = blocks[0].has_labels
     given = dict(zip(answers, counts.sum(0).tolist(), strict=True)) if observed else {}
     return {
         "items": len(per_item),

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.covariates import CovariateColumns
-from crowdppl.data.features import Features, taken
-from crowdppl.data.ragged import Bags, gather, sorted_pairs
+from crowdppl.data.features import Features, rows_taken
+from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
 
 BLOCK_LABELS = 500_000
 """Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
@@ -37,13 +37,13 @@ class Block:
         item_covariates, annotator_covariates: read by the functions of these names; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
-        observed: False for a design: who labels what, the labels still to be drawn.
+        has_labels: False for a design: who labels what, the labels still to be drawn.
         tempered: whether labels count by the power that a story gives them; not where its tables are read off.
         entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
     """
 
-    bags: Bags
+    bags: RaggedIndex
     n_annotators: int
     n_classes: int
     n_answers: int
@@ -58,11 +58,11 @@ class Block:
     annotator_covariates: CovariateColumns | None = None
     abstainers: Tensor | None = None
     informative: bool = False
-    observed: bool = True
-    tempered: bool = True
+    has_labels: bool = True
+    uses_power: bool = True
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
-    _views: dict[tuple[int, ...], Bags] = field(default_factory=dict, repr=False, compare=False)
+    _views: dict[tuple[int, ...], RaggedIndex] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def n_items(self) -> int:
@@ -75,7 +75,7 @@ class Block:
         return self.bags.n_entries
 
     @property
-    def learning(self) -> bool:
+    def trains_networks(self) -> bool:
         """Whether a story asks its networks itself, so that they learn by gradients."""
         return self.features is not None and self.seen is None
 
@@ -105,34 +105,34 @@ class Block:
         return self.answer < self.n_classes
 
     @cached_property
-    def by_annotator(self) -> Bags:
+    def by_annotator(self) -> RaggedIndex:
         """Rows are labels, cells are annotators."""
-        return Bags.of_rows(self.annotator, self.n_annotators)
+        return RaggedIndex.of_rows(self.annotator, self.n_annotators)
 
     @cached_property
-    def by_item(self) -> Bags:
+    def by_item(self) -> RaggedIndex:
         """Rows are labels, cells are items."""
         labels = torch.arange(self.n_labels, dtype=torch.int32, device=self.device)
-        return Bags(self.n_labels, self.n_items, self.item.int(), None, labels, self.bags.row_starts, None)
+        return RaggedIndex(self.n_labels, self.n_items, self.item.int(), None, labels, self.bags.row_starts, None)
 
     @cached_property
-    def per_item(self) -> Bags:
+    def per_item(self) -> RaggedIndex:
         """Rows are items, cells are labels: adds up what each label contributes."""
         back = self.by_item
-        return Bags(self.n_items, self.n_labels, back.rows, self.bags.row_starts, back.cells, None, None)
+        return RaggedIndex(self.n_items, self.n_labels, back.rows, self.bags.row_starts, back.cells, None, None)
 
     @cached_property
-    def per_label(self) -> Bags:
+    def per_label(self) -> RaggedIndex:
         """Rows are labels, cells are (annotator, answer)."""
-        return Bags.of_rows(self.bags.cells, self.bags.n_cells)
+        return RaggedIndex.of_rows(self.bags.cells, self.bags.n_cells)
 
     @cached_property
-    def by_class(self) -> Bags:
+    def by_class(self) -> RaggedIndex:
         """Rows are (item, class), cells are labels; abstentions belong to no row."""
         given = torch.nonzero(self.named).squeeze(-1)
         row = (self.item * self.n_classes + self.answer)[given]
         pairs = (row.cpu().numpy(), given.cpu().numpy(), self.n_items * self.n_classes, self.n_labels)
-        return Bags.of_pairs(*pairs).to(self.device)
+        return RaggedIndex.of_pairs(*pairs).to(self.device)
 
     @cached_property
     def potential(self) -> Tensor | None:
@@ -152,7 +152,7 @@ class Block:
     def answered(self, cells: Tensor) -> Block:
         """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels."""
         pairs = (self.item.cpu().numpy(), cells.cpu().numpy(), self.n_items, self.bags.n_cells)
-        return replace(self, bags=Bags.of_pairs(*pairs).to(self.device), observed=True, _views={})
+        return replace(self, bags=RaggedIndex.of_pairs(*pairs).to(self.device), has_labels=True, _views={})
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
@@ -162,7 +162,7 @@ class Block:
         """Looks up an item's value for each label: (..., n_items, *event) -> (..., S, *event)."""
         return gather(x, self.by_item, event_dim)
 
-    def grouped(self, groups: tuple[int, ...]) -> Bags:
+    def grouped(self, groups: tuple[int, ...]) -> RaggedIndex:
         """Bags whose row ``group * n_items + item`` holds one group's labels of an item.
 
         Args:
@@ -172,7 +172,7 @@ class Block:
             of = torch.as_tensor(groups, device=self.device)
             row = of[self.annotator] * self.n_items + self.item
             rows = (max(groups, default=-1) + 1) * self.n_items
-            pairs = Bags.of_pairs(row.cpu().numpy(), self.bags.cells.cpu().numpy(), rows, self.bags.n_cells)
+            pairs = RaggedIndex.of_pairs(row.cpu().numpy(), self.bags.cells.cpu().numpy(), rows, self.bags.n_cells)
             self._views[groups] = pairs.to(self.device)
         return self._views[groups]
 
@@ -184,7 +184,7 @@ class Block:
         sizes = bounds[positions + 1] - bounds[positions]
         ends = np.append(0, np.cumsum(sizes))
         at = np.repeat(bounds[positions] - ends[:-1], sizes) + np.arange(ends[-1])
-        bags = Bags.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
+        bags = RaggedIndex.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
         mine = torch.as_tensor(at, device=self.device)
         known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
         return replace(self, bags=bags.to(self.device), scale=scale, _views={}, **known)
@@ -193,7 +193,7 @@ class Block:
         """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""
         at = torch.as_tensor(positions, device=self.device)
         found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "item_covariates")}
-        known: dict[str, Any] = {n: None if x is None else taken(x, at) for n, x in found.items()}
+        known: dict[str, Any] = {n: None if x is None else rows_taken(x, at) for n, x in found.items()}
         return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
@@ -244,12 +244,12 @@ def build_blocks(
     size = block_labels or max(BLOCK_LABELS, 4 * n_cells)
     n_blocks = max(1, min(-(-len(item) // size), n_items))
     edges = np.linspace(0, n_items, n_blocks + 1).round().astype(np.int64).tolist()
-    sizes, observed = (n_annotators, n_classes, n_answers), answer is not None
-    bags = [(Bags.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
-    return order, [Block(some, *sizes, first, observed=observed) for some, first in bags]
+    sizes, has_labels = (n_annotators, n_classes, n_answers), answer is not None
+    bags = [(RaggedIndex.of_matrix(whole[first:last]), first) for first, last in pairwise(edges)]
+    return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]
 
 
-def neighbours(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
 
     Labels of an item are sorted by annotator, so that equal neighbours are repeats, and neighbours alone
@@ -293,7 +293,7 @@ def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
     part = max(1_000, 20 * len(active))  # mostly joins everyone already
     for block in blocks:
         for most in (part, None):
-            sets = _merged(sets, *neighbours(block, most))
+            sets = _merged(sets, *repeats(block, most))
             if np.ptp(sets[active]) == 0:
                 return sets
     return sets

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from crowdppl.data.blocks import Block, connected_sets
-from crowdppl.data.ids import Alphabet, Codebook, Place, plain
+from crowdppl.data.ids import Codebook, LabelSet, Place, plain
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
     DisconnectedWarning,
     OneClassWarning,
     RepeatsWarning,
-    ThinDataWarning,
+    SparseDataWarning,
 )
 
 TABLES = 4
@@ -110,7 +110,7 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
     return [warning for warning in found if warning is not None]
 
 
-def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: Alphabet) -> list[ThinDataWarning]:
+def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -> list[SparseDataWarning]:
     """What to say of classes that nobody listed and no label is of: categories of pandas, or repeats left out.
 
     Args:
@@ -133,18 +133,18 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: Alphabet) -
             f"no label is of {len(names)} of {k} classes ({several}), which are there because {why}, and a method "
             f"without a prior may take items for them; list classes that are meant in classes=, or {remedy}"
         )
-        found += [ThinDataWarning(text)] if names else []
+        found += [SparseDataWarning(text)] if names else []
     return found
 
 
-def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> ThinDataWarning | None:
+def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseDataWarning | None:
     if np.count_nonzero(given) == 1:
         name = plain(annotators.ids[int(given.argmax())])
-        return ThinDataWarning(f"all labels are by {name!r}: they alone cannot tell how often they are right")
+        return SparseDataWarning(f"all labels are by {name!r}: they alone cannot tell how often they are right")
     few = np.flatnonzero(given < n_classes)
     if not len(few):
         return None
-    return ThinDataWarning(
+    return SparseDataWarning(
         f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
         f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; what is said of them rests on the prior"
     )
@@ -187,7 +187,7 @@ def require_labels(blocks: Sequence[Block]) -> None:
     Raises:
         DataError: with the remedy.
     """
-    if not blocks[0].observed:
+    if not blocks[0].has_labels:
         n = sum(block.n_labels for block in blocks)
         raise DataError(
             f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or "

@@ -16,13 +16,13 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
 from crowdppl.data.ids import (
     ONE_WAY,
-    Alphabet,
     Codebook,
+    LabelSet,
     as_index,
     named_twice,
-    of_tensor,
     otherwise_spelled,
     plain,
+    tensor_to_numpy,
     unmasked,
 )
 from crowdppl.errors import DataError
@@ -200,7 +200,7 @@ def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.nda
 WITH_LABELS = "correct the id, or add it to items= if it is an item without labels"
 
 
-def gold_codes(gold: Any, items: Codebook, alphabet: Alphabet) -> np.ndarray | None:
+def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
     """The known class of each item.
 
     Args:
@@ -325,7 +325,7 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
 
 
 def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
-    counts = unmasked(of_tensor(counts, origin))
+    counts = unmasked(tensor_to_numpy(counts, origin))
     try:
         table = np.array(counts, np.float64)
     except (TypeError, ValueError) as error:

@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import made_in
-from crowdppl.core.validation import kind_of, tell
+from crowdppl.core.devices import default_dtype
+from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.ids import plain
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
@@ -210,12 +210,12 @@ Features = Tensor | StoredFeatures
 """What networks look at, a row an item."""
 
 
-def taken(features: Features, at: Tensor) -> Features:
+def rows_taken(features: Features, at: Tensor) -> Features:
     """The rows of some items; of those that are stored, none is read yet."""
     return features[at] if isinstance(features, Tensor) else features.at(at)
 
 
-def read(features: Features) -> Tensor:
+def read_stored(features: Features) -> Tensor:
     """Features as a tensor."""
     return features.read() if isinstance(features, StoredFeatures) else features
 
@@ -232,7 +232,10 @@ def joined(parts: Sequence[Features]) -> Features:
 
 @contextmanager
 def _outside_of_fits() -> Iterator[None]:
-    with made_in(torch.float32), nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
+    with (
+        default_dtype(torch.float32),
+        nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
+    ):
         yield
 
 
@@ -350,7 +353,7 @@ def warn_of_rounding(features: Any) -> None:
                 f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32, in which "
                 f"networks compute, takes steps of {step:g}: subtract its mean before, or what it says is lost"
             )
-            tell(CrowdpplWarning(text))
+            warn(CrowdpplWarning(text))
 
 
 def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:

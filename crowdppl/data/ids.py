@@ -18,7 +18,7 @@ import pandas as pd
 from crowdppl.errors import DataError
 
 
-def of_tensor(values: Any, what: str) -> Any:
+def tensor_to_numpy(values: Any, what: str) -> Any:
     """A tensor as an array; anything else as it is. bfloat16 becomes float32, which holds all its numbers.
 
     Args:
@@ -55,7 +55,7 @@ def unmasked(values: Any) -> Any:
     return plain
 
 
-def spelled_out(values: Any) -> Any:
+def decoded(values: Any) -> Any:
     """A column of pyarrow's dictionaries as one of their values, which pandas can sort; anything else as it is."""
     kind = getattr(values, "dtype", None)
     if not isinstance(kind, pd.ArrowDtype):
@@ -72,7 +72,7 @@ def as_column(column: Any, name: str) -> np.ndarray | pd.api.extensions.Extensio
     Raises:
         DataError: when it has other than one dimension, or is sparse.
     """
-    column = spelled_out(of_tensor(column, f"the {name} column"))
+    column = decoded(tensor_to_numpy(column, f"the {name} column"))
     if isinstance(column, pd.MultiIndex):
         return column.to_numpy()
     if isinstance(column, pd.Series | pd.Index):
@@ -102,7 +102,7 @@ def as_matrix(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         DataError: when it is sparse, its rows differ in length, or it has other than two dimensions.
     """
-    values = of_tensor(matrix, "the matrix")
+    values = tensor_to_numpy(matrix, "the matrix")
     try:
         rows = isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values)
         values = np.ma.array(values) if rows else np.asanyarray(values)
@@ -244,10 +244,10 @@ def _as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
     if isinstance(values, Codebook):
         return values.ids
     if isinstance(values, pd.Index | pd.Series):
-        found = spelled_out(values)
+        found = decoded(values)
         index: pd.Index[Any] = found if isinstance(found, pd.Index) else pd.Index(found.array)
         return index
-    plainly = unmasked(of_tensor(values, "the list of ids"))
+    plainly = unmasked(tensor_to_numpy(values, "the list of ids"))
     if isinstance(plainly, np.ndarray):
         # pandas has no index of half floats
         return pd.Index(plainly.astype(np.float64) if plainly.dtype == np.float16 else plainly)
@@ -560,7 +560,7 @@ KINDS = ("nominal", "ordinal")
 
 
 @dataclass(frozen=True, eq=False)
-class Alphabet:
+class LabelSet:
     """Classes, then abstentions.
 
     Attributes:
@@ -636,7 +636,7 @@ def listed(values: Iterable[Any], name: str) -> list[Any]:
         raise DataError(f"{name}={values!r} is one text; give a list, {name}=[{values!r}]")
     if not isinstance(values, Iterable):
         raise DataError(f"{name}={values!r} is no list; give one, {name}=[{values!r}, ...]")
-    return list(unmasked(of_tensor(values, f"{name}=")))
+    return list(unmasked(tensor_to_numpy(values, f"{name}=")))
 
 
 def encode_labels(
@@ -672,13 +672,13 @@ def encode_labels(
     return labels
 
 
-def read_alphabet(
+def read_label_set(
     labels: Encoding | None,
     classes: Iterable[Any] | None,
     abstentions: Iterable[Any],
     kind: str,
     informative: bool = False,
-) -> Alphabet:
+) -> LabelSet:
     """Settles classes and abstentions.
 
     Args:
@@ -713,7 +713,7 @@ def read_alphabet(
     if answers.isna().any() or not answers.is_unique:
         bad = answers[answers.isna() | answers.duplicated()][0]
         raise DataError(f"{plain(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
-    return Alphabet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
+    return LabelSet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
 
 
 def _found(labels: Encoding, away: list[Any], kind: str) -> pd.Index[Any]:

@@ -113,7 +113,7 @@ PIECE = 4096
 
 
 @dataclass(frozen=True)
-class Bags:
+class RaggedIndex:
     """Which cells each row adds up, stored once by row and once by cell.
 
     A row is an item (or a group's view of an item, or a label); a cell is a line of the table that the row
@@ -138,7 +138,7 @@ class Bags:
     piece_cells: Tensor | None
 
     @staticmethod
-    def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Bags:
+    def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> RaggedIndex:
         """Builds bags from entries in any order.
 
         Args:
@@ -151,23 +151,23 @@ class Bags:
         for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
             if size >= 2**31:
                 raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
-        return Bags.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
+        return RaggedIndex.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
 
     @staticmethod
-    def of_sorted(ends: np.ndarray, cell: np.ndarray, n_cells: int) -> Bags:
+    def of_sorted(ends: np.ndarray, cell: np.ndarray, n_cells: int) -> RaggedIndex:
         """Builds bags from the cells of each row, sorted within it; ``ends`` (n_rows + 1,) begins with 0."""
         from scipy.sparse import csr_array
 
         ones = np.ones(len(cell), np.int8)
-        return Bags.of_matrix(csr_array((ones, cell, ends), shape=(len(ends) - 1, n_cells)))
+        return RaggedIndex.of_matrix(csr_array((ones, cell, ends), shape=(len(ends) - 1, n_cells)))
 
     @staticmethod
-    def of_matrix(by_row: Any) -> Bags:
+    def of_matrix(by_row: Any) -> RaggedIndex:
         """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
         by_cell = by_row.tocsc()
         pieces, owner = _pieces(np.diff(by_cell.indptr))
         n_rows, n_cells = by_row.shape
-        return Bags(
+        return RaggedIndex(
             n_rows,
             n_cells,
             _int32(by_row.indices),
@@ -178,12 +178,12 @@ class Bags:
         )
 
     @staticmethod
-    def of_rows(cell: Tensor, n_cells: int) -> Bags:
+    def of_rows(cell: Tensor, n_cells: int) -> RaggedIndex:
         """Bags in which row r is the single cell ``cell[r]``: a gather, whose transpose is a ragged sum."""
-        pairs = Bags.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
-        return Bags(len(cell), n_cells, pairs.cells, None, pairs.rows, pairs.piece_starts, pairs.piece_cells).to(
-            cell.device
-        )
+        pairs = RaggedIndex.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
+        return RaggedIndex(
+            len(cell), n_cells, pairs.cells, None, pairs.rows, pairs.piece_starts, pairs.piece_cells
+        ).to(cell.device)
 
     @property
     def n_entries(self) -> int:
@@ -215,7 +215,7 @@ class Bags:
         rows = torch.arange(self.n_rows, device=self.cells.device)
         return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
 
-    def to(self, device: torch.device | str) -> Bags:
+    def to(self, device: torch.device | str) -> RaggedIndex:
         """The same bags on a device, as a fresh object that carries nothing derived."""
 
         moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in self._arrays.items()}
@@ -238,7 +238,7 @@ def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -
     return csc_array((ones, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
 
 
-def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:
+def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = None) -> Tensor:
     """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``.
 
     Differentiable, twice and more: the backward pass is the transposed sum. Sums over a cell run in pieces of
@@ -257,17 +257,17 @@ def bag(table: Tensor, bags: Bags, dtype: torch.dtype | None = None) -> Tensor:
     return out
 
 
-def gather(x: Tensor, bags: Bags, event_dim: int = 0) -> Tensor:
+def gather(x: Tensor, bags: RaggedIndex, event_dim: int = 0) -> Tensor:
     """Looks up one cell for each row, (..., cells, *event) -> (..., rows, *event), with a bag as its backward."""
     place = x.dim() - 1 - event_dim
     lead, event = x.shape[:place], x.shape[place + 1 :]
     table = x.movedim(place, 0).reshape(x.shape[place], -1)
-    return bag(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))
+    return ragged_sum(table, bags).reshape((bags.n_rows, *lead, *event)).movedim(0, len(lead))
 
 
 class _RowSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, table: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+    def forward(ctx: Any, table: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
         ctx.bags, ctx.dtype = bags, table.dtype
         table = table.to(dtype)
         if bags.row_starts is None:
@@ -285,7 +285,7 @@ class _RowSums(torch.autograd.Function):
 
 class _CellSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+    def forward(ctx: Any, values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
         ctx.bags, ctx.dtype = bags, values.dtype
         return _cell_sums(values, bags, dtype)
 
@@ -294,7 +294,7 @@ class _CellSums(torch.autograd.Function):
         return _RowSums.apply(grads[0], ctx.bags, ctx.dtype), None, None  # type: ignore[no-untyped-call]
 
 
-def _cell_sums(values: Tensor, bags: Bags, dtype: torch.dtype) -> Tensor:
+def _cell_sums(values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
     """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
     if bags.piece_starts is None:
         return values.index_select(0, bags.rows).to(dtype)

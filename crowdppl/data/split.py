@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, row_codes, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.data.checks import require_labels
@@ -17,7 +17,7 @@ from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.errors import DataError, RepeatsWarning
 
 
-def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
+def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
     Features and covariates come along, of tables in the old order of columns; where new ones have none, those of
@@ -36,10 +36,10 @@ def alike(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
         names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
         known: Any = {name: getattr(new, name) for name in names}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
-    return _with_known(old, meant_alike(old, new))
+    return _with_known(old, check_aligned(old, new))
 
 
-def meant_alike(old: Annotations, new: Annotations) -> Annotations:
+def check_aligned(old: Annotations, new: Annotations) -> Annotations:
     """New annotations, of the same annotators and answers, in which these mean what they did.
 
     Of which kind the classes are, and whether abstentions are informative, is the old annotations' to say. Who
@@ -63,7 +63,7 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
 
     again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
     if again.any():
-        tell(
+        warn(
             f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
             "and count on top of it; leave out labels that are not new",
             RepeatsWarning,
@@ -131,7 +131,7 @@ def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd
     order, blocks = build_blocks(
         item,
         annotator,
-        answer if data.blocks[0].observed else None,
+        answer if data.blocks[0].has_labels else None,
         n_items=data.n_items,
         n_annotators=data.n_annotators,
         n_classes=data.n_classes,

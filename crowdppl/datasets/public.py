@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import plain
 from crowdppl.errors import ChecksumError, DataError, FetchError, UnverifiedWarning
@@ -512,7 +512,7 @@ def _status(source: Source, folder: Path, new: dict[str, str]) -> str:
         return "verified"
     if not new:
         return "unchanged"
-    tell(
+    warn(
         f"{source.name} is unverified: {', '.join(new)} never seen before. The SHA-256 is recorded in "
         f"{folder / RECORD} and checked from now on",
         UnverifiedWarning,
@@ -706,4 +706,4 @@ def _compare(source: Source, found: Contents, truth: pd.Series[Any] | None) -> N
     known = tuple(getattr(source, what) for what in SIZES)
     if sizes != known:
         text = "; ".join(f"{n} {what}, not {m}" for what, n, m in zip(SIZES, sizes, known, strict=True) if n != m)
-        tell(f"{source.name} has {text}: the source has changed", UnverifiedWarning)
+        warn(f"{source.name} has {text}: the source has changed", UnverifiedWarning)

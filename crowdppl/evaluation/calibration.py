@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
@@ -19,19 +19,19 @@ from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.result import Correction, Fit, uninterrupted
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.results.correction import (
     RATES,
     averaged,
     corrected,
-    cut,
-    discount,
+    design_effect,
     fit_map,
     labels_an_item,
     members,
     named,
     sparse_note,
     too_sparse,
+    truncated_evidence,
 )
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import labels_without, refitted
@@ -57,7 +57,7 @@ def calibrated(
     members: Mapping[str, Fit],
     data: Annotations,
     weighed: Correction | None = None,
-    stories: Mapping[str, Story] | None = None,
+    stories: Mapping[str, Model] | None = None,
 ) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
@@ -81,7 +81,7 @@ def calibrated(
         KeyboardInterrupt: when Ctrl-C stops one of the fits; half of them correct nothing.
     """
     plain = data if data.gold_codes is None else data.with_gold(None)
-    correction = weigh(members, plain, stories) if weighed is None else weighed
+    correction = stacked(members, plain, stories) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
     told = used if plain is data else {name: _told(name, member, data) for name, member in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_lost(told, correction, data)))
@@ -94,7 +94,9 @@ def calibrated(
     return averaged(told, correction)
 
 
-def weigh(members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Story] | None = None) -> Correction:
+def stacked(
+    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Model] | None = None
+) -> Correction:
     """Discounts and weights of members, from labels left out.
 
     Args:
@@ -136,7 +138,7 @@ def _least(logs: np.ndarray, owner: np.ndarray) -> int:
 
 
 def _scored(
-    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Story] | None = None
+    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Model] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
 
@@ -160,11 +162,11 @@ def _scored(
     return {name: np.concatenate(parts, 1) for name, parts in logs.items()}, owner
 
 
-def _quietly(member: Fit, data: Annotations, story: Story | None = None) -> Fit:
+def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
     """A fit to some of the labels or truths; it is not shown, so that nothing is warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return uninterrupted(refit(member, data, story, spread=False, select_volume=select_volume))
+        return uninterrupted(refit(member, data, model, spread=False, select_volume=select_volume))
 
 
 def _told(name: str, member: Fit, data: Annotations) -> Fit:
@@ -173,7 +175,7 @@ def _told(name: str, member: Fit, data: Annotations) -> Fit:
         warnings.simplefilter("ignore", CrowdpplWarning)
         found = uninterrupted(refit(member, data))
     for note in found.result.diagnostics["warnings"]:
-        tell(f"{name}, told the known truths: {note}", ConvergenceWarning)
+        warn(f"{name}, told the known truths: {note}", ConvergenceWarning)
     return found
 
 
@@ -200,14 +202,16 @@ def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     annotator, answer = np.divmod(cell[out], np.int32(full.n_answers))
     table = posterior.result.table[annotator, :, answer]  # (n, K)
     labels = labels_an_item(posterior.data)
-    p = [discount(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
+    p = [design_effect(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
 
 
 def _lost(members: Mapping[str, Fit], correction: Correction, data: Annotations) -> Iterator[str]:
     """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
     labels = labels_an_item(data)
-    out = np.any([cut(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0)
+    out = np.any(
+        [truncated_evidence(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0
+    )
     out = out if data.gold_codes is None else out & (data.gold_codes < 0)
     if out.any():
         yield (
@@ -242,7 +246,7 @@ AUTO_NOTE = "auto: "
 """How its notes begin, which later corrections carry on."""
 
 
-def noted(posterior: Fit, notes: Iterable[str]) -> Fit:
+def with_notes(posterior: Fit, notes: Iterable[str]) -> Fit:
     """The fit with further notes in its correction."""
     assert posterior.correction is not None
     notes = (*posterior.correction.notes, *notes)
@@ -271,11 +275,11 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
         if name in kept:
             fitted = named(name, partial(refit, kept[name], plain))
         else:
-            story = posterior.story if name == posterior.method else name
+            model = posterior.model if name == posterior.method else name
             given: Any = options_of(posterior).kept()
-            fitted = named(name, partial(fit_method, story, plain, posterior.inference, None, given))
+            fitted = named(name, partial(fit_method, model, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
-    return noted(calibrated(again, data), [note for note in before.notes if note.startswith(AUTO_NOTE)])
+    return with_notes(calibrated(again, data), [note for note in before.notes if note.startswith(AUTO_NOTE)])
 
 
 def without(posterior: Fit, annotators: Iterable[Any]) -> Fit:

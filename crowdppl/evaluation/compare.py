@@ -30,7 +30,7 @@ from crowdppl.inference.options import FitOptions, options_from, warn_of_unused
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.plots.evaluation import plot_comparison
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.tables import probabilities
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Score = HeldoutScore | ClassifierScore
 
 
-def rivals(
+def compare_to_default(
     scores: Mapping[str, HeldoutScore] | Mapping[str, ClassifierScore], default: str, level: float = 0.05
 ) -> pd.DataFrame:
     """Which methods predict better than the default by more than chance, given how many were tried.
@@ -70,7 +70,7 @@ def rivals(
     Examples:
         >>> data = crowdppl.anaesthetists()
         >>> found = crowdppl.compare(["one_coin", "majority_vote", "glad"], data, folds=3, inference="em", seed=0)
-        >>> crowdppl.rivals(found.scores, default="one_coin").round(2)
+        >>> crowdppl.compare_to_default(found.scores, default="one_coin").round(2)
                        ahead    se     p  beyond_chance
         method
         majority_vote   0.01  0.01  0.45          False
@@ -135,7 +135,7 @@ def _table(name: str, score: object) -> pd.DataFrame:
     )
 
 
-Models = Sequence[str] | Mapping[str, "str | Story"]
+Models = Sequence[str] | Mapping[str, "str | Model"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -274,7 +274,7 @@ def _named(models: Models) -> dict[str, Any]:
 
 def _check(
     named: Mapping[str, Any], inference: str | Mapping[str, str], settings: Mapping[str, Mapping[str, Any]] | None
-) -> dict[str, Story | None]:
+) -> dict[str, Model | None]:
     if not isinstance(inference, str | Mapping):
         raise MethodError(f"inference={inference!r} is neither an engine nor a mapping from methods to engines")
     settings = {} if settings is None else named_settings(settings)

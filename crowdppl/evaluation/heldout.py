@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations, require_annotations, row_code
 from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
-from crowdppl.inference.checkpoint import Beforehand
+from crowdppl.inference.checkpoint import TrialCache
 from crowdppl.inference.engines import fit_model, run
 from crowdppl.inference.options import FitOptions, Options, options_from, used_by, warn_of_unused
 from crowdppl.inference.predict.held_out import left_out
@@ -27,7 +27,7 @@ from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.training import VOLUMES
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import classify
 
@@ -77,21 +77,21 @@ class ClassifierScore:
             raise DataError(
                 f"{self.method} and {other.method} were scored on different items; give both the same data"
             )
-        return lead(self.items["log_p"].to_numpy(), other.items["log_p"].to_numpy())
+        return mean_difference(self.items["log_p"].to_numpy(), other.items["log_p"].to_numpy())
 
     def __repr__(self) -> str:
         number = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
         return f"<ClassifierScore of {self.method} by {self.inference}: {number}>"
 
 
-def lead(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+def mean_difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """How far numbers of items, (N,) each, are ahead of others on average, and the standard error of that."""
     gap = one - other
     return float(gap.mean()), standard_error(gap, np.arange(len(gap)))
 
 
 def classifier_score(
-    model: str | Story,
+    model: str | Model,
     data: Annotations,
     *,
     folds: int = 5,
@@ -168,12 +168,12 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     item, cell = row_codes(data.blocks, data.order)
     annotator, answer = np.divmod(cell, np.int32(data.n_answers))
     plain = data if data.gold_codes is None else data.with_gold(None)
-    story = registry.method(JUDGE, prevalence="uniform")
+    model = registry.method(JUDGE, prevalence="uniform")
     options, of_labels = options_from({"seed": seed}, "vb"), np.zeros_like(log)
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        result = run(story, known, "vb", options, evidence=evidence, spread=False)[2]
+        result = run(model, known, "vb", options, evidence=evidence, spread=False)[2]
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
         np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
@@ -264,7 +264,7 @@ class HeldoutScore:
 
 
 def heldout_score(
-    model: str | Story | Fit,
+    model: str | Model | Fit,
     data: Annotations | None = None,
     *,
     folds: int = 5,
@@ -310,7 +310,7 @@ def heldout_score(
 
 def score_one_of(
     methods: int,
-    model: str | Story | Fit,
+    model: str | Model | Fit,
     data: Annotations | None,
     folds: int,
     inference: str,
@@ -354,7 +354,7 @@ def score_one_of(
     return HeldoutScore(whole.method, whole.inference, labels, items_table, int((fold < 0).sum()), seconds)
 
 
-def unprepared(model: str | Story | Fit, settings: Mapping[str, Any] | None) -> Story | None:
+def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> Model | None:
     """The method before anything was found in the labels, so that labels left out have no part in it.
 
     Raises:
@@ -367,7 +367,7 @@ def unprepared(model: str | Story | Fit, settings: Mapping[str, Any] | None) -> 
     return registry.method(model, **given) if isinstance(model, str) else model
 
 
-def refuse_corrected(model: str | Story | Fit) -> None:
+def refuse_corrected(model: str | Model | Fit) -> None:
     """Refuses what has held-out scores already.
 
     Raises:
@@ -382,7 +382,7 @@ def refuse_corrected(model: str | Story | Fit) -> None:
 
 
 def _whole_fit(
-    model: str | Story | Fit,
+    model: str | Model | Fit,
     data: Annotations | None,
     inference: str,
     settings: Mapping[str, Any] | None,
@@ -406,12 +406,12 @@ FEWEST_ITEMS, MOST_ITEMS = 300, 10_000
 
 
 def select_volume(
-    asked: Story,
-    ready: Story,
+    asked: Model,
+    ready: Model,
     data: Annotations,
     inference: str,
     options: Options,
-    kept: Beforehand | None = None,
+    kept: TrialCache | None = None,
 ) -> tuple[float, dict[str, float]]:
     """The volume with which a story's network is to be trained on these data, found without gold.
 
@@ -456,7 +456,7 @@ def select_volume(
         except NumericalError:
             break
         found[str(volume)] = float(tried.mean())
-        gain, error = lead(tried, best)
+        gain, error = mean_difference(tried, best)
         if gain <= AHEAD * error:
             break
         taken, best = volume, tried
@@ -464,7 +464,7 @@ def select_volume(
 
 
 def _volume_scores(
-    story: Story, data: Annotations, inference: str, options: Options, volume: float, kept: Beforehand | None
+    model: Model, data: Annotations, inference: str, options: Options, volume: float, kept: TrialCache | None
 ) -> np.ndarray:
     """How well a network that was trained with a volume explains labels of items left out: log_p of each, (n,).
 
@@ -474,8 +474,8 @@ def _volume_scores(
     if name in before:
         return np.asarray(before[name])
     build: Any = replace
-    training = {**getattr(story, "training", {}), "volume": volume, "patience": 0}
-    trial = build(story, training=training)
+    training = {**getattr(model, "training", {}), "volume": volume, "patience": 0}
+    trial = build(model, training=training)
     given: Any = used_by(inference, options.kept())
     score = classifier_score(trial, data, folds=VOLUME_FOLDS, inference=inference, **given)
     log_p = score.items["log_p"].to_numpy(copy=True)
@@ -485,7 +485,7 @@ def _volume_scores(
 
 
 def fit_method(
-    method: str | Story,
+    method: str | Model,
     data: Annotations,
     inference: str,
     settings: Mapping[str, Any] | None,
@@ -500,13 +500,13 @@ def fit_method(
         fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
     """
     require_labels(require_annotations(data).blocks)
-    story = model_with(method, settings)
+    model = model_with(method, settings)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
-    name = registry.name_of(story) or f"{type(story).__module__}.{type(story).__qualname__}"
-    return fit_model(story, name, data, inference, chosen, start, fits=fits, select_volume=select_volume)
+    name = registry.name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
+    return fit_model(model, name, data, inference, chosen, start, fits=fits, select_volume=select_volume)
 
 
-def model_with(method: str | Story, settings: Mapping[str, Any] | None) -> Story:
+def model_with(method: str | Model, settings: Mapping[str, Any] | None) -> Model:
     """The method with its settings, before anything is found in the data.
 
     Raises:

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.intervals import Estimate, check_level
-from crowdppl.core.validation import kind_of, seed_number, tell, whole_number
+from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data import covariates
 from crowdppl.data.ids import plain
-from crowdppl.errors import CrowdpplWarning, DataError, ToldWarning
+from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
 from crowdppl.inference.result import Fit
 from crowdppl.results import intervals
 from crowdppl.results.choices import best
@@ -561,7 +561,7 @@ def evaluate(
     Args:
         posterior: a posterior, or its probabilities (items x classes).
         gold: the true class of items by their ids; items that the posterior does not have are warned of, and
-            so are those whose truth the fit was told (``ToldWarning``): these are scored, but prove nothing.
+            so are those whose truth the fit was told (``GoldLeakWarning``): these are scored, but prove nothing.
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted.
 
@@ -617,13 +617,13 @@ def matched(
     code = covariates.codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
     if unscored:
-        tell(
+        warn(
             f"{unscored} of {len(truth)} items with a known truth are not in the posterior and are not scored",
             CrowdpplWarning,
         )
     row = row[row >= 0]
     if warning := told_gold(posterior, row):
-        tell(warning, ToldWarning)
+        warn(warning, GoldLeakWarning)
     p = covariates.values_of(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= SLACK)))
     if len(wrong):
@@ -640,7 +640,7 @@ def _on_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -
     from crowdppl.data.annotations import row_codes  # opens torch, which a bare table does not need
 
     data = posterior.data
-    if not data.blocks[0].observed:
+    if not data.blocks[0].has_labels:
         return None
     known = np.full(data.n_items, -1)
     known[row] = truth

@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.devices import device_named, device_of, seeded
+from crowdppl.core.devices import check_device, device_of, seeded
 from crowdppl.core.validation import kind_of, number_within, seed_number, switch, whole_number
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.few_shot.tasks import Episodes, Tasks
-from crowdppl.few_shot.unrolled_em import Unrolled
+from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
+from crowdppl.few_shot.unrolled_em import UnrolledEM
 from crowdppl.inference.checkpoint import (
     Arrays,
     Checkpoint,
-    Midway,
+    WithinEpoch,
+    check_path,
     digest_of,
-    learned,
+    learned_arrays,
     network_arrays,
-    place_of,
     restore_network,
 )
 from crowdppl.inference.optimisers import optimiser_arrays, restore_optimiser
@@ -34,8 +34,8 @@ from crowdppl.networks.embedding import Embedding, embedding_for
 def meta_trained(
     body: nn.Module | None,
     widths: Sequence[int],
-    episodes: Episodes,
-    em: Callable[..., Unrolled],
+    episodes: EpisodeSampler,
+    em: Callable[..., UnrolledEM],
     rows: Tensor,
     *,
     iterations: int = 100,
@@ -76,7 +76,7 @@ def meta_trained(
         ResultError: when the checkpoint is that of another training, or damaged, or cannot be written.
     """
     through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
-    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(device_named(device))
+    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(check_device(device))
     meta_train(
         embedding.to(rows.device),
         episodes,
@@ -95,7 +95,7 @@ def meta_trained(
 
 def meta_train(
     embedding: Embedding,
-    episodes: Episodes,
+    episodes: EpisodeSampler,
     loss: Callable[[Embedding, Tasks], Tensor],
     *,
     iterations: int,
@@ -132,10 +132,10 @@ def meta_train(
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
     seed, every = seed_number(seed), whole_number("checkpoint_every", checkpoint_every, 1)
     learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
-    optimiser, midway = torch.optim.Adam(embedding.parameters(), lr=learning_rate), Midway()
+    optimiser, midway = torch.optim.Adam(embedding.parameters(), lr=learning_rate), WithinEpoch()
     if checkpoint is not None:
         key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
-        _resume(Checkpoint(place_of(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
+        _resume(Checkpoint(check_path(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
     losses: list[float] = midway.kept["losses"].tolist() if midway.kept else []
     embedding.train()
     with seeded(seed):
@@ -162,7 +162,7 @@ def _follow(optimiser: torch.optim.Optimizer, cost: Tensor) -> float:
     return float(cost.detach())
 
 
-def _loss(em: Callable[..., Unrolled], rows: Tensor, through: bool) -> Callable[[Embedding, Tasks], Tensor]:
+def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callable[[Embedding, Tasks], Tensor]:
     """The cross-entropy of query items under what EM makes of the others."""
 
     def loss(network: Embedding, tasks: Tasks) -> Tensor:
@@ -174,14 +174,14 @@ def _loss(em: Callable[..., Unrolled], rows: Tensor, through: bool) -> Callable[
     return loss
 
 
-def _resume(kept: Checkpoint, midway: Midway) -> None:
+def _resume(kept: Checkpoint, midway: WithinEpoch) -> None:
     """Puts a training back to where it was, if it was anywhere, and lets its steps write from there on."""
     kept.resume()
     midway.into(kept, kept.every)
 
 
 def _state(
-    embedding: Embedding, optimiser: torch.optim.Optimizer, midway: Midway
+    embedding: Embedding, optimiser: torch.optim.Optimizer, midway: WithinEpoch
 ) -> tuple[Callable[[], Arrays], Callable[[Arrays, int], None]]:
     """What takes the state of a training, and what puts it back."""
 
@@ -196,13 +196,13 @@ def _state(
     return take, put
 
 
-def _key(embedding: Embedding, episodes: Episodes, about: Sequence[Any]) -> str:
+def _key(embedding: Embedding, episodes: EpisodeSampler, about: Sequence[Any]) -> str:
     """A digest of what a training depends on; of kinds, their names, and what they say in two steps."""
     iterations, batch, _, seed, clean, *_ = about
     drawn = [episodes.draw(batch, (seed, step), clean=clean) for step in (0, iterations - 1)]
     tensors = [(name, x) for tasks in drawn for name, x in vars(tasks).items() if isinstance(x, torch.Tensor)]
     table = ("table", episodes.table)
-    return digest_of([*about, *episodes.about, repr(embedding)], [*learned(embedding), table, *tensors])
+    return digest_of([*about, *episodes.about, repr(embedding)], [*learned_arrays(embedding), table, *tensors])
 
 
 def _called(function: Any) -> list[str]:
@@ -214,10 +214,12 @@ def _called(function: Any) -> list[str]:
     return [function.__module__, getattr(function, "__qualname__", type(function).__qualname__), *given]
 
 
-def _begun(body: nn.Module | None, widths: Sequence[int], episodes: Episodes, seed: int) -> Embedding:
+def _begun(body: nn.Module | None, widths: Sequence[int], episodes: EpisodeSampler, seed: int) -> Embedding:
     """The embedding before its first step."""
-    if not isinstance(episodes, Episodes):
-        raise MethodError(f"episodes is {kind_of(episodes)}; give crowdppl.Episodes(truth, features, ...)")
+    if not isinstance(episodes, EpisodeSampler):
+        raise MethodError(
+            f"episodes is {kind_of(episodes)}; give crowdppl.few_shot.EpisodeSampler(truth, features, ...)"
+        )
     embedding = embedding_for(body, episodes.table, widths, seed)
     if not embedding.learning:
         raise MethodError(

@@ -10,14 +10,14 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from crowdppl.networks.outputs import look
+from crowdppl.networks.outputs import network_output
 from crowdppl.primitives.plates import Data
 
 TINY = 1e-30
 """Where a probability is 0, its logarithm is that of this."""
 
 
-def log_clouds(embeddings: Tensor, mean: Tensor) -> Tensor:
+def prototype_log_probs(embeddings: Tensor, mean: Tensor) -> Tensor:
     """Log-density of each item under each class, a Gaussian with unit variance: ``log N(u | mean[k], I)``.
 
     Args:
@@ -32,7 +32,7 @@ def log_clouds(embeddings: Tensor, mean: Tensor) -> Tensor:
     return near - own
 
 
-def seen_clouds(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
+def prototype_logits(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
     """The same for the items of a story, (N, K), or where nothing is to be seen of them a zero.
 
     Args:
@@ -40,14 +40,14 @@ def seen_clouds(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
         embedding: the story's attribute ``embedding``, features to places.
         mean: (K, M), or of chains (C, 1, K, M); the result is then (C, N, K).
     """
-    placed = look(data, embedding, "embedding")
+    placed = network_output(data, embedding, "embedding")
     if placed is None:
         return mean.new_zeros(())
-    clouds = log_clouds(placed, mean)
+    clouds = prototype_log_probs(placed, mean)
     return clouds.squeeze(-3) if clouds.dim() > 2 else clouds
 
 
-def cloud_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
+def prototype_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
     """The prior of the means of classes in a space, (K, M): ``Normal(0, tau^-1/2)`` in each direction.
 
     Args:
@@ -61,7 +61,7 @@ def cloud_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Indepe
     return prior
 
 
-def cloud_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:
+def prototype_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:
     """Which cloud an item is in: features to K logits, ``log prevalence[k] - |u - mean[k]|^2 / 2`` and a constant.
 
     Args:

@@ -92,7 +92,7 @@ MIX: Mapping[Any, float] = MappingProxyType({"expert": 0.1, "hammer": 0.7, "spam
 
 
 @dataclass(frozen=True, eq=False)
-class Episodes:
+class EpisodeSampler:
     """Where few-shot tasks come from: items whose classes are known, and the annotators to be made up for them.
 
     A task has ``ways`` classes, some items of each that annotators label, and others that are to be told apart.
@@ -105,7 +105,7 @@ class Episodes:
         shots: labelled items of each class; of several numbers one is drawn for each draw of tasks.
         queries: other items of each class.
         annotators: A, annotators a task; of several numbers one is drawn likewise.
-        kinds: probability of each kind of annotator, by name or kind, as for ``crowdppl.draw_kinds``.
+        kinds: probability of each kind of annotator, by name or kind, as for ``crowdppl.simulation.draw_kinds``.
         labels_per_item: how many of the annotators, drawn at random, label an item; None for all.
         apart_from: other episodes with which no class and no item may be shared, such as those trained on.
 
@@ -137,7 +137,7 @@ class Episodes:
     annotators: int | Sequence[int] = (3, 5, 7)
     kinds: Mapping[Any, float] = field(default_factory=lambda: MIX)
     labels_per_item: int | None = None
-    apart_from: Episodes | None = None
+    apart_from: EpisodeSampler | None = None
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -285,7 +285,7 @@ class Episodes:
                 )
             kind.confusion(self.ways, np.random.default_rng(0))
 
-    def _check_apart(self, other: Episodes) -> None:
+    def _check_apart(self, other: EpisodeSampler) -> None:
         for what, mine, theirs in (("class", self.names, other.names), ("item", self.items, other.items)):
             shared = mine.intersection(theirs)
             if len(shared):

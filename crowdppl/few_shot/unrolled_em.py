@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.few_shot.prototypes import TINY, log_clouds
+from crowdppl.few_shot.prototypes import TINY, prototype_log_probs
 from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import coin_counts
 
@@ -19,7 +19,7 @@ SMOOTHING = 0.01
 
 
 @dataclass(frozen=True)
-class Unrolled:
+class UnrolledEM:
     """Where some steps of EM arrive, as functions of what went in.
 
     Attributes:
@@ -39,12 +39,12 @@ class Unrolled:
 
     def log_shares(self, embeddings: Tensor) -> Tensor:
         """Log-probabilities (..., N', K) of the truth of items that nobody labelled, from their embeddings."""
-        log_p = self.prevalence.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, self.mean)
+        log_p = self.prevalence.clamp(min=TINY).log().unsqueeze(-2) + prototype_log_probs(embeddings, self.mean)
         return log_p.log_softmax(-1)
 
-    def detach(self) -> Unrolled:
+    def detach(self) -> UnrolledEM:
         """The same numbers, through which no gradient flows."""
-        return Unrolled(*(x.detach() for x in vars(self).values()))
+        return UnrolledEM(*(x.detach() for x in vars(self).values()))
 
 
 def em_steps(
@@ -60,7 +60,7 @@ def em_steps(
     known: Tensor | None = None,
     tied: bool = False,
     power: float | Tensor = 1.0,
-) -> Unrolled:
+) -> UnrolledEM:
     """Some steps of EM for a Gaussian mixture and Dawid-Skene together, each in closed form and differentiable.
 
     With ``u`` an embedding, ``r`` the truth's probabilities, starting from the votes, a step is
@@ -127,14 +127,14 @@ def em_steps(
         confusion = _normalised(_evened(rows) if tied else rows)
         table = confusion.clamp(min=TINY).log().mT.reshape(-1, k)
         told = embeddings.new_zeros(tasks * n, k).index_add(0, item, power * table.index_select(0, cell))
-        before = share.clamp(min=TINY).log().unsqueeze(-2) + log_clouds(embeddings, mean) + potential
+        before = share.clamp(min=TINY).log().unsqueeze(-2) + prototype_log_probs(embeddings, mean) + potential
         log_p = before + told.reshape(*lead, n, k)
         shares = log_p.softmax(-1)
         objectives.append(log_p.logsumexp(-1).sum(-1) + _penalty(share, mean, confusion, full, tau, prevalence))
-    return Unrolled(shares, mean, share, confusion, torch.stack(objectives, -1))
+    return UnrolledEM(shares, mean, share, confusion, torch.stack(objectives, -1))
 
 
-def em_on(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., Unrolled]) -> Unrolled:
+def unrolled_em(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., UnrolledEM]) -> UnrolledEM:
     """Steps of EM on all labels; abstentions say nothing, and what is known of the truth enters.
 
     Args:

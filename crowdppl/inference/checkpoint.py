@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.validation import shown, tell
+from crowdppl.core.validation import shown, warn
 from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.networks.classifier import begin, parts
+from crowdppl.networks.classifier import init_weights, parts
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.model import settings_of
@@ -26,9 +26,9 @@ from crowdppl.primitives.model import settings_of
 
 def key_of(problem: Problem, options: Options, engine: str) -> str:
     """A digest of all that a result depends on: story, networks as they begin, data, engine and its options."""
-    networks = networks_of(problem.story)
-    settings = {name: x for name, x in settings_of(problem.story).items() if name not in networks}
-    about = [type(problem.story).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
+    networks = networks_of(problem.model)
+    settings = {name: x for name, x in settings_of(problem.model).items() if name not in networks}
+    about = [type(problem.model).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
     # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
     first = problem.blocks[0]
@@ -39,8 +39,8 @@ def key_of(problem: Problem, options: Options, engine: str) -> str:
 def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
     """Those that a result depends on, by name."""
     yield from problem.given.items()
-    for network in networks_of(problem.story).values():
-        yield from learned(network)
+    for network in networks_of(problem.model).values():
+        yield from learned_arrays(network)
     for block in problem.blocks:
         yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
         for columns in (block.item_covariates, block.annotator_covariates):
@@ -51,7 +51,7 @@ def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
         yield from (("features", part) for part in (() if block.features is None else parts(block.features)))
 
 
-def learned(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def learned_arrays(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """What a network holds, by names that tell what of it learns."""
     return ((f"{name} {x.requires_grad}", x) for name, x in state_of(network, keep_vars=True).items())
 
@@ -116,7 +116,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Beforehand:
+class TrialCache:
     """A file beside a checkpoint that holds what trials found before the first epoch.
 
     Args:
@@ -140,16 +140,16 @@ class Beforehand:
         _write(self.path, {**self.found(), name: x}, {"key": self.key})
 
 
-def beforehand_of(problem: Problem, options: Options, engine: str) -> Beforehand | None:
+def trial_cache(problem: Problem, options: Options, engine: str) -> TrialCache | None:
     """The file of trials beside the checkpoint that the options ask for; None where they ask for none."""
     if options.checkpoint is None:
         return None
-    for network in networks_of(problem.story).values():  # the weights with which a fit begins
-        begin(network, training_of(getattr(problem.story, "training", {})), options.seed)
-    return Beforehand(Path(f"{options.checkpoint}.trials"), key_of(problem, options, engine))
+    for network in networks_of(problem.model).values():  # the weights with which a fit begins
+        init_weights(network, training_of(getattr(problem.model, "training", {})), options.seed)
+    return TrialCache(Path(f"{options.checkpoint}.trials"), key_of(problem, options, engine))
 
 
-def place_of(path: Any) -> Path:
+def check_path(path: Any) -> Path:
     """Where a checkpoint is to lie: a file, in a folder that is made if need be, and in which one can write.
 
     Raises:
@@ -200,7 +200,7 @@ def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -
         save_file(kept, aside, {"about": json.dumps({**about, "tensors": list(kept)})})
         aside.replace(path)
     except (OSError, SafetensorError) as error:
-        tell(
+        warn(
             f"the checkpoint {path} could not be written: {error}; the fit goes on, and would go on from the last "
             "one that could",
             UnwrittenWarning,
@@ -218,7 +218,7 @@ def checkpoint_of(
     )
 
 
-def cut(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
+def with_prefix(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:
     """The tensors below a name, without it."""
     return {name.removeprefix(f"{prefix}."): x for name, x in arrays.items() if name.startswith(f"{prefix}.")}
 
@@ -231,14 +231,14 @@ def network_arrays(network: nn.Module, name: str) -> Arrays:
 @torch.no_grad()
 def restore_network(network: nn.Module, name: str, arrays: Mapping[str, Tensor]) -> None:
     """Gives a network back what ``network_arrays`` took."""
-    found, saved = cut(arrays, name), network.state_dict().keys()
+    found, saved = with_prefix(arrays, name), network.state_dict().keys()
     network.load_state_dict({key: found[key] for key in saved})
     for key, x in network.named_buffers():
         if key not in saved:
             x.copy_(found[key])
 
 
-class Midway:
+class WithinEpoch:
     """The steps of epochs: after every so many, a checkpoint is written, from which an epoch goes on.
 
     It keeps the number of steps that have been, where the global random streams stand, and what the epoch adds.
@@ -263,7 +263,7 @@ class Midway:
 
     def restore(self, arrays: Mapping[str, Tensor]) -> None:
         """Takes back what ``arrays`` gave."""
-        self.kept = cut(arrays, "midway")
+        self.kept = with_prefix(arrays, "midway")
 
     def steps(self, n: int, more: Callable[[], Mapping[str, Tensor]], last: bool = False) -> Iterator[int]:
         """Numbers of the steps of an epoch that are still to be made; call it once the streams are seeded.
@@ -274,7 +274,7 @@ class Midway:
             last: whether one is written after the last step, too.
         """
         first = int(self.kept["step"]) if self.kept else 0
-        _put_streams(cut(self.kept, "stream"))
+        _put_streams(with_prefix(self.kept, "stream"))
         self.kept = {}
         for step in range(first, n):
             yield step

@@ -494,7 +494,9 @@ class Density:
                 term = term.permute(order).reshape(shape)
             total = term if total is None else total + term
         if total is None:
-            raise MethodError("the story scores no labels: call crowdppl.annotate inside the plate of items")
+            raise MethodError(
+                "the story scores no labels: call crowdppl.primitives.annotate inside the plate of items"
+            )
         lead = (self.chains,) if self.chains is not None else ()
         return total.expand(*lead, total.shape[-1]) if lead else total
 

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import handlers_kept, held_back, let_through, told_of_shortage
-from crowdppl.core.validation import tell
+from crowdppl.core.devices import handlers_kept, held_back, let_through, memory_errors_explained
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
-from crowdppl.inference.checkpoint import Beforehand, beforehand_of, place_of
+from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.loop import told_of_late
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.neural.early_stopping import stopped
+from crowdppl.inference.neural.early_stopping import with_early_stopping
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult, SiteResult
 from crowdppl.inference.tables import (
     MOST_DRAWS,
@@ -40,17 +40,17 @@ from crowdppl.inference.tables import (
     truth_at,
     truth_over,
 )
-from crowdppl.inference.vb.fit import Climbed, Earlier, prepare
+from crowdppl.inference.vb.fit import Earlier, VbRun, prepare
 from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.inference.vb.linear_response import weights
 from crowdppl.networks.classifier import learns
-from crowdppl.networks.outputs import learning_of, network_of, networks_of
+from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 
 
 def from_climb(
-    problem: Problem, order: np.ndarray, best: Climbed, engine: str, diagnostics: dict[str, Any]
+    problem: Problem, order: np.ndarray, best: VbRun, engine: str, diagnostics: dict[str, Any]
 ) -> FitResult:
     """The result of em or vb.
 
@@ -165,7 +165,7 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
     return SiteResult(name, dims, "draws", {"draws": values})
 
 
-def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: str) -> dict[str, SiteResult]:
+def _climbed_sites(problem: Problem, order: np.ndarray, best: VbRun, engine: str) -> dict[str, SiteResult]:
     state, out = best.ascent.state, {}
     for name, x in state.parameters.items():
         dims = Dims(problem).of(problem.sites[name])
@@ -180,7 +180,7 @@ def _climbed_sites(problem: Problem, order: np.ndarray, best: Climbed, engine: s
 
 
 def _widened(
-    problem: Problem, best: Climbed, sites: Mapping[str, SiteResult], diagnostics: dict[str, Any]
+    problem: Problem, best: VbRun, sites: Mapping[str, SiteResult], diagnostics: dict[str, Any]
 ) -> dict[str, SiteResult]:
     """Dirichlets of vb, with what linear response says of their width; Ctrl-C leaves them as they are."""
     try:
@@ -272,14 +272,14 @@ A_SEARCH, A_SEARCHED = 1.2e-2, 1e-6
 """Seconds of a sweep that parameters of priors add: for their search, and for each number below them."""
 
 
-def check_uses(story: Story, data: Annotations) -> None:
+def check_data(model: Model, data: Annotations) -> None:
     """Refuses data that do not have what the method's card says it reads, or have a history that it cannot use.
 
     Raises:
         MethodError: for a history, without a prior on confusion or accuracy.
         DataError: for covariates that are missing.
     """
-    card = card_of(story)
+    card = card_of(model)
     if data.history is not None and card is not None and "history" not in card.uses:
         raise MethodError(
             f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
@@ -293,30 +293,30 @@ def check_uses(story: Story, data: Annotations) -> None:
             )
 
 
-def refuse(story: Story, engine: str) -> None:
+def refuse_engine(model: Model, engine: str) -> None:
     """Refuses an engine that the method's card rules out.
 
     Raises:
         MethodError: with the card's reason.
     """
-    card = card_of(story)
-    if engine in ("gibbs", "nuts") and network_of(story) is not None:
+    card = card_of(model)
+    if engine in ("gibbs", "nuts") and network_of(model) is not None:
         raise MethodError(
-            f"{type(story).__name__} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
+            f"{type(model).__name__} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
         )
     if card is not None and engine in card.refused:
         raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")
 
 
-def choose(problem: Problem, options: Options, fits: int = 1) -> tuple[str, str]:
+def choose_engine(problem: Problem, options: Options, fits: int = 1) -> tuple[str, str]:
     """gibbs where it is exact and cheap, else vb, else em: by a formula, ``gibbs_seconds``, and the number of fits.
 
     Returns:
         The engine and a sentence that says why.
     """
-    card = card_of(problem.story)
+    card = card_of(problem.model)
     refused = set(card.refused) if card is not None else set()
-    learns = network_of(problem.story) is not None
+    learns = network_of(problem.model) is not None
     whole = not learns and options.batch_size is None
     exact = whole and not problem.of_kind("free") and "gibbs" not in refused
     if exact and fits * gibbs_seconds(problem, options) <= AUTO_SECONDS:
@@ -340,7 +340,7 @@ def gibbs_seconds(problem: Problem, options: Options) -> float:
     return (options.warmup + options.draws) * sweep
 
 
-def cell(story: Story, data: Annotations, engine: str) -> str:
+def engine_support(model: Model, data: Annotations, engine: str) -> str:
     """What an engine does with a story: "exact", "mean-field", "gradient", or why it refuses.
 
     Args:
@@ -348,13 +348,13 @@ def cell(story: Story, data: Annotations, engine: str) -> str:
         data: any annotations of the kind that it takes; the story is run on a few items of it.
         engine: one of the engines.
     """
-    ready = getattr(story, "prepare", None)
+    ready = getattr(model, "setup", None)
     options = replace(Options(), max_iterations=1, draws=4, warmup=1, chains=1)
     try:
-        story = story if ready is None else ready(data)
-        refuse(story, engine)
-        with quiet("cpu"):
-            return _cell(pose(story, data, options), engine)
+        model = model if ready is None else ready(data)
+        refuse_engine(model, engine)
+        with without_validation("cpu"):
+            return _cell(build_problem(model, data, options), engine)
     except MethodError as error:
         return f"refused: {error}"
 
@@ -388,9 +388,9 @@ def _diagnostics(objectives: list[float], converged: bool, interrupted: bool, no
 
 def _climb(engine: str) -> Callable[[Problem, np.ndarray, list[str]], FitResult]:
     def run_climb(problem: Problem, order: np.ndarray, notes: list[str]) -> FitResult:
-        from crowdppl.inference.vb.fit import climb
+        from crowdppl.inference.vb.fit import run_starts
 
-        runs = climb(problem, problem.options, engine)
+        runs = run_starts(problem, problem.options, engine)
         best = runs[0]
         progress = best.progress
         learner, n = best.ascent.learner, progress.iterations
@@ -501,13 +501,13 @@ ENGINES = tuple(RUNNERS)
 
 
 SelectVolume = Callable[
-    [Story, Story, Annotations, str, Options, Beforehand | None], tuple[float, dict[str, float]]
+    [Model, Model, Annotations, str, Options, TrialCache | None], tuple[float, dict[str, float]]
 ]
 """Finds a network's volume by trials: the model as asked and as prepared, data, engine, options, trials so far."""
 
 
 def fit_model(
-    story: Story,
+    model: Model,
     name: str,
     data: Annotations,
     inference: str,
@@ -529,13 +529,13 @@ def fit_model(
         NumericalError: when a number is not finite.
         MemoryShortageError: when the fit needs more memory than there is.
     """
-    with told_of_shortage(name, data):
-        fitted, engine, result = run(story, data, inference, options, start, fits=fits, select_volume=select_volume)
+    with memory_errors_explained(name, data):
+        fitted, engine, result = run(model, data, inference, options, start, fits=fits, select_volume=select_volume)
     return Fit(fitted, name, engine, data, result, options.kept())
 
 
 def run(
-    story: Story,
+    model: Model,
     data: Annotations,
     inference: str,
     options: Options,
@@ -545,7 +545,7 @@ def run(
     spread: bool = True,
     fits: int = 1,
     select_volume: SelectVolume | None = None,
-) -> tuple[Story, str, FitResult]:
+) -> tuple[Model, str, FitResult]:
     """Fits a story.
 
     Args:
@@ -571,18 +571,18 @@ def run(
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     with held_back(empty=True) as hold, handlers_kept():
-        story, engine, result = _run(
-            story, data, inference, options, start, evidence, earlier, spread, fits, select_volume
+        model, engine, result = _run(
+            model, data, inference, options, start, evidence, earlier, spread, fits, select_volume
         )
         result.diagnostics["seconds"] = time.perf_counter() - began
         for note in result.diagnostics["warnings"]:
-            tell(note, ConvergenceWarning)
+            warn(note, ConvergenceWarning)
     told_of_late(result.diagnostics, hold.came)
-    return story, engine, result
+    return model, engine, result
 
 
 def _run(
-    story: Story,
+    model: Model,
     data: Annotations,
     inference: str,
     options: Options,
@@ -592,92 +592,92 @@ def _run(
     spread: bool,
     fits: int,
     select_volume: SelectVolume | None,
-) -> tuple[Story, str, FitResult]:
+) -> tuple[Model, str, FitResult]:
     """The same, with nothing said aloud."""
-    check_uses(story, data)
-    prepare = getattr(story, "prepare", None)
-    asked, story = story, story if prepare is None else prepare(data)
-    _refuse_checkpoint(story, options)
-    with quiet(options.device):
-        problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
-        engine, why = choose(problem, options, fits) if inference == "auto" else (inference, "")
-        refuse(story, engine)
-        kept = beforehand_of(problem, options, engine)
-    found, volumes, options = _with_volume(asked, story, data, engine, options, kept, select_volume)
-    with _homecoming(story), quiet(options.device):
-        found = stopped(found, data, engine, options, kept)
-        if found is not story:
-            story = found
-            problem = replace(pose(story, data, options, start, evidence), earlier=earlier, spread=spread)
+    check_data(model, data)
+    setup = getattr(model, "setup", None)
+    asked, model = model, model if setup is None else setup(data)
+    _refuse_checkpoint(model, options)
+    with without_validation(options.device):
+        problem = replace(build_problem(model, data, options, start, evidence), earlier=earlier, spread=spread)
+        engine, why = choose_engine(problem, options, fits) if inference == "auto" else (inference, "")
+        refuse_engine(model, engine)
+        kept = trial_cache(problem, options, engine)
+    found, volumes, options = _with_volume(asked, model, data, engine, options, kept, select_volume)
+    with _homecoming(model), without_validation(options.device):
+        found = with_early_stopping(found, data, engine, options, kept)
+        if found is not model:
+            model = found
+            problem = replace(build_problem(model, data, options, start, evidence), earlier=earlier, spread=spread)
         _require_truth(problem)
         notes = [why] if why else []
         with warnings.catch_warnings():
             result = RUNNERS[engine](problem, data.order, notes)
     if volumes:
         result.diagnostics["volumes"] = volumes
-    return story, engine, result
+    return model, engine, result
 
 
 def _require_truth(problem: Problem) -> None:
     if problem.truth is None:
         raise MethodError(
-            f"{type(problem.story).__name__} draws no truth, so that nothing of it can be learned; call "
-            "crowdppl.truth(data, log_p) in plates.items(data), and hand what it returns to annotate"
+            f"{type(problem.model).__name__} draws no truth, so that nothing of it can be learned; call "
+            "crowdppl.primitives.truth(data, log_p) in plates.items(data), and hand what it returns to annotate"
         )
 
 
 @contextmanager
-def _homecoming(story: Story) -> Iterator[None]:
+def _homecoming(model: Model) -> Iterator[None]:
     """Networks are on the CPU after a fit, as all else that a posterior holds, so that it is at home anywhere."""
     try:
         yield
     finally:
-        for network in networks_of(story).values():
+        for network in networks_of(model).values():
             network.cpu()
 
 
-def _refuse_checkpoint(story: Story, options: Options) -> None:
+def _refuse_checkpoint(model: Model, options: Options) -> None:
     if options.checkpoint is None:
         return
-    if network_of(story) is None and not any(map(learns, learning_of(story).values())):
+    if network_of(model) is None and not any(map(learns, trained_networks(model).values())):
         raise MethodError(
-            f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(story).__name__} "
+            f"checkpoint={options.checkpoint!r} is for fits in which a network learns, and {type(model).__name__} "
             "has none here; leave it out"
         )
-    if options.checkpoint_steps is not None and training_of(getattr(story, "training", {})).full_batch:
+    if options.checkpoint_steps is not None and training_of(getattr(model, "training", {})).full_batch:
         raise MethodError(
             f"checkpoint_steps={options.checkpoint_steps} counts minibatches, and full_batch=True has none; leave "
             "it out: checkpoint_every counts epochs"
         )
-    place_of(options.checkpoint)
+    check_path(options.checkpoint)
 
 
 def _with_volume(
-    asked: Story,
-    story: Story,
+    asked: Model,
+    model: Model,
     data: Annotations,
     engine: str,
     options: Options,
-    kept: Beforehand | None,
+    kept: TrialCache | None,
     select_volume: SelectVolume | None,
-) -> tuple[Story, dict[str, float], Options]:
+) -> tuple[Model, dict[str, float], Options]:
     """The prepared story with a number for its volume, how volumes scored if one was looked for, and options.
 
     Where Ctrl-C ends that look, the options end the fit after its first epoch, and leave checkpoints alone.
     """
-    training = getattr(story, "training", {})
-    if engine not in ("em", "vb", "svi") or not learning_of(story) or training_of(training).volume != "auto":
-        return story, {}, options
+    training = getattr(model, "training", {})
+    if engine not in ("em", "vb", "svi") or not trained_networks(model) or training_of(training).volume != "auto":
+        return model, {}, options
     if select_volume is None:
         raise MethodError(f"training: volume='auto' is for crowdppl.fit; give a number, such as {VOLUMES[0]}")
     more: dict[str, Any] = {}
     try:
-        more["volume"], scores = select_volume(asked, story, data, engine, options, kept)
+        more["volume"], scores = select_volume(asked, model, data, engine, options, kept)
     except KeyboardInterrupt:
         more, scores = {"volume": VOLUMES[0], "patience": 0}, {}
         options = replace(options, callback=_stop, checkpoint=None)
     build: Any = replace
-    return build(story, training={**training, **more}), scores, options
+    return build(model, training={**training, **more}), scores, options
 
 
 def _stop(*_: object) -> None:

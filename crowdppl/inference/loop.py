@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crowdppl.core.devices import handlers_kept, let_through
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.errors import ConvergenceWarning
 from crowdppl.inference.checkpoint import Checkpoint
 from crowdppl.inference.options import Options
@@ -96,7 +96,7 @@ def told_of_late(diagnostics: dict[str, Any], came: bool) -> None:
     if came and not diagnostics["interrupted"]:
         diagnostics["interrupted"] = True
         diagnostics["warnings"].append(LATE)
-        tell(LATE, ConvergenceWarning)
+        warn(LATE, ConvergenceWarning)
 
 
 def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:

@@ -22,7 +22,7 @@ PAIRS = ("old_dirs", "old_stps", "ro")
 """What torch's search keeps a list of: a pair's change of gradient, of place, and the inverse of their product."""
 
 
-class Climb:
+class LBFGSAscent:
     """L-BFGS with a strong Wolfe search on an objective that is to be raised.
 
     The curvature memory is kept between calls, although the objective may have moved a little in between

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import numpy as np
 import torch
 
-from crowdppl.core.devices import device_named
+from crowdppl.core.devices import check_device
 from crowdppl.core.validation import (
     SEED,
     SEEDS,
@@ -22,7 +22,7 @@ from crowdppl.core.validation import (
     Whole,
     check_settings,
     shown,
-    tell,
+    warn,
 )
 from crowdppl.errors import MethodError, UnusedOptionWarning
 
@@ -130,7 +130,7 @@ class Options:
             )
         if self.dtype not in (None, torch.float32, torch.float64):
             raise MethodError(f"dtype={self.dtype!r} must be torch.float32, torch.float64 or None")
-        object.__setattr__(self, "device", device_named(self.device))
+        object.__setattr__(self, "device", check_device(self.device))
 
     def generator(self, *keys: int) -> torch.Generator:
         """A random stream of its own for each tuple of keys, the same in every process and block order."""
@@ -209,7 +209,7 @@ def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
     for name, value in given.items():
         having = ENGINES_WITH.get(name, ())
         if value is not None and having and not any(engine in having for engine in engines):
-            tell(
+            warn(
                 f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
                 f"is by {' and '.join(engines)}; leave it out, or take another engine",
                 UnusedOptionWarning,

@@ -42,7 +42,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Fold:
+class FullPass:
     """A story on all blocks of a data set.
 
     Args:

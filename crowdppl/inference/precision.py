@@ -34,14 +34,14 @@ def one_precision(problem: Problem, guide: Callable[[Block], Any], block: Block)
         if not coarse:
             raise
         raise MethodError(
-            f"svi of {type(problem.story).__name__} computes {', '.join(coarse)} in {coarse[min(coarse)]}, and "
+            f"svi of {type(problem.model).__name__} computes {', '.join(coarse)} in {coarse[min(coarse)]}, and "
             "fits are in float64: make the story's tensors in model, or with dtype=torch.float64"
         ) from error
 
 
 def _coarse(problem: Problem, guide: Callable[[Block], Any], block: Block) -> dict[str, str]:
     """The precision of each site whose log-probability is not in float64, where the guide stands."""
-    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():
         try:
             found = nodes(

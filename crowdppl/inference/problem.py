@@ -13,7 +13,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.core.devices import made_in
+from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations, placed_features
 from crowdppl.data.blocks import Block
@@ -21,10 +21,10 @@ from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import states_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, probed, read_sites, refuse_deaf, refuse_other
+from crowdppl.inference.sites import Site, read_sites, refuse_other, refuse_without_labels, validate_model
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
-from crowdppl.networks.outputs import networks_of, seen_by
-from crowdppl.primitives.model import Story, plates_of
+from crowdppl.networks.outputs import cached_outputs, networks_of
+from crowdppl.primitives.model import Model, plates_of
 
 LARGE = 1_000_000
 """Labels from which arrays with an entry an item or a label are kept in float32."""
@@ -33,13 +33,13 @@ SMALL = 200_000
 
 
 @contextmanager
-def quiet(device: str, validate: bool = False) -> Iterator[None]:
+def without_validation(device: str, validate: bool = False) -> Iterator[None]:
     """Runs stories in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
 
     Other threads wait: two stories at once would find each other's sites among their own.
     """
     there = nullcontext() if device == "cpu" else torch.device(device)
-    with made_in(torch.float64), pyro.validation_enabled(validate), there:
+    with default_dtype(torch.float64), pyro.validation_enabled(validate), there:
         yield
 
 
@@ -76,7 +76,7 @@ class Problem:
             passes.
     """
 
-    story: Story
+    model: Model
     blocks: Sequence[Block]
     options: Options
     whole: Callable[[], Block]
@@ -86,14 +86,14 @@ class Problem:
     spread: bool = True
 
     @property
-    def model(self) -> Callable[[Any], Any]:
+    def program(self) -> Callable[[Any], Any]:
         """The story's model."""
-        return self.story.model
+        return self.model.model
 
     @property
     def plates(self) -> int:
         """Nesting depth of the story's plates."""
-        return plates_of(self.story)
+        return plates_of(self.model)
 
     @property
     def n_items(self) -> int:
@@ -113,7 +113,7 @@ class Problem:
         at them in ways that torch does not see, would be wrong without a word.
         """
         short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
-        return short and getattr(self.story, "repeatable", self._own) and not networks_of(self.story)
+        return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
 
     @property
     def kind(self) -> Hashable:
@@ -121,15 +121,15 @@ class Problem:
         if not self._own:  # another of that name may come, as where a cell of a notebook is run again
             return None
         try:
-            hash(self.story)
+            hash(self.model)
         except TypeError:
             return None
-        return cast(Hashable, self.story)
+        return cast(Hashable, self.model)
 
     @property
     def _own(self) -> bool:
         """Whether the story comes with crowdppl, whose tests hold it to the contract."""
-        return type(self.story).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return type(self.model).__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def default_tolerance(self) -> float:
@@ -153,14 +153,14 @@ class Problem:
 
     @cached_property
     def _read(self) -> _Reading:
-        small, trace = probed(self.story, self._some_block)  # not kept: it holds tables of all annotators
-        tried = self._own and not networks_of(self.story)  # networks may be the user's
-        sites = {s.name: s for s in read_sites(self.story, small, trace, tried)}
-        truth = truth_site(self.story, trace)
+        small, trace = validate_model(self.model, self._some_block)  # not kept: it holds tables of all annotators
+        tried = self._own and not networks_of(self.model)  # networks may be the user's
+        sites = {s.name: s for s in read_sites(self.model, small, trace, tried)}
+        truth = truth_site(self.model, trace)
         if truth is not None:
             refuse_other(trace, truth, small.n_classes)
             if any(b.potential is not None and bool(b.potential.any()) for b in self.blocks):
-                refuse_deaf(self.story, small, trace, truth)
+                refuse_without_labels(self.model, small, trace, truth)
         return _Reading(sites, truth, states_of(trace, small.n_items))
 
     @property
@@ -180,27 +180,27 @@ class Problem:
         idle = [s.name for s in self.of_kind("hyper") if s.idle]
         if idle:
             raise MethodError(
-                f"{engine} refuses {type(self.story).__name__}: {', '.join(idle)} reaches neither labels nor the "
+                f"{engine} refuses {type(self.model).__name__}: {', '.join(idle)} reaches neither labels nor the "
                 "prior of another site, so that data say nothing of it; use it in model, or take it out"
             )
         names = [s.name for s in self.of_kind("hyper")]
         if names:
             others = "'vb' or 'nuts'" if self.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
-            others = "'vb'" if networks_of(self.story) else others
+            others = "'vb'" if networks_of(self.model) else others
             raise MethodError(
-                f"{engine} refuses {type(self.story).__name__}: the prior parameters {', '.join(names)} are "
+                f"{engine} refuses {type(self.model).__name__}: the prior parameters {', '.join(names)} are "
                 "inferred too, and their joint mode may be ill-posed (the density of rows at their mean grows "
                 f"without bound in a concentration); use inference={others}"
             )
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the story's own start where it has one, else the prior mean."""
-        start = getattr(self.story, "start", None)
+        start = getattr(self.model, "init", None)
         local = any(s.local for s in self.sites.values())
         block = self.whole() if local or start is not None else self._some_block  # a start may read all labels
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
-        return typical_values(self.story, block, list(self.sites), given, self.plates, generator)
+        return typical_values(self.model, block, list(self.sites), given, self.plates, generator)
 
     @cached_property
     def signatures(self) -> Signatures:
@@ -225,8 +225,8 @@ class Problem:
         return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
 
 
-def pose(
-    story: Story,
+def build_problem(
+    model: Model,
     data: Annotations,
     options: Options,
     start: Mapping[str, Tensor] | None = None,
@@ -245,7 +245,7 @@ def pose(
         NumericalError: for a start that is not finite; it names the site.
     """
     dtype = options.dtype or (torch.float64 if data.n_labels < LARGE else torch.float32)
-    blocks = looked_at(story, data, data.on(options.device, dtype))
+    blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     known = None if evidence is None else evidence.to(options.device, dtype)
     if known is not None:
         blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items], _views={}) for b in blocks]
@@ -253,7 +253,7 @@ def pose(
     def whole() -> Any:
         if len(blocks) == 1:
             return blocks[0]
-        every = looked_at(story, data, [data.as_block().to(options.device, dtype)])[0]
+        every = with_network_outputs(model, data, [data.as_block().to(options.device, dtype)])[0]
         return replace(every, evidence=known, _views={})
 
     def moments() -> Tensor:
@@ -261,7 +261,7 @@ def pose(
 
         return spectral_truth(blocks)
 
-    problem = Problem(story, blocks, options, whole, moments)
+    problem = Problem(model, blocks, options, whole, moments)
     if start is not None and not isinstance(start, Mapping):
         raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem
@@ -269,7 +269,7 @@ def pose(
 
 def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
     """Values to start from, each in the shape of its site."""
-    name, n, k = type(problem.story).__name__, problem.n_items, problem.blocks[0].n_classes
+    name, n, k = type(problem.model).__name__, problem.n_items, problem.blocks[0].n_classes
     shapes = {site: x.shape(n) for site, x in problem.sites.items()}
     shapes |= {} if problem.truth is None else {problem.truth: (n, k)}
     out = {}
@@ -296,13 +296,13 @@ def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
     return out
 
 
-def looked_at(story: Story, data: Annotations, blocks: list[Block]) -> list[Block]:
+def with_network_outputs(model: Model, data: Annotations, blocks: list[Block]) -> list[Block]:
     """Blocks with features, and with what the story's networks make of them, where it has any.
 
     Raises:
         DataError: when the story has a network and the data have no features.
     """
-    found = networks_of(story)
+    found = networks_of(model)
     if not found:
         return blocks
     features = placed_features(data)
@@ -313,4 +313,4 @@ def looked_at(story: Story, data: Annotations, blocks: list[Block]) -> list[Bloc
         network.to(blocks[0].device)
     spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
     looking = [replace(b, features=features[at], _views={}) for b, at in zip(blocks, spans, strict=True)]
-    return seen_by(story, looking)
+    return cached_outputs(model, looking)

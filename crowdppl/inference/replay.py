@@ -352,7 +352,7 @@ is sure to gain."""
 _proven: set[Hashable] = set()
 
 
-class Repeated:
+class Replayed:
     """A function of tensors that is soon repeated by its operations alone: the same numbers, to the last bit.
 
     On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic does. After some calls the

@@ -13,7 +13,7 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Memory:
+class UpdateState:
     """What labels of earlier fits taught.
 
     Attributes:
@@ -153,10 +153,10 @@ class Memory:
         return vars(self) | {"sites": _plain(self.sites), "records": records}
 
 
-def put_together(parts: Mapping[str, Any]) -> Memory:
+def restore_update_state(parts: Mapping[str, Any]) -> UpdateState:
     """The memory that ``taken_apart`` described."""
     records = tuple(Record(**{**x, "sites": _again(x["sites"])}) for x in parts["records"])
-    return Memory(**{**parts, "sites": _again(parts["sites"]), "records": records})
+    return UpdateState(**{**parts, "sites": _again(parts["sites"]), "records": records})
 
 
 def _plain(sites: Sites) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _again(sites: Mapping[str, Any]) -> Sites:
 
 
 @dataclass(frozen=True)
-class TruthMap:
+class CalibrationMap:
     """Maps probabilities to those under which known truths are likely; the mean of two kinds of maps.
 
     Attributes:
@@ -204,7 +204,7 @@ class Correction:
     rates: Mapping[str, float]
     scores: Mapping[str, float]
     gold: int = 0
-    truth_map: TruthMap | None = None
+    truth_map: CalibrationMap | None = None
     notes: tuple[str, ...] = ()
     others: Mapping[str, Fit] = field(default_factory=dict, repr=False)
 
@@ -249,14 +249,14 @@ class Fit:
         memory: after ``update``, what labels of earlier fits taught; else None.
     """
 
-    story: Story
+    model: Model
     method: str
     inference: str
     data: Annotations
     result: FitResult
     options: dict[str, Any] = field(default_factory=dict)
     correction: Correction | None = None
-    memory: Memory | None = None
+    memory: UpdateState | None = None
 
     def __repr__(self) -> str:
         data = self.data

@@ -24,7 +24,7 @@ from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import FLOOR, Density, is_latent, is_plate, narrowed, nodes
 from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.model import Story, plates_of
+from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.sums import Summing
 
 
@@ -190,7 +190,7 @@ OFF = 1e-3
 
 
 def refuse_single(
-    story: Story,
+    model: Model,
     block: Block,
     values: Mapping[str, Tensor],
     ranks: Mapping[str, int],
@@ -208,18 +208,18 @@ def refuse_single(
     Raises:
         MethodError: naming the sites.
     """
-    plates, runs = plates_of(story), _unlike(block, values)
+    plates, runs = plates_of(model), _unlike(block, values)
     try:
-        alone = float(Density(story.model, plates)(block, values).objective) if objective is None else objective
+        alone = float(Density(model.model, plates)(block, values).objective) if objective is None else objective
     except NumericalError:
         return  # nothing to compare with; the fit will say where it starts to go wrong
     wide = {n: _wide(x, runs, plates - ranks[n]) for n, x in values.items()}
-    density = Density(story.model, plates, runs)
+    density = Density(model.model, plates, runs)
     if _same(density, block, wide, alone):
         return
     guilty = [n for n, x in wide.items() if not _same(density, block, {**values, n: x}, alone)]
     raise MethodError(
-        f"{type(story).__name__} reads {', '.join(guilty or values)} wrongly when several chains run at once: a "
+        f"{type(model).__name__} reads {', '.join(guilty or values)} wrongly when several chains run at once: a "
         "site outside plates then has shape (chains, 1, ...), as if its plate had one member. Index from the right "
         "with '...', as for a site of annotators: share[..., None, :] beside accuracy[..., None, None]"
     )
@@ -258,7 +258,7 @@ class _Rooted(Messenger):
             message["value"] = message["value"].detach().requires_grad_()
 
 
-def probed(story: Story, block: Block) -> tuple[Block, Trace]:
+def validate_model(model: Model, block: Block) -> tuple[Block, Trace]:
     """A few items of a block, and the story's trace on them at a draw from its prior.
 
     Priors and log-probabilities in the trace depend on the latents above them as gradients show.
@@ -268,18 +268,18 @@ def probed(story: Story, block: Block) -> tuple[Block, Trace]:
     """
     small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
     with seeded(0):
-        return small, _validated(story, small)
+        return small, _validated(model, small)
 
 
-def _validated(story: Story, block: Block) -> Trace:
+def _validated(model: Model, block: Block) -> Trace:
     """A trace at a prior draw, with Pyro's checks switched on."""
-    first = -1 - plates_of(story)
-    model = poutine.enum(story.model, first_available_dim=first)
+    first = -1 - plates_of(model)
+    program = poutine.enum(model.model, first_available_dim=first)
     with pyro.validation_enabled(True):
         try:
             with _Rooted():  # outside the trace, which is told of a site after it
-                trace = poutine.trace(model).get_trace(block)
-            _refuse_misplaced(type(story).__name__, nodes(trace), block)
+                trace = poutine.trace(program).get_trace(block)
+            _refuse_misplaced(type(model).__name__, nodes(trace), block)
             trace.compute_log_prob(lambda _, node: not is_plate(node))
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
@@ -287,8 +287,8 @@ def _validated(story: Story, block: Block) -> Trace:
             if is_shortage(error):  # the story is well, and what it asks for too large
                 raise
             raise MethodError(
-                f"the story {type(story).__name__} does not run on {block.n_items} items at a draw from its "
-                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(story)})"
+                f"the story {type(model).__name__} does not run on {block.n_items} items at a draw from its "
+                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(model)})"
             ) from error
     return trace
 
@@ -298,7 +298,7 @@ def _refuse_misplaced(name: str, found: Mapping[str, Any], block: Block) -> None
     labels = {n: x for n, x in found.items() if isinstance(x.get("fn"), Labels)}
     if not labels and block.n_labels:
         raise MethodError(
-            f"{name} draws no labels; call crowdppl.annotate(data, table, state) in plates.items(data)"
+            f"{name} draws no labels; call crowdppl.primitives.annotate(data, table, state) in plates.items(data)"
         )
     if len(labels) > 1:
         raise MethodError(
@@ -322,12 +322,12 @@ def _refuse_latent(name: str, site: str, node: Mapping[str, Any]) -> None:
     if summed and not plates & {"items", "labels"}:
         raise MethodError(
             f"site {site!r} of {name} cannot be summed out, because it is not of items: one value of it touches "
-            "labels of many; make it a crowdppl.OneHot that enters the table linearly"
+            "labels of many; make it a crowdppl.primitives.OneHot that enters the table linearly"
         )
     if not summed and "labels" in plates:
         raise MethodError(
             f"site {site!r} of {name} has a value for each label, and engines keep those of items and annotators; "
-            "sum it out in the table (crowdppl.logsumexp), or make it one of items"
+            "sum it out in the table (crowdppl.primitives.logsumexp), or make it one of items"
         )
 
 
@@ -335,15 +335,15 @@ def _plates(node: Mapping[str, Any]) -> set[str]:
     return {frame.name for frame in node["cond_indep_stack"] if frame.vectorized}
 
 
-def reads_item_covariates(story: Story, block: Block) -> bool:
+def reads_item_covariates(model: Model, block: Block) -> bool:
     """Whether a story reads what is known of items, found out by running it on one of a block."""
     some = block.subset(np.arange(1), 1.0)
     if some.item_covariates is None:
         return False
     watched = replace(some.item_covariates, asked=set())
-    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
+    program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
     with seeded(0):
-        poutine.trace(model).get_trace(replace(some, item_covariates=watched, _views={}))
+        poutine.trace(program).get_trace(replace(some, item_covariates=watched, _views={}))
     return bool(watched.asked)
 
 
@@ -361,7 +361,7 @@ def refuse_other(trace: Trace, truth: str, n_classes: int) -> None:
         )
 
 
-def refuse_deaf(story: Story, small: Block, trace: Trace, truth: str) -> None:
+def refuse_without_labels(model: Model, small: Block, trace: Trace, truth: str) -> None:
     """Refuses a story that draws its truth in a way that what is known of it (gold, earlier labels) cannot enter.
 
     Args:
@@ -375,14 +375,14 @@ def refuse_deaf(story: Story, small: Block, trace: Trace, truth: str) -> None:
     values = {n: x["value"].detach().double() for n, x in found.items()}
     told = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device), _views={})
     try:
-        density = Density(story.model, plates_of(story))
+        density = Density(model.model, plates_of(model))
         share = density(told, values, marginals=(truth,)).marginals[truth]
     except NumericalError:  # the first class may be impossible where a story rules classes out
         return
     if not bool((share[0] > 1 - 1e-6).all()):
         raise MethodError(
             f"the story draws {truth!r} by itself, so that known truths (gold) and what earlier labels said do "
-            "not enter; draw it by crowdppl.truth(data, log_p)"
+            "not enter; draw it by crowdppl.primitives.truth(data, log_p)"
         )
 
 
@@ -451,7 +451,7 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def read_sites(story: Story, small: Block, trace: Trace, tried: bool = False) -> list[Site]:
+def read_sites(model: Model, small: Block, trace: Trace, tried: bool = False) -> list[Site]:
     """Sorts a story's latents by what engines can do with them.
 
     A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
@@ -467,13 +467,13 @@ def read_sites(story: Story, small: Block, trace: Trace, tried: bool = False) ->
             chains could not run at once.
     """
     latents = _latents(trace)
-    density = Density(story.model, plates_of(story))
+    density = Density(model.model, plates_of(model))
     values = {n: _inner(x["fn"], x["value"].detach().double()) for n, x in latents.items()}
     with seeded(0):
         kinds, objective = _kinds(density, small, latents, values)
         if not tried:
             ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
-            refuse_single(story, small, values, ranks, objective)
+            refuse_single(model, small, values, ranks, objective)
     idle = {name for name, kind in kinds.items() if kind == "hyper"}
     idle -= _parents(latents, set()) if idle else set()
     return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
@@ -490,7 +490,7 @@ def _latents(trace: Trace) -> dict[str, Any]:
         if support.is_discrete and not isinstance(node["fn"], OneHot):
             raise MethodError(
                 f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
-                "is of items, or make it a crowdppl.OneHot that enters the table linearly"
+                "is of items, or make it a crowdppl.primitives.OneHot that enters the table linearly"
             )
         found[name] = node
     return found

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.distributions import biject_to
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.ragged import bag
+from crowdppl.data.ragged import ragged_sum
 from crowdppl.inference.density import is_plate, nodes, traced
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 
 SMOOTHING = 0.01
 
@@ -30,7 +30,7 @@ def votes(blocks: Sequence[Block]) -> Tensor:
     k = first.n_classes
     answer = torch.arange(first.n_annotators * first.n_answers, device=first.device) % first.n_answers
     table = torch.nn.functional.one_hot(answer.clamp(max=k), k + 1)[:, :k].double()
-    return torch.cat([bag(table, b.bags, torch.float32) for b in blocks]).double()
+    return torch.cat([ragged_sum(table, b.bags, torch.float32) for b in blocks]).double()
 
 
 def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def _mean(fn: Any) -> Tensor | None:
 
 
 def typical_values(
-    story: Story,
+    model: Model,
     block: Block,
     names: Sequence[str],
     given: Mapping[str, Tensor],
@@ -107,18 +107,18 @@ def typical_values(
         plates: nesting depth.
         generator: breaks the symmetry of one-hot sites.
     """
-    model = poutine.condition(story.model, data=dict(given))
+    program = poutine.condition(model.model, data=dict(given))
     with Typical(generator):
-        trace = traced(model, block, {}, plates, enough=names)
+        trace = traced(program, block, {}, plates, enough=names)
     return {n: nodes(trace)[n]["value"].detach() for n in names}
 
 
-def truth_site(story: Story, trace: Trace) -> str | None:
+def truth_site(model: Model, trace: Trace) -> str | None:
     """The discrete site that starts tilt towards the votes: the card's truth, or "truth"; else the first one."""
     found = [
         n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
     ]
-    card = getattr(story, "card", None)
+    card = getattr(model, "card", None)
     named = "truth" if card is None else str(card.truth)
     if named in found:
         return named
@@ -237,5 +237,5 @@ def spectral_truth(blocks: Sequence[Block]) -> Tensor:
     log_p = torch.zeros(first.n_annotators, first.n_answers, k, dtype=torch.float64)
     log_p[:, :k] = torch.from_numpy(np.log(table)).transpose(1, 2)
     wide = log_p.reshape(-1, k).to(first.device)
-    logits = torch.cat([bag(wide, b.bags, torch.float64) for b in blocks])
+    logits = torch.cat([ragged_sum(wide, b.bags, torch.float64) for b in blocks])
     return logits.softmax(-1).clamp(min=1e-6)

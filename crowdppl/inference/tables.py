@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.ragged import Bags
+from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.density import FLOOR, Density, nodes
-from crowdppl.inference.passes import Fold
+from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
@@ -24,7 +24,7 @@ LOOKS = 8
 """Quantiles that stand for a prior: of GLAD's difficulties, they give accuracies to within .004."""
 
 
-def fresh_items(
+def new_item_quantiles(
     density: Density, block: Block, given: Mapping[str, Tensor], names: Sequence[str]
 ) -> Iterator[dict[str, Tensor]]:
     """Values of items' own sites which together stand for the prior of a fresh item, given everything shared.
@@ -133,7 +133,7 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
         density = density_of(problem, len(next(iter(some.values()))))
-        fold = Fold(density, problem.blocks, problem.sites)
+        fold = FullPass(density, problem.blocks, problem.sites)
         marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
         found = [marginal.sum(1), marginal.square().sum(1), _bits(marginal).sum(0)]
         sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
@@ -152,7 +152,7 @@ def _bits(p: Tensor) -> Tensor:
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
     """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
     assert problem.truth is not None
-    fold = Fold(density_of(problem, chains), problem.blocks, problem.sites)
+    fold = FullPass(density_of(problem, chains), problem.blocks, problem.sites)
     marginal = fold(values, marginals=(problem.truth,)).marginals[problem.truth].double()
     out = marginal if chains is None else marginal.mean(1)
     return out.t().cpu().numpy()
@@ -161,7 +161,7 @@ def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None)
 def density_of(problem: Problem, chains: int | None) -> Density:
     """The density of a problem's story, its Dirichlet sites given as log theta."""
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    return Density(problem.model, problem.plates, chains, conjugate)
+    return Density(problem.program, problem.plates, chains, conjugate)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Dims:
     def of(self, site: Site) -> tuple[str, ...]:
         """One name for each dimension of the site's value."""
         rank = len(site.batch_shape) + len(site.event_shape)
-        card = getattr(self.problem.story, "card", None)
+        card = getattr(self.problem.model, "card", None)
         words = card.sites.get(site.name, "").split() if card is not None else []
         if len(words) != rank:
             return tuple(
@@ -257,7 +257,7 @@ def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, p
     local = [n for n, s in problem.sites.items() if s.local]
     given = {n: x for n, x in values.items() if n not in local}
     density, joint = density_of(problem, chains), torch.zeros(())
-    for own in fresh_items(density, probe, given, local):
+    for own in new_item_quantiles(density, probe, given, local):
         one = density(probe, given | own, marginals=(problem.truth,))
         share = one.marginals[problem.truth].double()
         joint = joint + share * one.per_item.double().exp()
@@ -279,7 +279,7 @@ def _tables(joint: Tensor, block: Block) -> tuple[Tensor, Tensor]:
 
 def _views(problem: Problem, block: Block, probe: Block) -> list[Block]:
     """The items of ``probe`` as each of some typical items is seen; none where a classifier alone looks."""
-    if block.seen is None or not networks_of(problem.story).keys() - {"network"}:
+    if block.seen is None or not networks_of(problem.model).keys() - {"network"}:
         return []
     at = torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist()
     return [
@@ -296,7 +296,7 @@ def probe_block(block: Block) -> Block:
     """One item for each (annotator, answer) pair, and one without labels."""
     cells, known = block.n_annotators * block.n_answers, block.item_covariates
     every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
-    bags = Bags(cells + 1, cells, every[:-1], every, every[:-1], None, None)
+    bags = RaggedIndex(cells + 1, cells, every[:-1], every, every[:-1], None, None)
     # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
     return replace(
         block,
@@ -309,7 +309,7 @@ def probe_block(block: Block) -> Block:
         abstainers=None,
         offset=0,
         scale=1.0,
-        tempered=False,
+        uses_power=False,
         dtype=torch.float64,
         _views={},
     )

@@ -1,1 +1,21 @@
-"""Networks that look at items: what a story asks of them, and how they are trained."""
+"""Classifiers of items by their features, for models and for users."""
+
+from crowdppl.networks.classifier import prepared, prepared_view
+from crowdppl.networks.embedding import trained_embedding
+from crowdppl.networks.experts import GatedClassifier, experts_for, population_centre
+from crowdppl.networks.outputs import class_logits, network_output
+from crowdppl.networks.training import default_recipe, default_training, log_volume
+
+__all__ = [
+    "GatedClassifier",
+    "class_logits",
+    "default_recipe",
+    "default_training",
+    "experts_for",
+    "log_volume",
+    "network_output",
+    "population_centre",
+    "prepared",
+    "prepared_view",
+    "trained_embedding",
+]

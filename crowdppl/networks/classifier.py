@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from crowdppl.core.devices import device_of, lent, made_in, seeded
-from crowdppl.core.validation import kind_of, tell
+from crowdppl.core.devices import default_dtype, device_of, moved_to, seeded
+from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.annotations import Annotations, feature_tensor
 from crowdppl.data.features import Features, warn_of_rounding, whole_numbers
 from crowdppl.errors import DataError, LogitsWarning, MethodError
@@ -88,7 +88,7 @@ RAW = "raw_features"
 """The attribute by which a network of the user's own asks for features as they are."""
 
 
-class Whole(nn.Module):
+class IntegerInput(nn.Module):
     """Gives whole numbers, such as the ids of words, as int64."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class Whole(nn.Module):
         return found
 
 
-def entrance(body: nn.Module, features: Features, default: bool, whole: bool) -> nn.Module:
+def input_layer(body: nn.Module, features: Features, default: bool, whole: bool) -> nn.Module:
     """What stands before a network.
 
     Args:
@@ -123,7 +123,7 @@ def entrance(body: nn.Module, features: Features, default: bool, whole: bool) ->
     table = features.dim() == 2
     raw = False if default else getattr(body, RAW, None)
     if raw is True:
-        return Whole() if whole else nn.Identity()
+        return IntegerInput() if whole else nn.Identity()
     if (
         raw is None
         and table
@@ -220,7 +220,7 @@ def warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
     shares = found.shape[1] > 1 and bool((found >= 0).all()) and bool(((found.sum(1) - 1).abs() < SHARES).all())
     if ends or shares:
         what = f"ends in {ends}" if ends else "returns rows that sum to one on the first items"
-        tell(
+        warn(
             f"the network {what}, as if to give probabilities, but what it returns is taken for logits, so that it "
             f"is hardly sure of any class; give logits: drop the last {ends or 'Softmax'}",
             LogitsWarning,
@@ -309,7 +309,7 @@ class Network(nn.Module):
     def __init__(self, body: nn.Module, features: Features, default: bool = False, whole: bool = False) -> None:
         super().__init__()
         self.body = body
-        self.first = entrance(body, features, default, whole)
+        self.first = input_layer(body, features, default, whole)
         self.default = default
         self.given = None if default else deepcopy(body.state_dict())
 
@@ -318,7 +318,7 @@ class Network(nn.Module):
         if self.given is not None:
             put_back(self.body, self.given)
             return
-        with seeded(seed), lent(self.body, "cpu"):  # so that a seed draws the same on every device
+        with seeded(seed), moved_to(self.body, "cpu"):  # so that a seed draws the same on every device
             for part in self.body.modules():
                 if isinstance(part, nn.Linear | Layer):
                     part.reset_parameters()
@@ -346,7 +346,10 @@ class Network(nn.Module):
 
     def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         mixed, x = self.precision == "mixed", self.first(x)
-        with made_in(torch.float32), torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext():
+        with (
+            default_dtype(torch.float32),
+            torch.autocast(x.device.type, torch.bfloat16) if mixed else nullcontext(),
+        ):
             out = body(x)
         return out.float() if isinstance(out, Tensor) else out
 
@@ -357,7 +360,7 @@ def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: floa
     return nn.Sequential(*layers)
 
 
-def ready(
+def prepared(
     network: nn.Module | None, data: Annotations, training: Mapping[str, Any] | None = None
 ) -> nn.Module | None:
     """The network with which a fit begins: a copy, so that what one fit learns stays there.
@@ -386,7 +389,7 @@ def ready(
 
     Examples:
         >>> import torch
-        >>> network = crowdppl.ready(None, crowdppl.digits(seed=0).data)
+        >>> network = crowdppl.networks.prepared(None, crowdppl.digits(seed=0).data)
         >>> network(torch.zeros(2, 64)).shape  # two images, ten classes
         torch.Size([2, 10])
     """
@@ -403,13 +406,13 @@ def ready(
             sizes = math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout
             body = perceptron(*sizes) if given.networks == 1 else Ensemble(given.networks, *sizes)
             out = Network(body, features, default=True)
-    if isinstance(out.first, Whole) and given.mixup > 0:
+    if isinstance(out.first, IntegerInput) and given.mixup > 0:
         raise MethodError(
             f"training: mixup={given.mixup} blends items, which whole numbers as ids of words cannot be; take "
             "training={'mixup': 0}"
         )
     out.precision = given.precision
-    found = tried(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
+    found = checked(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
     if network is not None and not isinstance(network, Network):
         warn_of_probabilities(network, found)
     return out.eval()
@@ -432,7 +435,7 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
     return features
 
 
-def tried(
+def checked(
     network: nn.Module, features: Features, shape: Sequence[int | None], wanted: str, what: str = "the network"
 ) -> Tensor:
     """What a network makes of the first two items, once it is seen to be what is wanted.
@@ -469,7 +472,7 @@ def learns(network: nn.Module) -> bool:
     return any(x.requires_grad for x in network.parameters())
 
 
-def begin(network: nn.Module, training: Training, seed: int) -> None:
+def init_weights(network: nn.Module, training: Training, seed: int) -> None:
     """First weights for a fit, where crowdppl made the network ready; any other learns on from where it stands.
 
     Raises:
@@ -480,7 +483,7 @@ def begin(network: nn.Module, training: Training, seed: int) -> None:
         network.begin(seed)
     elif training.precision != "full":
         raise MethodError(
-            f"training: precision={training.precision!r} is for networks that crowdppl.ready or ready_view made "
+            f"training: precision={training.precision!r} is for networks that crowdppl.networks.prepared or prepared_view made "
             "ready; call it in prepare, or use torch.autocast in the network"
         )
 
@@ -509,7 +512,7 @@ class View(Network):
         super().begin(seed + 1)
 
 
-def ready_view(
+def prepared_view(
     network: nn.Module | None, data: Annotations, width: int, training: Mapping[str, Any] | None = None
 ) -> nn.Module | None:
     """The network beside the classifier with which a fit begins: a copy, so that what one fit learns stays there.
@@ -532,7 +535,7 @@ def ready_view(
             it is lazy or TorchScript.
 
     Examples:
-        >>> crowdppl.ready_view(None, crowdppl.anaesthetists(), width=5) is None  # they have no features
+        >>> crowdppl.networks.prepared_view(None, crowdppl.anaesthetists(), width=5) is None  # they have no features
         True
     """
     given = training_of(training or {})
@@ -548,5 +551,5 @@ def ready_view(
             body = perceptron(math.prod(features.shape[1:]), width, given.hidden, given.dropout)
             out = View(body, features, default=True)
     out.precision = given.precision
-    tried(out, features, (width,), f"{width} finite numbers for each")
+    checked(out, features, (width,), f"{width} finite numbers for each")
     return out.eval()

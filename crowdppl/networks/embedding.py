@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.devices import made_in, seed_streams
+from crowdppl.core.devices import default_dtype, seed_streams
 from crowdppl.core.validation import require_data
 from crowdppl.errors import DataError, MethodError
-from crowdppl.networks.classifier import Standardise, entrance, outputs, own_copy, tried
+from crowdppl.networks.classifier import Standardise, checked, input_layer, outputs, own_copy
 
 SPREAD = 3.0
 """Typical distance of standardised features from their mean, after the first projection."""
@@ -38,7 +38,7 @@ class Embedding(nn.Module):
     def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
         super().__init__()
         self.body, self.dimension = body, dimension
-        self.first = entrance(body, features, isinstance(body, Layers), whole=False)
+        self.first = input_layer(body, features, isinstance(body, Layers), whole=False)
         self.learning = frozenset(name for name, x in body.named_parameters() if x.requires_grad)
 
     @property
@@ -49,7 +49,7 @@ class Embedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, M)."""
         x = self.first(x)
-        with made_in(torch.float32):
+        with default_dtype(torch.float32):
             out: Tensor = self.body(x.clamp(-REACH, REACH) if isinstance(self.first, Standardise) else x)
         return out
 
@@ -111,7 +111,7 @@ def embedding_for(
         for name, x in new.named_parameters():
             x.requires_grad_(name in body.learning)
     out = Embedding(new, features, 0)
-    out.dimension = tried(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
+    out.dimension = checked(out.eval(), features, (None,), "finite (B, M)", "the embedding").shape[1]
     return out
 
 
@@ -144,7 +144,7 @@ def trained_embedding(
             raise DataError("the method has an embedding, but the data have no features; give features=")
         raise MethodError(
             "features cannot be looked at before meta-training: fit what meta_fit(episodes) returns, with episodes "
-            "of other classes (crowdppl.Episodes), or leave features out"
+            "of other classes (crowdppl.few_shot.EpisodeSampler), or leave features out"
         )
     if features is None:
         raise DataError("the method was meta-trained on features, but the data have none; give features=")

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from crowdppl.core.devices import lent, seeded
+from crowdppl.core.devices import moved_to, seeded
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
-from crowdppl.data.features import Features, read, taken, whole_numbers
+from crowdppl.data.features import Features, read_stored, rows_taken, whole_numbers
 from crowdppl.errors import MethodError
-from crowdppl.networks.classifier import Network, copied, features_for, outputs, own_copy, put_back, tried
-from crowdppl.networks.outputs import look
+from crowdppl.networks.classifier import Network, checked, copied, features_for, outputs, own_copy, put_back
+from crowdppl.networks.outputs import network_output
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.labels import Table
 from crowdppl.primitives.plates import Data
@@ -54,13 +54,13 @@ class Experts(Network):
         super().__init__(body, features, default, whole)
         self.tower = tower
         at = np.linspace(0, len(features) - 1, min(TYPICAL, len(features))).round().astype(np.int64)
-        self.register_buffer("typical", read(taken(features, torch.from_numpy(at))).clone())
+        self.register_buffer("typical", read_stored(rows_taken(features, torch.from_numpy(at))).clone())
 
     def begin(self, seed: int) -> None:
         """First weights, as of any network; the tower's are drawn."""
         if self.given is not None:
             put_back(self.body, self.given)
-        with seeded(seed), lent(self, "cpu"):  # so that a seed draws the same on every device
+        with seeded(seed), moved_to(self, "cpu"):  # so that a seed draws the same on every device
             for part in (self.tower if self.given is not None else self).modules():
                 reset: Any = getattr(part, "reset_parameters", None)
                 if reset is not None:
@@ -90,14 +90,16 @@ class Experts(Network):
             gate: of annotators, (..., A, M).
             oracle: finds the gate (..., M) of the worker whose answers the truth is.
         """
-        block, seen = data.as_block(), look(data, self, "experts")
+        block, seen = data.as_block(), network_output(data, self, "experts")
         if seen is None:
             return self.on_typical(gate, oracle())
         told = block.potential is not None or block.n_answers > block.n_classes
-        if block.learning and not told:  # nothing hangs on the truth, and to find a mode in each step takes time
+        if (
+            block.trains_networks and not told
+        ):  # nothing hangs on the truth, and to find a mode in each step takes time
             log_p = torch.full((block.n_classes,), -math.log(block.n_classes))
         else:
-            log_p = self.seen_through(seen, oracle(), block.learning)
+            log_p = self.seen_through(seen, oracle(), block.trains_networks)
         return self.of_labels(block, seen, gate), log_p
 
     def of_labels(self, block: Block, seen: Tensor, gate: Tensor) -> Callable[[Tensor], Tensor]:
@@ -113,7 +115,7 @@ class Experts(Network):
         for m in range(gate.shape[-1]):
             blend = blend + block.of_annotator(gate[..., m]).unsqueeze(-1) * block.of_item(seen[:, m], event_dim=1)
         assert isinstance(blend, Tensor)
-        log_p = self.answers(blend, block.learning)  # (..., S, K)
+        log_p = self.answers(blend, block.trains_networks)  # (..., S, K)
 
         def table(answer: Tensor) -> Tensor:
             return log_p.gather(-1, answer[:, None].expand(*log_p.shape[:-1], 1)).expand(*log_p.shape)
@@ -144,7 +146,7 @@ class Experts(Network):
         return (joint / joint.sum(-1, keepdim=True)).log(), log_p.unsqueeze(-2) if log_p.dim() > 1 else log_p
 
 
-class Worker(nn.Module):
+class GatedClassifier(nn.Module):
     """A classifier: features to the logits of one gate.
 
     Args:
@@ -231,7 +233,7 @@ def experts_for(
         )
         wanted = f"finite (B, M, H) with M = {n_experts} (n_experts=)"
         trial = Network(body, features, default=experts is None, whole=whole)
-        found = tried(trial, features, (n_experts, None), wanted, what)
+        found = checked(trial, features, (n_experts, None), wanted, what)
         top = stacked([found.shape[-1], *tower], data.n_classes)
         out = Experts(body, features, top, default=experts is None, whole=whole)
         out.precision = given.precision
@@ -242,7 +244,7 @@ GRID = 256
 """Places between the smallest and the largest weight at which a density is looked at."""
 
 
-def centre_of(gates: Tensor, kind: str = "mode", bandwidth: float | None = None) -> Tensor:
+def population_centre(gates: Tensor, kind: str = "mode", bandwidth: float | None = None) -> Tensor:
     """The gate of the oracle worker, weight by weight and renormalised: (..., A, M) to (..., M).
 
     Args:
@@ -274,13 +276,13 @@ def _highest(x: Tensor, bandwidth: float | None) -> Tensor:
     low, high = x.amin(-1), x.amax(-1)
     steps = torch.linspace(0, 1, GRID, dtype=x.dtype, device=x.device)
     at = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * steps  # (..., G)
-    h = silverman(x) if bandwidth is None else torch.full_like(low, bandwidth)
+    h = silverman_bandwidth(x) if bandwidth is None else torch.full_like(low, bandwidth)
     apart = (at.unsqueeze(-1) - x.unsqueeze(-2)) / h[..., None, None]
     best = (-0.5 * apart.square()).exp().sum(-1).argmax(-1, keepdim=True)
     return at.gather(-1, best).squeeze(-1)
 
 
-def silverman(x: Tensor) -> Tensor:
+def silverman_bandwidth(x: Tensor) -> Tensor:
     """Bandwidths (...) for samples (..., A) by Silverman's rule; a tiny one where all numbers are the same."""
     spread = x.std(-1, unbiased=False)
     quartiles = x.quantile(torch.tensor([0.25, 0.75], dtype=x.dtype, device=x.device), dim=-1)
@@ -290,7 +292,7 @@ def silverman(x: Tensor) -> Tensor:
     return out
 
 
-def principal(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def principal_axes(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean (M,), the first two principal axes (M, 2) and their shares of the spread (2,).
 
     An axis points to where the gate that is largest along it grows.

@@ -13,7 +13,7 @@ import pyro
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.validation import kind_of, tell
+from crowdppl.core.validation import kind_of, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import is_dataset
@@ -24,12 +24,12 @@ from crowdppl.data.features import (
     numbers_of,
     plain_array,
     plain_table,
-    read,
+    read_stored,
     require_finite,
 )
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 from crowdppl.networks.classifier import learns, outputs
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 from crowdppl.primitives.plates import Data, block_of
 
 
@@ -43,31 +43,31 @@ def warn_of_no_features(stories: Mapping[str, Any], data: Annotations) -> None:
     Warns:
         CrowdpplWarning: with the names.
     """
-    cards = {name: card_of(story) for name, story in stories.items()}
+    cards = {name: card_of(model) for name, model in stories.items()}
     blind = [name for name, card in cards.items() if card is not None and "features" in card.uses]
     if blind and data.features is None:
         text = f"{', '.join(blind)}: there are no features, so that no network learns; give features="
-        tell(text, CrowdpplWarning)
+        warn(text, CrowdpplWarning)
 
 
-def networks_of(story: Any) -> dict[str, nn.Module]:
+def networks_of(model: Any) -> dict[str, nn.Module]:
     """The networks of a story by the attribute that holds each; ``network`` is the classifier.
 
     Those that a story calls ``standing`` have a say, and learn no more.
     """
-    if hasattr(story, "standing"):
-        return dict(story.standing)
-    return {name: x for name, x in getattr(story, "__dict__", {}).items() if isinstance(x, nn.Module)}
+    if hasattr(model, "standing"):
+        return dict(model.standing)
+    return {name: x for name, x in getattr(model, "__dict__", {}).items() if isinstance(x, nn.Module)}
 
 
-def learning_of(story: Any) -> dict[str, nn.Module]:
+def trained_networks(model: Any) -> dict[str, nn.Module]:
     """The networks of a story that are to learn: all, unless it calls them ``standing``."""
-    return {} if hasattr(story, "standing") else networks_of(story)
+    return {} if hasattr(model, "standing") else networks_of(model)
 
 
-def network_of(story: Any) -> nn.Module | None:
+def network_of(model: Any) -> nn.Module | None:
     """The classifier of a story, if it is to learn; None where there is none."""
-    return learning_of(story).get("network")
+    return trained_networks(model).get("network")
 
 
 def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
@@ -90,7 +90,7 @@ def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
     return found
 
 
-def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
+def network_output(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
     """What a network returns for each item: (N, ...); None without a network, or with nothing to look at.
 
     There is nothing to look at without features, and where tables of annotators are read off a fit
@@ -108,7 +108,7 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
         name: the story's attribute that holds it.
 
     Examples:
-        >>> print(crowdppl.look(crowdppl.anaesthetists(), None))
+        >>> print(crowdppl.networks.network_output(crowdppl.anaesthetists(), None))
         None
     """
     block = block_of(data)
@@ -120,11 +120,11 @@ def look(data: Data, network: nn.Module | None, name: str = "network") -> Tensor
         assert block.features is not None
         if learns(network):
             pyro.module(name, network)
-        found = network(read(block.features))
+        found = network(read_stored(block.features))
     return found.to(torch.get_default_dtype())
 
 
-def classify(data: Data, network: nn.Module | None) -> Tensor:
+def class_logits(data: Data, network: nn.Module | None) -> Tensor:
     """What a network makes of each item: log-probabilities (N, K) of the classes.
 
     A story adds them to the log-probabilities of the truth. Where there is no network, or nothing to look at, all
@@ -135,19 +135,19 @@ def classify(data: Data, network: nn.Module | None) -> Tensor:
         network: the story's classifier, kept as its attribute ``network``.
 
     Examples:
-        >>> crowdppl.classify(crowdppl.anaesthetists(), None)[0].exp()  # nothing to look at
+        >>> crowdppl.networks.class_logits(crowdppl.anaesthetists(), None)[0].exp()  # nothing to look at
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     block = block_of(data)
-    found = look(data, network)
+    found = network_output(data, network)
     if found is None:
         return torch.full((block.n_items, block.n_classes), -math.log(block.n_classes))
     return found.log_softmax(-1)
 
 
-def seen_by(story: Story, blocks: list[Block]) -> list[Block]:
+def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
     """Blocks with what each network of the story returns for their items, as it stands."""
-    found = networks_of(story)
+    found = networks_of(model)
     if not found:
         return blocks
 

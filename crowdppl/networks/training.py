@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import Count, NotNegative, Positive, Whole, check_settings, is_whole, number_within
-from crowdppl.data.annotations import Annotations, feature_tensor, told
+from crowdppl.data.annotations import Annotations, feature_tensor, has_informative_label
 from crowdppl.errors import MethodError
 
 VOLUMES = (0.003, 0.02, 0.05)
@@ -118,7 +118,7 @@ def log_volume(m: Tensor) -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.log_volume(torch.tensor([[0.5, 0.0], [0.0, 0.5]]))
+        >>> crowdppl.networks.log_volume(torch.tensor([[0.5, 0.0], [0.0, 0.5]]))
         tensor(-2.7726)
     """
     gram = m.transpose(-1, -2) @ m
@@ -137,7 +137,7 @@ RATE = 0.011
 """Learning rate of a table with one feature; it falls with the root of their number, as sums over features grow."""
 
 
-def house_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
+def default_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
     """The training that served best on small sets with few labels, adapted to the number of items and features.
 
     Blends of items (mixup), predictions drawn to equal shares where votes are nearly even, a bonus for volume
@@ -154,11 +154,11 @@ def house_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
         Settings for ``training=`` of any method whose classifier is one network, under em, vb and svi.
 
     Examples:
-        >>> crowdppl.house_training(crowdppl.digits(seed=0).data, epochs=5)["epochs"]
+        >>> crowdppl.default_training(crowdppl.digits(seed=0).data, epochs=5)["epochs"]
         5
     """
     features = feature_tensor(data)
-    labelled = sum(int(told(block).sum()) for block in data.blocks)
+    labelled = sum(int(has_informative_label(block).sum()) for block in data.blocks)
     steps = math.ceil(max(1, labelled) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
     asked = more.get("epochs", epochs)
@@ -176,24 +176,24 @@ def house_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
     return {**out, **more}
 
 
-def house_recipe(
+def default_recipe(
     data: Annotations,
     *,
     training: Mapping[str, Any] | None = None,
-    temper: float = TEMPER,
-    pooled: float = POOLED,
+    likelihood_power: float = TEMPER,
+    crowd_prior_strength: float = POOLED,
 ) -> dict[str, Any]:
-    """The whole house recipe, as settings of a method of one truth an item: its training, temper and pooled rows.
+    """The whole house recipe, as settings of a method of one truth an item: its training, likelihood_power and crowd_prior_strength rows.
 
-    ``fit("ccem", data, settings={"likelihood": "joint", **house_recipe(data)}, inference="svi")`` takes it. em
-    learns no prior, and ``global_noise`` has one confusion matrix: give ``pooled=0`` for these.
+    ``fit("ccem", data, settings={"likelihood": "joint", **default_recipe(data)}, inference="svi")`` takes it. em
+    learns no prior, and ``global_noise`` has one confusion matrix: give ``crowd_prior_strength=0`` for these.
 
     Args:
         data: the annotations, with features.
-        training: settings of ``Training`` that win over those of ``house_training``, such as ``{"volume": 0.02}``:
+        training: settings of ``Training`` that win over those of ``default_training``, such as ``{"volume": 0.02}``:
             trials of it take five to ten times as long as a fit.
-        temper: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        pooled: pseudo-counts of a confusion row that are shared as the crowd has them; 0 leaves the setting out.
+        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        crowd_prior_strength: pseudo-counts of a confusion row that are shared as the crowd has them; 0 leaves the setting out.
 
     Returns:
         Settings by name. What they change, method by method, is among the benchmarks ("The house recipe in other
@@ -201,16 +201,18 @@ def house_recipe(
 
     Raises:
         DataError: for what is no annotations.
-        MethodError: when temper or pooled is out of range, or training has no such setting.
+        MethodError: when likelihood_power or crowd_prior_strength is out of range, or training has no such setting.
 
     Examples:
-        >>> found = crowdppl.house_recipe(crowdppl.digits(seed=0).data, training={"volume": 0.02})
+        >>> found = crowdppl.default_recipe(crowdppl.digits(seed=0).data, training={"volume": 0.02})
         >>> sorted(found), found["training"]["volume"]
-        (['pooled', 'temper', 'training'], 0.02)
+        (['crowd_prior_strength', 'likelihood_power', 'training'], 0.02)
     """
-    temper = number_within("temper", temper, "a number above 0", lambda x: x > 0)
-    pooled = number_within("pooled", pooled, "a number from 0 on", lambda x: x >= 0)
+    likelihood_power = number_within("likelihood_power", likelihood_power, "a number above 0", lambda x: x > 0)
+    crowd_prior_strength = number_within(
+        "crowd_prior_strength", crowd_prior_strength, "a number from 0 on", lambda x: x >= 0
+    )
     given = {} if training is None else training
     training_of(given)
-    rows = {"pooled": pooled} if pooled else {}
-    return {"training": house_training(data, **given), "temper": temper, **rows}
+    rows = {"crowd_prior_strength": crowd_prior_strength} if crowd_prior_strength else {}
+    return {"training": default_training(data, **given), "likelihood_power": likelihood_power, **rows}

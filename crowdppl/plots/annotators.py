@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import torch
 
-from crowdppl.core.validation import seed_number, share_between, tell
+from crowdppl.core.validation import seed_number, share_between, warn
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import FEW
-from crowdppl.criticism.collusion import excess_of
-from crowdppl.criticism.doubts import doubts_of
+from crowdppl.criticism.collusion import excess_agreement
+from crowdppl.criticism.doubts import population
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import plain
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.result import Fit, require_fit
-from crowdppl.networks.experts import centre_of, principal
+from crowdppl.networks.experts import population_centre, principal_axes
 from crowdppl.plots.posterior import DARK, MIDDLE, axes_or_new, drop_overlapping, legible, short, short_names
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def plot_agreement_network(
     """
     level, seed = share_between("level", level, "0.05 is usual"), seed_number(seed)
     names, n = posterior.data.annotators, posterior.data.n_annotators
-    excess = excess_of(posterior)
+    excess = excess_agreement(posterior)
     linked = collusion.p_values(excess) <= level
     group = collusion.groups(excess, linked, n) if groups is None else _groups(groups, n)
     one, other = excess.one[linked], excess.other[linked]
@@ -267,12 +267,12 @@ def annotator_map(posterior: Fit) -> pd.DataFrame:
         {'annotator': 6, 'mode': 1, 'mean': 1, 'median': 1}
     """
     gates, centres = _gates(require_fit(posterior))
-    for doubt in doubts_of(posterior):
-        tell(str(doubt), DoubtWarning)
-    mean, axes, _ = principal(gates)
+    for doubt in population(posterior):
+        warn(str(doubt), DoubtWarning)
+    mean, axes, _ = principal_axes(gates)
     every = np.concatenate([gates, *(x[None] for x in centres.values())])
     place, n = (every - mean) @ axes, len(gates)
-    chosen = centres[getattr(posterior.story, "oracle", "mode")]
+    chosen = centres[getattr(posterior.model, "oracle", "mode")]
     names: list[Any] = [plain(name) for name in posterior.data.annotators]
     columns = {
         "kind": ["annotator"] * n + list(centres),
@@ -307,13 +307,13 @@ def plot_annotator_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
         1.0
     """
     table = annotator_map(posterior)
-    share = principal(_gates(posterior)[0])[2]
+    share = principal_axes(_gates(posterior)[0])[2]
     axes = axes_or_new(ax, 6.0, 5.2)
     people = table[table["kind"] == "annotator"].sort_values("labels", ascending=False, kind="stable")
     area = AREA * np.sqrt(np.maximum(people["labels"], 1))
     style: dict[str, Any] = {"facecolor": "0.8", "edgecolor": DARK, "linewidth": 0.7, "zorder": 2}
     axes.scatter(people["x"], people["y"], area, label=f"annotator ({len(people):,})", **style)
-    oracle = getattr(posterior.story, "oracle", "mode")
+    oracle = getattr(posterior.model, "oracle", "mode")
     for _, row in table[table["kind"] != "annotator"].iterrows():
         mine = row["kind"] == oracle
         text = f"{row['kind']}, the oracle worker" if mine else row["kind"]
@@ -350,7 +350,7 @@ def _gates(posterior: Fit) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             f"{posterior.method} gives annotators no gates, which the map is of; fit a mixture of experts: mmlc"
         )
     gates = np.asarray(sites["gate"].mean)
-    bandwidth = getattr(posterior.story, "bandwidth", None)
+    bandwidth = getattr(posterior.model, "bandwidth", None)
     kinds = ("mode", "mean", "median")
-    centres = {kind: centre_of(torch.from_numpy(gates), kind, bandwidth).numpy() for kind in kinds}
+    centres = {kind: population_centre(torch.from_numpy(gates), kind, bandwidth).numpy() for kind in kinds}
     return gates, centres | ({"centre": np.asarray(sites["centre"].mean)} if "centre" in sites else {})

@@ -15,11 +15,11 @@ import pyro.distributions as dist
 
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.features import read
+from crowdppl.data.features import read_stored
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
 from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ SEEN = "items with features"
 
 
 @dataclass(frozen=True)
-class StoryGraph:
+class ModelGraph:
     """The variables of a story.
 
     Attributes:
@@ -52,7 +52,7 @@ class StoryGraph:
         return tuple(child for child, parents in self.parents.items() if name in parents)
 
 
-def graph_of(story: Any, data: Annotations) -> StoryGraph:
+def graph_of(model: Any, data: Annotations) -> ModelGraph:
     """The graph of a story as it is on some data.
 
     Pyro places the labels, which are ragged, in the plate of items (and of groups). Each belongs to one item and
@@ -67,34 +67,34 @@ def graph_of(story: Any, data: Annotations) -> StoryGraph:
     """
     from pyro.infer.inspect import get_model_relations
 
-    prepare = getattr(story, "prepare", None)
-    found = get_model_relations(_on(story if prepare is None else prepare(data), data))
+    setup = getattr(model, "setup", None)
+    found = get_model_relations(_on(model if setup is None else setup(data), data))
     factors = {name for name, fn in found["sample_dist"].items() if fn == "Unit"}
     parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
     labels = [name for name, fn in found["sample_dist"].items() if fn == "Labels"]
     if not labels:
-        raise MethodError("the story draws no labels: call crowdppl.annotate inside the plate of items")
+        raise MethodError("the story draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)
-    return StoryGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
+    return ModelGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
 
 
-def _on(story: Any, data: Annotations) -> Callable[[], None]:
+def _on(model: Any, data: Annotations) -> Callable[[], None]:
     """The story on data, as a program without arguments that looks at features where it has networks."""
     block = data.as_block()
 
-    def model() -> None:
-        if block.features is None or not networks_of(story):
-            story.model(block)
+    def program() -> None:
+        if block.features is None or not networks_of(model):
+            model.model(block)
             return
         # No Delta: Pyro traces nothing to it. Networks are asked beforehand, as where a story is not learning.
-        features = read(block.features)
+        features = read_stored(block.features)
         near = dist.Normal(features, 1.0).to_event(features.dim() - 1)
         with pyro.plate(SEEN, block.n_items):
             x = pyro.sample(FEATURES, near, obs=features)
-        seen = {name: network(x) for name, network in networks_of(story).items()}
-        story.model(replace(block, features=x, seen=seen, _views={}))
+        seen = {name: network(x) for name, network in networks_of(model).items()}
+        model.model(replace(block, features=x, seen=seen, _views={}))
 
-    return model
+    return program
 
 
 def _plates(
@@ -180,7 +180,7 @@ def half_width(name: str) -> float:
     return max(32.0, 3.6 * len(name) + 12)
 
 
-def arrange(graph: StoryGraph) -> Layout:
+def arrange(graph: ModelGraph) -> Layout:
     """Places every variable and plate: the best of all orders within a row of a zone, the same every time.
 
     Variables outside of all plates stand above. Below them lie zones from left to right: other plates, annotators,
@@ -203,7 +203,7 @@ def arrange(graph: StoryGraph) -> Layout:
     )
 
 
-def _zone(graph: StoryGraph, name: str) -> int:
+def _zone(graph: ModelGraph, name: str) -> int:
     """0 above all plates, 1 other plates, 2 annotators, 3 annotators and items, 4 items, 5 items and another."""
     plates = graph.plates_of(name)
     if not plates:
@@ -215,7 +215,7 @@ def _zone(graph: StoryGraph, name: str) -> int:
     return 2 if ANNOTATORS in plates else 1
 
 
-def _rows(graph: StoryGraph) -> dict[str, int]:
+def _rows(graph: ModelGraph) -> dict[str, int]:
     """The row of each variable: as far down as its children allow, those in no plate above all others."""
     height: dict[str, int] = {}
     for name in reversed(list(graph.parents)):  # children come later in the story
@@ -259,7 +259,7 @@ def _slots(n: int, width: int, spare: int) -> Iterator[tuple[float, ...]]:
 
 
 def _placed(
-    graph: StoryGraph,
+    graph: ModelGraph,
     rows: Mapping[str, int],
     zones: Mapping[str, int],
     columns: Mapping[str, float],
@@ -291,7 +291,7 @@ def _over_children(wanted: Mapping[str, float]) -> dict[str, float]:
     return {name: at + i * WIDE for i, (name, at) in enumerate(zip(names, flat, strict=True))}
 
 
-def _box(graph: StoryGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
+def _box(graph: ModelGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
     """The border of a plate, wider the more plates lie within it."""
     members = [ovals[name] for name in graph.plates[plate]]
     inner = [p for p, names in graph.plates.items() if p != plate and set(names) < set(graph.plates[plate])]
@@ -303,7 +303,7 @@ def _box(graph: StoryGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
     return Box(left - gap, min(o.y - o.ry for o in members) - gap, right + gap, bottom + (gap - MARGIN))
 
 
-def _cost(graph: StoryGraph, ovals: Mapping[str, Oval]) -> float:
+def _cost(graph: ModelGraph, ovals: Mapping[str, Oval]) -> float:
     """Arrows through other variables weigh most, then arrows that cross, then their length."""
     edges = [(parent, child) for child, parents in graph.parents.items() for parent in parents]
     through = sum(len(passed(ovals, parent, child)) for parent, child in edges)
@@ -338,7 +338,7 @@ POINTS = 72.0
 """Units of the arrangement an inch."""
 
 
-def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes | None = None) -> Axes:
+def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes | None = None) -> Axes:
     """Draws the plate diagram of a story: what is drawn from what, and what is repeated for whom.
 
     An arrow goes from a variable to those that are drawn given it; a variable is repeated for each member of the
@@ -355,12 +355,12 @@ def plot_story(story: str | Story, data: Annotations | None = None, *, ax: Axes 
         MethodError: for an unknown name, a story that draws no labels, or one with too many arrows to arrange.
 
     Examples:
-        >>> from crowdppl import plot_story
-        >>> axes = plot_story("one_coin")
+        >>> from crowdppl import plot_model
+        >>> axes = plot_model("one_coin")
         >>> [text.get_text() for text in axes.texts if text.get_text() in ("ability", "truth", "label")]
         ['ability', 'truth', 'label']
     """
-    ready = registry.resolve(story)
+    ready = registry.resolve(model)
     graph = graph_of(ready, a_few_labels() if data is None else require_annotations(data))
     layout, card = arrange(graph), card_of(ready)
     shapes = {} if card is None else card.sites

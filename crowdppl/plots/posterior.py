@@ -13,13 +13,13 @@ import numpy as np
 
 from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
-from crowdppl.core.validation import kind_of, tell, whole_number
+from crowdppl.core.validation import kind_of, warn, whole_number
 from crowdppl.data.annotations import labels_given
 from crowdppl.errors import DataError, GlyphWarning, MethodError
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.results import intervals
 from crowdppl.results.choices import choose, entropy
-from crowdppl.results.tables import information, telling
+from crowdppl.results.tables import information, informative_part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -250,7 +250,7 @@ def legible(*panels: Axes) -> None:
     if boxed:
         names = ", ".join(map(repr, list(boxed)[:LISTED]))
         more = f" and {len(boxed) - LISTED} more" if len(boxed) > LISTED else ""
-        tell(
+        warn(
             f"no installed font has all letters of {names}{more}, so that boxes stand for some; install one that "
             "has, such as Noto Sans of that script, hand its file to matplotlib.font_manager.fontManager.addfont "
             'or set matplotlib.rcParams["font.family"], and draw again',
@@ -727,8 +727,10 @@ def _information(posterior: Fit, level: float) -> Estimate:
     result = posterior.result
     tables, shares = result.table_draws, result.prevalence_draws
     if tables is None or shares is None:
-        return from_point(information(telling(posterior, result.table), result.prevalence))
-    draws = [information(table, share) for table, share in zip(telling(posterior, tables), shares, strict=True)]
+        return from_point(information(informative_part(posterior, result.table), result.prevalence))
+    draws = [
+        information(table, share) for table, share in zip(informative_part(posterior, tables), shares, strict=True)
+    ]
     return from_draws(np.stack(draws), level)
 
 

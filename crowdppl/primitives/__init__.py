@@ -1,1 +1,82 @@
-"""The words a model is written in."""
+"""The words that a model is written in: ``import crowdppl.primitives as cp``."""
+
+from crowdppl.core.validation import Count, NotNegative, Positive, Share, Whole, check_settings
+from crowdppl.data.blocks import Block
+from crowdppl.primitives import plates
+from crowdppl.primitives.distributions import (
+    Categorical,
+    ChosenDirichlet,
+    OneHot,
+    log_dirichlet_multinomial,
+    ordinal_log_probs,
+    with_dirichlet_multinomial,
+)
+from crowdppl.primitives.labels import Coin, each_label, label_weights, weighted_labels
+from crowdppl.primitives.likelihood import (
+    annotate,
+    annotator_covariates,
+    coin_table,
+    item_covariates,
+    label_offsets,
+    penalty,
+    prevalence,
+    truth,
+    truth_and_labels,
+    with_abstentions,
+)
+from crowdppl.primitives.mixtures import class_blends, group_codes, through_blends
+from crowdppl.primitives.model import Card, Model
+from crowdppl.primitives.priors import (
+    coin_counts,
+    coin_prior,
+    confusion_prior,
+    crowd_confusion,
+    crowd_rows,
+    default_prevalence,
+    diagonal_prior,
+)
+from crowdppl.primitives.sums import logsumexp
+
+__all__ = [
+    "Block",
+    "Card",
+    "Categorical",
+    "ChosenDirichlet",
+    "Coin",
+    "Count",
+    "Model",
+    "NotNegative",
+    "OneHot",
+    "Positive",
+    "Share",
+    "Whole",
+    "annotate",
+    "annotator_covariates",
+    "check_settings",
+    "class_blends",
+    "coin_counts",
+    "coin_prior",
+    "coin_table",
+    "confusion_prior",
+    "crowd_confusion",
+    "crowd_rows",
+    "default_prevalence",
+    "diagonal_prior",
+    "each_label",
+    "group_codes",
+    "item_covariates",
+    "label_offsets",
+    "label_weights",
+    "log_dirichlet_multinomial",
+    "logsumexp",
+    "ordinal_log_probs",
+    "penalty",
+    "plates",
+    "prevalence",
+    "through_blends",
+    "truth",
+    "truth_and_labels",
+    "weighted_labels",
+    "with_abstentions",
+    "with_dirichlet_multinomial",
+]

@@ -24,7 +24,7 @@ from crowdppl.primitives.plates import Data, block_of
 Tail = Literal["normal", "logistic", "laplace"]
 
 
-def log_bands(edge: Tensor, tail: Tail = "normal") -> Tensor:
+def ordinal_log_probs(edge: Tensor, tail: Tail = "normal") -> Tensor:
     """Log-probability that standard noise falls into each band between edges, exact far out in the tails too.
 
     Args:
@@ -39,7 +39,7 @@ def log_bands(edge: Tensor, tail: Tail = "normal") -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.log_bands(torch.tensor([-1.0, 1.0])).exp()
+        >>> crowdppl.primitives.ordinal_log_probs(torch.tensor([-1.0, 1.0])).exp()
         tensor([0.1587, 0.6827, 0.1587])
     """
     lower, upper = edge[..., :-1], edge[..., 1:]
@@ -63,7 +63,7 @@ def _log_cdf(x: Tensor, tail: Tail) -> Tensor:
     raise MethodError(f"tail={tail!r} is not a noise; choose 'normal', 'logistic' or 'laplace'")
 
 
-def log_urn(data: Data, spread: float) -> Tensor:
+def log_dirichlet_multinomial(data: Data, spread: float) -> Tensor:
     """Log-probability of all labels of each item, if they follow unknown shares of the classes: (N,).
 
     The shares are drawn from a symmetric Dirichlet and integrated out (Polya's urn), so that labels of an item make
@@ -77,7 +77,7 @@ def log_urn(data: Data, spread: float) -> Tensor:
     Examples:
         >>> labels = {"ann": {"x": "a", "y": "a", "z": "b"}, "bob": {"x": "a", "y": "b", "z": "b"}}
         >>> data = crowdppl.Annotations.from_dicts(labels)
-        >>> crowdppl.log_urn(data, 1.0).exp()  # labels that are alike are more probable
+        >>> crowdppl.primitives.log_dirichlet_multinomial(data, 1.0).exp()  # labels that are alike are more probable
         tensor([0.3333, 0.3333, 0.1667])
     """
     block = block_of(data)
@@ -89,7 +89,7 @@ def log_urn(data: Data, spread: float) -> Tensor:
     return _rising(spread, counts)[n].sum(-1) - _rising(k * spread, counts)[total]
 
 
-def with_urn(
+def with_dirichlet_multinomial(
     data: Data, log_rate: Tensor, table: Tensor, spread: float, power: float = 1.0
 ) -> tuple[Tensor, Tensor | Callable[[Tensor], Tensor]]:
     """Lets labels of an item in the last state follow shares of the item's own.
@@ -101,7 +101,7 @@ def with_urn(
         data: the story's argument.
         log_rate: (..., 2) log-probabilities of another state and of the last.
         table: (..., A, T, L) log p(answer | annotator, state), in the last state 0 for every class.
-        spread: as for ``log_urn``.
+        spread: as for ``log_dirichlet_multinomial``.
         power: of the labels' likelihood, as ``annotate`` takes it: an urn's labels count for less, too.
 
     Returns:
@@ -111,12 +111,12 @@ def with_urn(
         >>> import torch
         >>> data = crowdppl.anaesthetists()
         >>> rate, table = torch.tensor([0.9, 0.1]).log(), torch.zeros(5, 2, 4)
-        >>> crowdppl.with_urn(data, rate, table, 1.0)[0].shape  # of each item: another state, or the urn
+        >>> crowdppl.primitives.with_dirichlet_multinomial(data, rate, table, 1.0)[0].shape  # of each item: another state, or the urn
         torch.Size([45, 2])
     """
     block = block_of(data)
-    if block.observed:
-        urn = log_urn(block, spread) * (power if block.tempered else 1.0)
+    if block.has_labels:
+        urn = log_dirichlet_multinomial(block, spread) * (power if block.uses_power else 1.0)
         return log_rate + torch.stack([torch.zeros_like(urn), urn], -1), table
     even = spread * torch.ones(block.n_classes, device=block.device)
     shares = torch.distributions.Dirichlet(even).sample((block.n_items,))
@@ -152,7 +152,7 @@ class Categorical(TorchDistribution):
 
     Examples:
         >>> import torch
-        >>> crowdppl.Categorical(torch.tensor([[0.0, -1.0]])).log_prob(torch.tensor([1]))
+        >>> crowdppl.primitives.Categorical(torch.tensor([[0.0, -1.0]])).log_prob(torch.tensor([1]))
         tensor([-1.])
     """
 
@@ -212,7 +212,7 @@ class OneHot(TorchDistribution):
 
     Examples:
         >>> import torch
-        >>> crowdppl.OneHot(torch.tensor([0.0, -1.0])).log_prob(torch.tensor([0.5, 0.5]))  # linear
+        >>> crowdppl.primitives.OneHot(torch.tensor([0.0, -1.0])).log_prob(torch.tensor([0.5, 0.5]))  # linear
         tensor(-0.5000)
     """
 
@@ -254,7 +254,7 @@ class ChosenDirichlet(TorchDistribution):
     Examples:
         >>> import torch
         >>> two = torch.tensor([[[9.0, 1.0]], [[1.0, 1.0]]])  # two alternatives, each a matrix of one row
-        >>> flat = crowdppl.ChosenDirichlet(torch.tensor([0.0, 1.0]), two, event_dim=2)
+        >>> flat = crowdppl.primitives.ChosenDirichlet(torch.tensor([0.0, 1.0]), two, event_dim=2)
         >>> flat.log_prob(torch.tensor([[0.3, 0.7]]))
         tensor(0.)
     """

@@ -12,7 +12,7 @@ from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.ragged import Bags, bag, flip
+from crowdppl.data.ragged import RaggedIndex, flip, ragged_sum
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import pick
 from crowdppl.primitives.plates import Data, block_of
@@ -27,7 +27,7 @@ def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
     Examples:
         >>> import torch
         >>> rows = torch.tensor([[[0.9, 0.1], [0.4, 0.6]]]).log()
-        >>> crowdppl.each_label(rows)(torch.tensor([1])).exp()
+        >>> crowdppl.primitives.each_label(rows)(torch.tensor([1])).exp()
         tensor([[0.1000, 0.6000]])
     """
 
@@ -37,7 +37,7 @@ def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
     return table
 
 
-def weighed_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
+def weighted_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
     """The same with a truth for each label alone, summed out, and a power of its probability.
 
     A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``, whatever the truth of the item.
@@ -54,7 +54,7 @@ def weighed_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> C
         >>> data = crowdppl.anaesthetists()  # 45 items, 5 annotators, 4 classes
         >>> even, rows = torch.full((45, 4), 0.25).log(), (0.4 * torch.eye(4) + 0.15).log()
         >>> weight = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
-        >>> table = crowdppl.weighed_labels(data, even, rows.expand(data.n_labels, 4, 4), weight)
+        >>> table = crowdppl.primitives.weighted_labels(data, even, rows.expand(data.n_labels, 4, 4), weight)
         >>> x = table(data.as_block().answer)[:, 0].exp()
         >>> sorted({round(float(p), 4) for p in x})  # a quarter to the power of the annotator's weight
         [0.0625, 0.25, 1.0]
@@ -70,7 +70,7 @@ def weighed_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> C
     return table
 
 
-def apart_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
+def label_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
     """Weights of annotators, the less the more of them are alike (Herde, Huseljic & Sick 2023, equations 21 to 23).
 
     In proportion to ``1 / sum over b of exp(-scale |v[a] - v[b]|^2)``, and 1 on average.
@@ -84,7 +84,7 @@ def apart_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.apart_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
+        >>> crowdppl.primitives.label_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
         tensor([0.7500, 0.7500, 1.5000])
     """
     if scale is None:
@@ -103,7 +103,7 @@ class Coin:
     Examples:
         >>> import torch
         >>> p = torch.tensor([0.9, 0.6])  # of two labels
-        >>> crowdppl.Coin(log_right=p.log(), log_wrong=(1 - p).log()).log_wrong.exp()
+        >>> crowdppl.primitives.Coin(log_right=p.log(), log_wrong=(1 - p).log()).log_wrong.exp()
         tensor([0.1000, 0.4000])
     """
 
@@ -184,7 +184,7 @@ class Labels(TorchDistribution):
         by_state = flip(sums).reshape((*lead, -1, *self.plates))
         return pick(by_state, self.state, len(self.batch_shape), dim=len(lead))
 
-    def _rows(self, block: Block) -> Bags:
+    def _rows(self, block: Block) -> RaggedIndex:
         if self.within == "label":
             return block.per_label
         return block.bags if self.groups is None else block.grouped(self.groups)
@@ -198,7 +198,7 @@ class Labels(TorchDistribution):
                 f"{block.n_annotators}, states, answers={block.n_answers})"
             )
         wide = log_p.movedim((-3, -1), (0, 1)).reshape(shape[0] * shape[2], -1)
-        return bag(wide, self._rows(block), _precision(block, log_p)), log_p.shape[:-3]
+        return ragged_sum(wide, self._rows(block), _precision(block, log_p)), log_p.shape[:-3]
 
     def _from_callable(self, block: Block, values: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, state), from per-label potentials (..., S, T)."""
@@ -207,7 +207,7 @@ class Labels(TorchDistribution):
         wide = values.reshape(chains, *size).permute(1, 0, 2).reshape(block.n_labels, chains * size[-1])
         if self.within == "label":
             return wide.to(_precision(block, values)), lead
-        return bag(wide, block.per_item, _precision(block, values)), lead
+        return ragged_sum(wide, block.per_item, _precision(block, values)), lead
 
     def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, class): two one-wide bags, whose cost does not depend on K."""
@@ -220,8 +220,8 @@ class Labels(TorchDistribution):
         )
         right, base = (block.only_classes(x) for x in both)
         dtype = _precision(block, base)
-        every = bag(base, block.per_item, dtype)
-        extra = bag(right - base, block.by_class, dtype).reshape(n, k, -1)
+        every = ragged_sum(base, block.per_item, dtype)
+        extra = ragged_sum(right - base, block.by_class, dtype).reshape(n, k, -1)
         return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(n, -1), lead
 
     def sample(self, sample_shape: Any = ()) -> Tensor:

@@ -18,7 +18,7 @@ from crowdppl.primitives import plates
 from crowdppl.primitives.distributions import Categorical
 from crowdppl.primitives.labels import Coin, Labels, Table
 from crowdppl.primitives.plates import Data, block_of
-from crowdppl.primitives.priors import house_prevalence
+from crowdppl.primitives.priors import default_prevalence
 
 
 @overload
@@ -57,7 +57,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         >>> labels = {"ann": {"x": "no", "y": "?"}, "bob": {"x": "no", "y": "yes"}}
         >>> data = crowdppl.Annotations.from_dicts(labels, abstentions=["?"])
         >>> with pyro.poutine.seed(rng_seed=0):
-        ...     log_p = crowdppl.with_abstentions(data, torch.eye(2).log().expand(2, 2, 2))
+        ...     log_p = crowdppl.primitives.with_abstentions(data, torch.eye(2).log().expand(2, 2, 2))
         >>> log_p.shape  # of two classes and "?"
         torch.Size([2, 2, 3])
     """
@@ -148,13 +148,13 @@ def annotate(
         >>> design = crowdppl.random_design(1, 2, 2, classes=["no", "yes"], seed=0)
         >>> never_err = torch.eye(2).log().expand(2, 2, 2)  # [annotator, truth, label]
         >>> with pyro.poutine.seed(rng_seed=0), crowdppl.primitives.plates.items(design):
-        ...     cells = crowdppl.annotate(design, never_err, torch.tensor([1]))
+        ...     cells = crowdppl.primitives.annotate(design, never_err, torch.tensor([1]))
         >>> cells % 2  # both say "yes"
         tensor([1, 1], dtype=torch.int32)
     """
     block = block_of(data)
-    labels = Labels(block, log_p, state, within=within, groups=groups, power=power if block.tempered else 1.0)
-    out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.observed else None)
+    labels = Labels(block, log_p, state, within=within, groups=groups, power=power if block.uses_power else 1.0)
+    out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.has_labels else None)
     return out
 
 
@@ -202,7 +202,7 @@ def truth_and_labels(
     if likelihood not in ("joint", "per_annotation"):
         raise MethodError(f"likelihood={likelihood!r} is neither 'joint' nor 'per_annotation'")
     block = block_of(data)
-    if likelihood == "joint" or not block.learning:
+    if likelihood == "joint" or not block.trains_networks:
         with plates.items(data):
             annotate(data, table, truth(data, log_p), power=power)
         return
@@ -238,7 +238,7 @@ def penalty(data: Data, name: str, amount: Tensor) -> None:
         amount: a number, in units of a label's log-probability.
     """
     block = block_of(data)
-    if block.learning:
+    if block.trains_networks:
         n = block.n_labels if block.n_answers == block.n_classes else block.named.sum()
         pyro.factor(name, -block.scale * n * amount)
 
@@ -251,13 +251,13 @@ def prevalence(
     Args:
         data: the story's argument.
         kind: "learned" samples the site ``prevalence``; "uniform" fixes 1 / K.
-        concentration: of the symmetric Dirichlet; 1 is flat, None that of ``house_prevalence``.
+        concentration: of the symmetric Dirichlet; 1 is flat, None that of ``default_prevalence``.
 
     Raises:
         MethodError: for another kind.
 
     Examples:
-        >>> crowdppl.prevalence(crowdppl.anaesthetists(), "uniform").exp()
+        >>> crowdppl.primitives.prevalence(crowdppl.anaesthetists(), "uniform").exp()
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     n_classes = block_of(data).n_classes
@@ -265,7 +265,7 @@ def prevalence(
         return torch.full((n_classes,), -math.log(n_classes))
     if kind != "learned":
         raise MethodError(f"prevalence={kind!r} is neither 'learned' nor 'uniform'")
-    mass = house_prevalence(n_classes) if concentration is None else concentration
+    mass = default_prevalence(n_classes) if concentration is None else concentration
     share: Tensor = pyro.sample("prevalence", dist.Dirichlet(mass * torch.ones(n_classes)))
     return share.log()
 
@@ -285,7 +285,7 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.coin_table(torch.tensor([[[0.8, 0.2]]]).log(), n_classes=3).exp()
+        >>> crowdppl.primitives.coin_table(torch.tensor([[[0.8, 0.2]]]).log(), n_classes=3).exp()
         tensor([[[0.8000, 0.1000, 0.1000],
                  [0.1000, 0.8000, 0.1000],
                  [0.1000, 0.1000, 0.8000]]])
@@ -304,7 +304,7 @@ LEAST = 1e-10
 """Smallest probability of a label, and what is added to a square before its root."""
 
 
-def departed(
+def label_offsets(
     data: Data, p: Tensor, confusion: Tensor, shift: Tensor, weight: float = 0.01, power: float = 0.4
 ) -> Callable[[Tensor], Tensor]:
     """Labels that depart from what is expected of them, at a price (Nguyen, Ibrahim & Fu 2024, COINNet).
@@ -331,7 +331,7 @@ def departed(
         >>> data = crowdppl.anaesthetists()  # 45 items, 5 annotators, 4 classes
         >>> p, confusion = torch.full((45, 4), 0.25), torch.eye(4).expand(5, 4, 4)
         >>> shift = torch.tensor([0.4, 0.0, 0.0, 0.0]).expand(data.n_labels, 4)  # .3 and -.1 around their mean
-        >>> log_p = crowdppl.departed(data, p, confusion, shift)(torch.zeros(data.n_labels, dtype=torch.int64))
+        >>> log_p = crowdppl.primitives.label_offsets(data, p, confusion, shift)(torch.zeros(data.n_labels, dtype=torch.int64))
         >>> log_p[0].exp()
         tensor([0.5500, 0.5500, 0.5500, 0.5500])
     """

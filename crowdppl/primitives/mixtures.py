@@ -11,7 +11,7 @@ from torch import Tensor
 
 from crowdppl.core.validation import require_data, share_between
 from crowdppl.data.annotations import require_annotations
-from crowdppl.data.ids import of_tensor
+from crowdppl.data.ids import tensor_to_numpy
 from crowdppl.errors import MethodError
 from crowdppl.primitives.sums import drawing, logsumexp
 
@@ -22,7 +22,7 @@ BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
 DILUTIONS = (0.25, 0.5, 0.75, 1.0)
 
 
-def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted: bool = True) -> Tensor:
+def class_blends(n_classes: int, blends: tuple[float, ...] | None = None, diluted: bool = True) -> Tensor:
     """What an item may be where it lies between classes: each class alone, two in a blend, or one in all.
 
     Args:
@@ -36,7 +36,7 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
         they are never more than 1,426 for up to 50 classes, and 4 K + 1 beyond.
 
     Examples:
-        >>> crowdppl.class_atoms(2, blends=(0.5,))
+        >>> crowdppl.primitives.class_blends(2, blends=(0.5,))
         tensor([[  0.0000, -80.0000],
                 [-80.0000,   0.0000],
                 [ -0.6931,  -0.6931]])
@@ -54,11 +54,11 @@ def class_atoms(n_classes: int, blends: tuple[float, ...] | None = None, diluted
     return torch.cat(rows).log().clamp(min=EMPTY)
 
 
-def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
+def through_blends(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     """What annotators answer on an item of each atom, where each of them sees a class drawn from it.
 
     Args:
-        log_atoms: (S, K), as of ``class_atoms``.
+        log_atoms: (S, K), as of ``class_blends``.
         by_seen: (..., A, K, L), log p(answer | annotator, class seen).
 
     Returns:
@@ -67,7 +67,7 @@ def through_atoms(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     Examples:
         >>> import torch
         >>> skilled = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()  # [class seen, answer] of one annotator
-        >>> crowdppl.through_atoms(crowdppl.class_atoms(2, blends=(0.5,)), skilled[None]).exp()
+        >>> crowdppl.primitives.through_blends(crowdppl.primitives.class_blends(2, blends=(0.5,)), skilled[None]).exp()
         tensor([[[0.9000, 0.1000],
                  [0.2000, 0.8000],
                  [0.5500, 0.4500]]])
@@ -96,7 +96,7 @@ def _drawn(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     return torch.cat(parts, -2)[..., order.argsort(), :]
 
 
-def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> list[int]:
+def group_codes(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> list[int]:
     """A whole number for each annotator, equal for annotators of one group.
 
     Args:
@@ -113,11 +113,11 @@ def group_numbers(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -
             there are annotators, or groups are named by no text or number for each annotator.
 
     Examples:
-        >>> crowdppl.group_numbers({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
+        >>> crowdppl.primitives.group_codes({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
         [0, 1, 2, 0, 0]
     """
     (require_annotations if groups is None or isinstance(groups, Mapping) else require_data)(data)
-    named: Any = _found(data) if groups is None else of_tensor(groups, "groups")
+    named: Any = _found(data) if groups is None else tensor_to_numpy(groups, "groups")
     if isinstance(named, str) or not isinstance(named, Iterable):
         raise MethodError(
             f"groups={groups!r} says nothing of each annotator; give a mapping from annotator id to group, or one "

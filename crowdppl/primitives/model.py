@@ -99,16 +99,16 @@ class Card:
 
 
 @runtime_checkable
-class Story(Protocol):
+class Model(Protocol):
     """A generative story of annotations: anything with ``model(data)``.
 
     ``model`` is a Pyro program that draws the parameters, the truth of each item and, through
-    ``crowdppl.annotate``, the labels. Every size comes from ``data``, at every call; a story keeps nothing of one
+    ``crowdppl.primitives.annotate``, the labels. Every size comes from ``data``, at every call; a story keeps nothing of one
     data set for the next. Settings are constructor arguments, kept under their own names as attributes (a dataclass
     does that).
 
     It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), the methods of
-    ``Guided``, ``Started`` and ``Prepared``, and, where a network learns under em or vb, ``counting``: another
+    ``HasGuide``, ``HasInit`` and ``HasSetup``, and, where a network learns under em or vb, ``counting``: another
     program of the same sites, by whose expected counts the parameters are updated (model-bootstrapped EM).
 
     Examples:
@@ -116,13 +116,13 @@ class Story(Protocol):
         >>> import pyro.distributions as dist
         >>> class Mine:
         ...     def model(self, data):
-        ...         log_p = crowdppl.prevalence(data)
+        ...         log_p = crowdppl.primitives.prevalence(data)
         ...         with crowdppl.primitives.plates.annotators(data):
-        ...             rows = dist.Dirichlet(crowdppl.confusion_prior(data)).to_event(1)
+        ...             rows = dist.Dirichlet(crowdppl.primitives.confusion_prior(data)).to_event(1)
         ...             confusion = pyro.sample("confusion", rows)
         ...         with crowdppl.primitives.plates.items(data):
-        ...             crowdppl.annotate(data, confusion.log(), crowdppl.truth(data, log_p))
-        >>> isinstance(Mine(), crowdppl.Story)
+        ...             crowdppl.primitives.annotate(data, confusion.log(), crowdppl.primitives.truth(data, log_p))
+        >>> isinstance(Mine(), crowdppl.primitives.Model)
         True
         >>> posterior = crowdppl.fit(Mine(), crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> posterior.labels()["label"].value_counts().to_dict()
@@ -139,7 +139,7 @@ class Story(Protocol):
 
 
 @runtime_checkable
-class Guided(Protocol):
+class HasGuide(Protocol):
     """A story with a variational family of its own; without one, the guide is derived from the model."""
 
     def guide(self, data: Any) -> Any:
@@ -148,19 +148,19 @@ class Guided(Protocol):
 
 
 @runtime_checkable
-class Started(Protocol):
+class HasInit(Protocol):
     """A story that knows better than the votes where engines should start."""
 
-    def start(self, data: Any) -> Mapping[str, Tensor]:
+    def init(self, data: Any) -> Mapping[str, Tensor]:
         """Values of some latent sites to start from, each shaped as the site is."""
         ...
 
 
 @runtime_checkable
-class Prepared(Protocol):
+class HasSetup(Protocol):
     """A story with settings that are to be found in the data, such as groups of annotators."""
 
-    def prepare(self, data: Any) -> Story:
+    def setup(self, data: Any) -> Model:
         """A copy with those settings found, so that nothing depends on the data any more.
 
         Args:
@@ -169,55 +169,55 @@ class Prepared(Protocol):
         ...
 
 
-def card_of(story: object) -> Card | None:
+def card_of(model: object) -> Card | None:
     """The card of a story or of its class; None where it has none.
 
     Raises:
         MethodError: when ``card`` is something other than a ``Card``.
     """
-    card = getattr(story, "card", None)
+    card = getattr(model, "card", None)
     if card is not None and not isinstance(card, Card):
-        raise MethodError(f"the card of {_label(story)} is {card!r}; make it a crowdppl.Card")
+        raise MethodError(f"the card of {_label(model)} is {card!r}; make it a crowdppl.primitives.Card")
     return card
 
 
-def in_a_line(story: object) -> str:
+def in_a_line(model: object) -> str:
     """What a story is: the first line of its class's docstring; the title of its card where nobody wrote one."""
-    own, card = inspect.getdoc(type(story)) or "", card_of(story)
-    written = not own.startswith(f"{type(story).__name__}(")  # as a dataclass fills it in
-    return (own.partition("\n")[0] if written else "") or (card.title if card else type(story).__name__)
+    own, card = inspect.getdoc(type(model)) or "", card_of(model)
+    written = not own.startswith(f"{type(model).__name__}(")  # as a dataclass fills it in
+    return (own.partition("\n")[0] if written else "") or (card.title if card else type(model).__name__)
 
 
-def plates_of(story: object) -> int:
+def plates_of(model: object) -> int:
     """How deep a story's plates nest: 1 unless it says otherwise.
 
     Raises:
         MethodError: when ``plates`` is not a whole number of at least 1.
     """
-    depth = getattr(story, "plates", 1)
+    depth = getattr(model, "plates", 1)
     if not is_whole(depth) or depth < 1:
-        raise MethodError(f"plates of {_label(story)} is {depth!r}; it must be a whole number, 1 or more")
+        raise MethodError(f"plates of {_label(model)} is {depth!r}; it must be a whole number, 1 or more")
     return int(depth)
 
 
-def settings_of(story: object) -> dict[str, Any]:
+def settings_of(model: object) -> dict[str, Any]:
     """The settings that would build the story again: its constructor arguments by name.
 
     Raises:
         MethodError: when the story does not keep a constructor argument as an attribute of the same name.
     """
     found = {}
-    for name, parameter in inspect.signature(type(story)).parameters.items():
+    for name, parameter in inspect.signature(type(model)).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if not hasattr(story, name):
+        if not hasattr(model, name):
             raise MethodError(
-                f"{_label(story)} takes the setting {name!r} but does not keep it; "
+                f"{_label(model)} takes the setting {name!r} but does not keep it; "
                 f"set self.{name} in its constructor, or make it a dataclass"
             )
-        found[name] = getattr(story, name)
+        found[name] = getattr(model, name)
     return found
 
 
-def _label(story: object) -> str:
-    return story.__name__ if isinstance(story, type) else type(story).__name__
+def _label(model: object) -> str:
+    return model.__name__ if isinstance(model, type) else type(model).__name__

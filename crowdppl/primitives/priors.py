@@ -46,7 +46,7 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
     Examples:
         >>> import pyro
         >>> with pyro.poutine.seed(rng_seed=0):
-        ...     log_p = crowdppl.crowd_confusion(crowdppl.anaesthetists())
+        ...     log_p = crowdppl.primitives.crowd_confusion(crowdppl.anaesthetists())
         >>> log_p.shape
         torch.Size([5, 4, 4])
     """
@@ -75,7 +75,7 @@ def crowd_confusion(data: Data, alike: float = ALIKE) -> Tensor:
         return _rows(hit, pyro.sample("error", dist.Dirichlet(wrong).to_event(1)).log())
 
 
-def crowd_rows(data: Data, pooled: float) -> Tensor:
+def crowd_rows(data: Data, crowd_prior_strength: float) -> Tensor:
     """Pseudo-counts of an annotator's confusion rows that are shared as the crowd has them, which is learned.
 
     Site ``crowd`` is Dirichlet, 2 on the right answer and 1 on each other. Rows of few labels are drawn to it, and
@@ -83,28 +83,28 @@ def crowd_rows(data: Data, pooled: float) -> Tensor:
 
     Args:
         data: the story's argument.
-        pooled: pseudo-counts a row; 0 has no crowd.
+        crowd_prior_strength: pseudo-counts a row; 0 has no crowd.
 
     Returns:
         (..., K, K) [truth, label] to be added to a Dirichlet's concentrations; 0 where there is no crowd.
 
     Raises:
         DataError: ``data`` is neither annotations nor what a story is given.
-        MethodError: ``pooled`` is no number from 0 on.
+        MethodError: ``crowd_prior_strength`` is no number from 0 on.
 
     Examples:
         >>> import pyro
         >>> with pyro.poutine.seed(rng_seed=0):
-        ...     rows = crowdppl.crowd_rows(crowdppl.anaesthetists(), 14)
+        ...     rows = crowdppl.primitives.crowd_rows(crowdppl.anaesthetists(), 14)
         >>> rows.sum(-1)  # and a thousandth each, because a share drawn as 0 would be no concentration
         tensor([14.0040, 14.0040, 14.0040, 14.0040])
     """
     k = block_of(data).n_classes
-    if not number_within("pooled", pooled, "a number from 0 on", lambda x: x >= 0):
+    if not number_within("crowd_prior_strength", crowd_prior_strength, "a number from 0 on", lambda x: x >= 0):
         return torch.zeros(())
     lean = 1 + torch.eye(k)
     crowd: Tensor = pyro.sample("crowd", dist.Dirichlet(lean).to_event(1))
-    return pooled * crowd + 1e-3
+    return crowd_prior_strength * crowd + 1e-3
 
 
 def _without_diagonal(x: Tensor) -> Tensor:
@@ -127,49 +127,55 @@ MASS = 4.0
 """Pseudo-counts a row, by default."""
 
 
-def confusion_prior(data: Data, mass: float = MASS, diagonal: float | None = None, coins: bool = False) -> Tensor:
+def confusion_prior(
+    data: Data, prior_strength: float = MASS, diagonal: float | None = None, coins: bool = False
+) -> Tensor:
     """Dirichlet concentrations of confusion rows, leaning on the diagonal.
 
     Two pseudo-counts a class are enough to collapse Dawid-Skene on sparse data with many classes, because
-    their mass grows with K; this prior has the same mass for every K. Its defaults were chosen by held-out labels
+    their prior_strength grows with K; this prior has the same prior_strength for every K. Its defaults were chosen by held-out labels
     of six data sets, without any known truth. An annotator's history is added to it.
 
     Args:
         data: the story's argument.
-        mass: pseudo-counts a row.
-        diagonal: share of the mass on the right answer, by default half way between certainty and chance; the
+        prior_strength: pseudo-counts a row.
+        prior_accuracy: share of the prior_strength on the right answer, by default half way between certainty and chance; the
             rest is spread evenly.
-        coins: whether the rows of an annotator are one coin; each then has 1 / K of the mass.
+        coins: whether the rows of an annotator are one coin; each then has 1 / K of the prior_strength.
 
     Returns:
         (K, K) [truth, label], or (A, K, K) [annotator, truth, label] where the data carry a history.
 
     Examples:
-        >>> crowdppl.confusion_prior(crowdppl.anaesthetists(), mass=4)
+        >>> crowdppl.primitives.confusion_prior(crowdppl.anaesthetists(), prior_strength=4)
         tensor([[2.5000, 0.5000, 0.5000, 0.5000],
                 [0.5000, 2.5000, 0.5000, 0.5000],
                 [0.5000, 0.5000, 2.5000, 0.5000],
                 [0.5000, 0.5000, 0.5000, 2.5000]])
     """
     block = block_of(data)
-    rows = leaning_rows(block.n_classes, mass, diagonal, coins).to(block.device)
+    rows = diagonal_prior(block.n_classes, prior_strength, diagonal, coins).to(block.device)
     return rows if block.history is None else rows + block.history.to(rows)
 
 
-def leaning_rows(n_classes: int, mass: float = MASS, diagonal: float | None = None, coins: bool = False) -> Tensor:
+def diagonal_prior(
+    n_classes: int, prior_strength: float = MASS, diagonal: float | None = None, coins: bool = False
+) -> Tensor:
     """The same prior for rows that belong to no annotator: (K, K).
 
     Examples:
-        >>> crowdppl.leaning_rows(2, mass=10, diagonal=0.7)
+        >>> crowdppl.primitives.diagonal_prior(2, prior_strength=10, prior_accuracy=0.7)
         tensor([[7., 3.],
                 [3., 7.]])
     """
     share = (1 + 1 / n_classes) / 2 if diagonal is None else diagonal
     same = torch.eye(n_classes)
-    return mass / (n_classes if coins else 1) * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
+    return (
+        prior_strength / (n_classes if coins else 1) * (share * same + (1 - share) / (n_classes - 1) * (1 - same))
+    )
 
 
-def house_prevalence(n_classes: int) -> float:
+def default_prevalence(n_classes: int) -> float:
     """Pseudo-counts of each class in the prior of the prevalence, where annotators have confusion matrices.
 
     4 for two classes, 32 for three, 100 for more. Where items are hard for all, few pseudo-counts let the shares of
@@ -186,7 +192,7 @@ def house_prevalence(n_classes: int) -> float:
         MethodError: for what is no whole number from 2 on.
 
     Examples:
-        >>> crowdppl.house_prevalence(2), crowdppl.house_prevalence(8)
+        >>> crowdppl.primitives.default_prevalence(2), crowdppl.primitives.default_prevalence(8)
         (4.0, 100.0)
     """
     return {2: 4.0, 3: 32.0}.get(whole_number("n_classes", n_classes, 2), 100.0)
@@ -204,7 +210,7 @@ def coin_prior(data: Data, right: float, wrong: float, by_class: bool = False) -
         (2,) or (K, 2), or with history (A, 2) or (A, K, 2).
 
     Examples:
-        >>> crowdppl.coin_prior(crowdppl.anaesthetists(), right=4.0, wrong=2.0)
+        >>> crowdppl.primitives.coin_prior(crowdppl.anaesthetists(), right=4.0, wrong=2.0)
         tensor([4., 2.])
     """
     block = block_of(data)
@@ -228,7 +234,7 @@ def coin_counts(rows: Tensor, by_class: bool = False) -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.coin_counts(torch.tensor([[7.0, 3.0], [1.0, 9.0]]))
+        >>> crowdppl.primitives.coin_counts(torch.tensor([[7.0, 3.0], [1.0, 9.0]]))
         tensor([16.,  4.])
     """
     right = rows.diagonal(dim1=-2, dim2=-1)

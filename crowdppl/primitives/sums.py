@@ -73,7 +73,7 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
 
     Examples:
         >>> import torch
-        >>> crowdppl.logsumexp(torch.tensor([0.2, 0.3]).log()).exp()
+        >>> crowdppl.primitives.logsumexp(torch.tensor([0.2, 0.3]).log()).exp()
         tensor(0.5000)
     """
     how = _current.get()
@@ -149,7 +149,7 @@ def _whole(counts: Tensor, name: str | None) -> Tensor:
     off = (counts - rounded).abs().max() if counts.numel() else counts.sum()
     if float(off) > 1e-3 * (1 + float(rounded.abs().max() if counts.numel() else 0)):
         raise MethodError(
-            f"the sum {name or 'over the story`s discrete sites'} receives counts that are not whole "
+            f"the sum {name or 'over the model`s discrete sites'} receives counts that are not whole "
             f"(off by {float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; "
             "use vb or em, or take the weight out of the story"
         )

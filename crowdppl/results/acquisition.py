@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import seed_number, switch, tell, whole_number
+from crowdppl.core.validation import seed_number, switch, warn, whole_number
 from crowdppl.data.ids import one_or_several
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference.predict.answers import AnswerTables
@@ -105,7 +105,7 @@ DECIMALS = 9
 """Gains that agree to so many decimals of a bit are a tie: rounding must not break one."""
 
 
-def worth_asking(
+def suggest_labels(
     posterior: Fit,
     n: int,
     *,
@@ -153,7 +153,7 @@ def worth_asking(
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
-        >>> posterior.worth_asking(3, exclude_answered=False).round(2)
+        >>> posterior.suggest_labels(3, exclude_answered=False).round(2)
            item annotator  information  entropy
         0     3         1         0.40     0.62
         1    38         1         0.40     0.62
@@ -183,7 +183,7 @@ def worth_asking(
     wanted.settle(-1.0)
     best = np.reshape(wanted.chosen, (-1, 4))
     if len(best) < n:
-        tell(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning)
+        warn(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
     columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
     return pd.DataFrame(columns | {"information": best[:, 2], "entropy": entropy[item]})

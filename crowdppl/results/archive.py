@@ -26,29 +26,28 @@ from crowdppl.core.validation import require_path
 from crowdppl.data.annotations import Annotations, row_codes, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.data.features import StoredFeatures
-from crowdppl.data.ids import Alphabet, Codebook
+from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
-from crowdppl.inference import result as fit_records
-from crowdppl.inference.result import Correction, Fit, FitResult, SiteResult, TruthMap
+from crowdppl.inference.result import CalibrationMap, Correction, Fit, FitResult, SiteResult, restore_update_state
 from crowdppl.networks.classifier import ROWS, Network
 from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
-from crowdppl.primitives.model import Story, settings_of
+from crowdppl.primitives.model import Model, settings_of
 
 
-def without_networks(story: Story) -> dict[str, Any]:
+def without_networks(model: Model) -> dict[str, Any]:
     """Settings of a story; networks stand as None."""
-    return settings_of(story) | dict.fromkeys(networks_of(story))
+    return settings_of(model) | dict.fromkeys(networks_of(model))
 
 
-def described(story: Story) -> dict[str, Any] | None:
+def network_parts(model: Model) -> dict[str, Any] | None:
     """The networks of a fitted story by attribute.
 
     Of each, arrays by name, whether the user brought the network, and where it did, the first weights that are not
     the last ones too, from which ``Posterior.without`` begins.
     """
     found = {}
-    for name, network in networks_of(story).items():
+    for name, network in networks_of(model).items():
         state = state_of(network)
         first = (network.given or {}) if isinstance(network, Network) else {}
         found[name] = {
@@ -59,7 +58,7 @@ def described(story: Story) -> dict[str, Any] | None:
     return found or None
 
 
-def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -> Story:
+def restored_networks(model: Model, found: Mapping[str, Any] | None, data: Annotations) -> Model:
     """The story with the networks that were saved.
 
     Args:
@@ -71,20 +70,20 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
         ResultError: when a network was one of the user's own and is not there, or has other weights.
     """
     if found is None:
-        return story
+        return model
     for name, saved in found.items():
-        if saved["own"] and name not in networks_of(story):
+        if saved["own"] and name not in networks_of(model):
             raise ResultError(
                 "this posterior has a network of your own, which is not saved but for its weights; hand the method "
-                "over with one of the same architecture: crowdppl.load(path, story=...)"
+                "over with one of the same architecture: crowdppl.load(path, model=...)"
             )
-    story = _told(story, found)
-    prepare: Any = getattr(story, "prepare", None)
+    model = _told(model, found)
+    setup: Any = getattr(model, "setup", None)
     features = data.features
     if isinstance(features, StoredFeatures):  # only their shape is needed: what was made of them is in the arrays
         data = replace(data, features=replace(features[:ROWS], dataset=Blank(features.row_shape, features.whole)))
     try:
-        again: Story = prepare(data)
+        again: Model = setup(data)
         for name, network in networks_of(again).items():
             network.load_state_dict(_tensors(found[name]["arrays"]))
             network.eval()
@@ -97,13 +96,13 @@ def restored(story: Story, found: Mapping[str, Any] | None, data: Annotations) -
     return again
 
 
-def _told(story: Story, found: Mapping[str, Any]) -> Story:
+def _told(model: Model, found: Mapping[str, Any]) -> Model:
     """The story, which keeps what it learned before fits as its setting ``weights``, with those that were saved."""
-    if "weights" not in settings_of(story) or "embedding" not in found or not is_dataclass(story):
-        return story
-    told: Any = story
+    if "weights" not in settings_of(model) or "embedding" not in found or not is_dataclass(model):
+        return model
+    told: Any = model
     embedding = deepcopy(told.embedding)  # the weights of the user's own stay as they are
-    return cast(Story, replace(told, embedding=embedding, weights=_tensors(found["embedding"]["arrays"])))
+    return cast(Model, replace(told, embedding=embedding, weights=_tensors(found["embedding"]["arrays"])))
 
 
 def _arrays(state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -132,7 +131,7 @@ class Blank:
         return (torch.arange(size) % 2 if self.whole else torch.linspace(0, 1, size)).reshape(self.shape)
 
 
-def take_apart(data: Annotations) -> dict[str, Any]:
+def annotation_parts(data: Annotations) -> dict[str, Any]:
     """Everything that annotations hold, as ids, arrays and plain values."""
     item, cell = row_codes(data.blocks, data.order)
     annotator, answer = np.divmod(cell, np.int32(data.n_answers))
@@ -145,7 +144,7 @@ def take_apart(data: Annotations) -> dict[str, Any]:
         "n_classes": data.n_classes,
         "item": item,
         "annotator": annotator,
-        "answer": answer if data.blocks[0].observed else None,
+        "answer": answer if data.blocks[0].has_labels else None,
         "gold_codes": data.gold_codes,
         "history": None if history is None else history.cpu().numpy(),
         "abstainers": data.abstainers,
@@ -162,7 +161,7 @@ def read_annotation_parts(parts: Mapping[str, Any], dataset: Any = None) -> Anno
     """The annotations that ``take_apart`` described; with the dataset of their features, where they had one."""
     # What was saved before abstentions could be ignorable took them as informative.
     informative = parts.get("informative", parts["abstainers"] is not None)
-    alphabet = Alphabet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"], informative)
+    alphabet = LabelSet(Codebook("answer", parts["answers"]), parts["n_classes"], parts["kind"], informative)
     order, blocks = build_blocks(
         parts["item"],
         parts["annotator"],
@@ -244,16 +243,16 @@ PASSING = ("callback", "progress")
 """Options that tell how a fit is watched, not what it is; they are not kept."""
 
 
-def taken_apart(posterior: Fit) -> dict[str, Any]:
+def fit_parts(posterior: Fit) -> dict[str, Any]:
     """A posterior as values that ``pack`` takes; the fits that its correction holds are of the same data."""
     return {
         **_fit_apart(posterior),
-        "data": take_apart(posterior.data),
+        "data": annotation_parts(posterior.data),
         "correction": None if posterior.correction is None else _correction_apart(posterior.correction),
     }
 
 
-def put_together(contents: Mapping[str, Any], folder: Path, story: Story | None, features: Any) -> Fit:
+def fit_from_parts(contents: Mapping[str, Any], folder: Path, model: Model | None, features: Any) -> Fit:
     """The posterior that ``taken_apart`` described.
 
     Args:
@@ -265,11 +264,11 @@ def put_together(contents: Mapping[str, Any], folder: Path, story: Story | None,
         ResultError: when another method is handed over, or none and the saved one is not known.
     """
     data, parts = read_annotation_parts(contents["data"], features), contents["correction"]
-    fit = Fit(**_fit_of(folder, contents, data, story))
+    fit = Fit(**_fit_of(folder, contents, data, model))
     if parts is None:
         return fit
     others = {name: Fit(**_fit_of(folder, other, data, None)) for name, other in parts["others"].items()}
-    found = None if parts["truth_map"] is None else TruthMap(**parts["truth_map"])
+    found = None if parts["truth_map"] is None else CalibrationMap(**parts["truth_map"])
     return replace(fit, correction=Correction(**{**parts, "truth_map": found, "others": others}))
 
 
@@ -277,8 +276,8 @@ def _fit_apart(posterior: Fit) -> dict[str, Any]:
     """A fit without its data and its correction."""
     return {
         "method": posterior.method,
-        "settings": without_networks(posterior.story),
-        "networks": described(posterior.story),
+        "settings": without_networks(posterior.model),
+        "networks": network_parts(posterior.model),
         "inference": posterior.inference,
         "options": {name: x for name, x in posterior.options.items() if name not in PASSING},
         "memory": None if posterior.memory is None else posterior.memory.taken_apart(),
@@ -296,23 +295,23 @@ def _correction_apart(correction: Correction) -> dict[str, Any]:
     }
 
 
-def _fit_of(folder: Path, contents: Mapping[str, Any], data: Annotations, given: Story | None) -> dict[str, Any]:
+def _fit_of(folder: Path, contents: Mapping[str, Any], data: Annotations, given: Model | None) -> dict[str, Any]:
     """What a posterior is built from, its correction apart."""
-    story = _story(folder, contents["method"], contents["settings"], given)
+    model = _story(folder, contents["method"], contents["settings"], given)
     result = dict(contents["result"])
     sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
     return {
-        "story": restored(story, contents["networks"], data),
+        "story": restored_networks(model, contents["networks"], data),
         "method": contents["method"],
         "inference": contents["inference"],
         "data": data,
         "result": FitResult(sites=sites, **result),
         "options": contents["options"],
-        "memory": None if contents.get("memory") is None else fit_records.put_together(contents["memory"]),
+        "memory": None if contents.get("memory") is None else restore_update_state(contents["memory"]),
     }
 
 
-def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Story | None) -> Story:
+def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Model | None) -> Model:
     """The method as it was fitted; one that was handed over, where no name leads to it or for its networks.
 
     Raises:
@@ -323,7 +322,7 @@ def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Story |
         if name != saved and (name is not None or saved in registry.names()):
             other = name or type(given).__qualname__
             raise ResultError(
-                f"{folder} holds a posterior of {saved}, and story= is {other}: hand over the method fitted"
+                f"{folder} holds a posterior of {saved}, and model= is {other}: hand over the method fitted"
             )
         if name is None:
             return given
@@ -333,7 +332,7 @@ def _story(folder: Path, saved: str, settings: Mapping[str, Any], given: Story |
     except MethodError as error:
         raise ResultError(
             f"{folder} holds a posterior of {saved}, which is not known here as it was then ({error}); register "
-            "the method, or hand it over with story="
+            "the method, or hand it over with model="
         ) from error
 
 
@@ -589,7 +588,7 @@ def save(posterior: Fit, path: str | Path) -> None:
     from safetensors.numpy import save_file
 
     arrays: Arrays = {}
-    packed = pack(taken_apart(posterior), "posterior", arrays)
+    packed = pack(fit_parts(posterior), "posterior", arrays)
     folder = made_folder(path)
     spare_others(folder)
     # Written aside and moved, so that a crash leaves the old result or one that is seen to be damaged.
@@ -641,13 +640,13 @@ def spare_others(folder: Path) -> None:
         )
 
 
-def read(folder: Path, method: str | None, story: Story | None, features: Any = None) -> Fit:
+def read(folder: Path, method: str | None, model: Model | None, features: Any = None) -> Fit:
     """The posterior of a folder that ``save`` wrote; see ``crowdppl.load``."""
     contents = _contents(folder)
     saved = contents["method"]
     if method is not None and method != saved:
         raise ResultError(f"{folder} holds a posterior of {saved}, not of {method}; ask for what it is")
-    return put_together(contents, folder, story, features)
+    return fit_from_parts(contents, folder, model, features)
 
 
 def _contents(folder: Path) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
-from crowdppl.inference.result import Correction, Fit, TruthMap
+from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
 LEAST_GOLD = 1e-6
 """Probabilities are clipped here before their logarithms are mapped."""
@@ -26,7 +26,7 @@ MASS, DIAGONAL = 4.0, 0.9
 ROUNDS = 50
 
 
-def apply_map(truth_map: TruthMap, probabilities: np.ndarray) -> np.ndarray:
+def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarray:
     """Mapped probabilities (N, K)."""
     x, out = _logits(probabilities), np.zeros(probabilities.shape)
     for temperature, weight, channel in zip(
@@ -36,7 +36,7 @@ def apply_map(truth_map: TruthMap, probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 * softmax(truth_map.scale * x + truth_map.shift) + 0.5 * out)
 
 
-def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> TruthMap:
+def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
     """The map that known truths advise.
 
     Half of it is a scale and a shift for each class (Guo et al. 2017, "On calibration of modern neural networks"),
@@ -57,7 +57,7 @@ def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> TruthMap:
     x = _logits(probabilities)
     found = [_channel(softmax(x / temperature), truth, prior) for temperature in TEMPERATURES]
     scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * WIDE**2)
-    return TruthMap(scale, shift, TEMPERATURES, softmax(scores), np.stack([channel for channel, _ in found]))
+    return CalibrationMap(scale, shift, TEMPERATURES, softmax(scores), np.stack([channel for channel, _ in found]))
 
 
 def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray]:
@@ -128,7 +128,7 @@ def corrected(
     labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
     labels = labels if before is None else labels + before
     for name, weight in correction.weights.items():
-        out += weight * discount(found[name], labels, correction.rates[name])
+        out += weight * design_effect(found[name], labels, correction.rates[name])
     out = out / out.sum(1, keepdims=True)
     out = out if correction.truth_map is None else apply_map(correction.truth_map, out)
     if data.gold_codes is not None:
@@ -137,7 +137,7 @@ def corrected(
     return np.asarray(out)
 
 
-def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
+def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
     """Probabilities as if n labels of an item were worth n / (1 + rate * (n - 1)) independent ones.
 
     The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item that are correlated by
@@ -155,10 +155,10 @@ def discount(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.n
     return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
 
 
-def cut(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
+def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
     """Which items lost evidence that shows: a class below 1e-300 that the discount lifts above 1e-6; bool (N,)."""
     lost = probabilities.min(1) < LEAST
-    return np.asarray(lost & (discount(probabilities, labels, rate).min(1) > SEEN))
+    return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > SEEN))
 
 
 def labels_an_item(data: Annotations) -> np.ndarray:
@@ -232,7 +232,7 @@ def named(name: str, make: Callable[[], Fit]) -> Fit:
         found = make()
     if not found.result.diagnostics["interrupted"]:
         for note in found.result.diagnostics["warnings"]:
-            tell(f"{name}: {note}", ConvergenceWarning)
+            warn(f"{name}: {note}", ConvergenceWarning)
     return found
 
 

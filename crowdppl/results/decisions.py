@@ -192,7 +192,7 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
     theory). A price below the cost now is not enough: where annotators cannot tell the classes apart, a label
     leaves the cost where it is. The next label comes from an annotator of the fit, each as probable as their
     share of all labels, those before an update included; who it was is seen, and the answer is read by their own
-    table p(answer | annotator, truth), as in ``worth_asking``, which says what is exact. The look is one label
+    table p(answer | annotator, truth), as in ``suggest_labels``, which says what is exact. The look is one label
     ahead: where it takes two labels to change a decision, asking can pay though "ask again" is not decided.
 
     Args:

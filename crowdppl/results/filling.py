@@ -10,7 +10,7 @@ import pandas as pd
 
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations, row_codes
-from crowdppl.data.split import meant_alike, with_rows
+from crowdppl.data.split import check_aligned, with_rows
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.predictive import Rows, predictive
 from crowdppl.inference.result import Fit, require_fit
@@ -104,7 +104,7 @@ def _checked(posterior: Fit, data: Annotations) -> Annotations:
             f"{posterior.method} keeps {', '.join(local)} of each item of the fit, and cannot fill other items; "
             "leave data= out, or fit to all of them"
         )
-    return meant_alike(old, data)
+    return check_aligned(old, data)
 
 
 def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:

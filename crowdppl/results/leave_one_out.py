@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core import validation
-from crowdppl.core.validation import tell
+from crowdppl.core.validation import warn
 from crowdppl.errors import CrowdpplWarning, MethodError, ParetoWarning
 from crowdppl.inference.predict.cavity import log_left_out
 from crowdppl.inference.predict.held_out import given_the_rest
@@ -115,7 +115,7 @@ def leave_one_out(
     points = {site.family for site in posterior.result.sites.values()} <= {"point"}
     if method == "psis" and points:
         others = "fit with gibbs, nuts or vb, use method='closed', or"
-        if networks_of(posterior.story):  # which gibbs and nuts refuse, and which see what is left out
+        if networks_of(posterior.model):  # which gibbs and nuts refuse, and which see what is left out
             others = "use"
         raise MethodError(
             f"{posterior.inference} found a point, and method='psis' weighs draws; {others} heldout_score, which "
@@ -127,10 +127,10 @@ def leave_one_out(
         return LeaveOneOut(unit, values, (), "closed")
     values["log_p"], values["pareto_k"], said = _weighed(posterior, unit)
     for text in _distrusted(values["pareto_k"], unit):
-        tell(text, ParetoWarning)
+        warn(text, ParetoWarning)
     for text in said:
         if "Pareto" not in text:  # what that says is said above, with numbers
-            tell(text, CrowdpplWarning)
+            warn(text, CrowdpplWarning)
     return LeaveOneOut(unit, values, said, "psis")
 
 

@@ -156,7 +156,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
-def telling(posterior: Fit, tables: np.ndarray) -> np.ndarray:
+def informative_part(posterior: Fit, tables: np.ndarray) -> np.ndarray:
     """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
 
     Who names a class in one of ten cases says as much by it as others do.

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from crowdppl.core import validation
-from crowdppl.core.devices import lent, where_found
-from crowdppl.core.validation import seed_number, tell, whole_number
+from crowdppl.core.devices import device_or_cpu, moved_to
+from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, row_codes, row_sizes
 from crowdppl.data.ids import one_or_several, plain
-from crowdppl.data.split import alike, keep, warn_of_repeats
+from crowdppl.data.split import align_to, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
 from crowdppl.inference.predict.answers import item_marginal
@@ -67,7 +67,7 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
             "history= came with the new labels, but the prior of an update is the old fit; give the history to "
             "that fit, and leave it out of new labels"
         )
-    new = _still_told(posterior.data, alike(posterior.data, new_labels))
+    new = _still_told(posterior.data, align_to(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
     updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
     correction = posterior.correction
@@ -150,7 +150,7 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
         46     0.55  0.41  0.02  0.02
         47     0.10  0.10  0.70  0.10
     """
-    new, correction = alike(posterior.data, new_data), posterior.correction
+    new, correction = align_to(posterior.data, new_data), posterior.correction
     found = {name: fits.predict(fit, new) for name, fit in members(posterior).items()}
     mixed = found[posterior.method] if correction is None else corrected(correction, found, new)
     return pd.DataFrame(mixed, index=new.items, columns=new.classes)
@@ -185,16 +185,16 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
     index, rows = rows_to_classify(features, posterior.data.features)
-    with lent(network, where_found(posterior.options.get("device", "cpu"))):
+    with moved_to(network, device_or_cpu(posterior.options.get("device", "cpu"))):
         found = log_shares(network, rows).exp().double().cpu().numpy()
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 
 def _classifier_of(posterior: Fit) -> nn.Module | None:
     """The classifier of a fit: what the story builds from its sites, where it does, else its network."""
-    build: Any = getattr(posterior.story, "classifier", None)
+    build: Any = getattr(posterior.model, "classifier", None)
     if build is None:
-        return network_of(posterior.story)
+        return network_of(posterior.model)
     sites = posterior.result.sites
     found: nn.Module | None = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
     return found
@@ -291,7 +291,7 @@ def _doubt(p: np.ndarray) -> None:
     """Warns where an outlier hardly scores above another item."""
     area = expected_area(p)
     if area < APART:
-        tell(
+        warn(
             f"by the fit's own account an outlier scores above another item in {area:.0%} of pairs, by chance in "
             "50%: these labels hardly tell outliers apart, and how many there are can be far off; more labels an "
             "item help, and so do features",

@@ -187,7 +187,7 @@ Draw = Callable[..., np.random.Generator]
 
 
 @dataclass(frozen=True)
-class Scene:
+class Context:
     """What annotators are shown, and what is true.
 
     Attributes:
@@ -267,7 +267,7 @@ def streams(seed: int) -> Draw:
     return draw
 
 
-def opinion_of(kind: Kind, scene: Scene, annotator: str, draw: Draw) -> Opinion:
+def opinion_of(kind: Kind, scene: Context, annotator: str, draw: Draw) -> Opinion:
     """Labels drawn from the confusion of a kind, for each item alone.
 
     Raises:
@@ -321,7 +321,7 @@ class CopyingGroup:
         _check_kind(self, "leader")
         _check_kind(self, "own")
 
-    def opinions(self, scene: Scene, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
+    def opinions(self, scene: Context, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """Each member's id and opinion, the leader's first; a confusion is that of the mixture."""
         leader = opinion_of(self.leader, scene, f"{group}.1", draw)
         yield f"{group}.1", leader
@@ -355,7 +355,7 @@ class Colluders:
         check_share(self, "p")
         _check_kind(self, "own")
 
-    def opinions(self, scene: Scene, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
+    def opinions(self, scene: Context, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """Each member's id and opinion; a confusion is that of the mixture."""
         k, rng = scene.n_classes, draw(group, "collusion")
         colluding = rng.random(scene.n_items) < self.p
@@ -378,7 +378,7 @@ def _check_kind(group: Any, setting: str) -> None:
     if isinstance(value, str | type) or not callable(getattr(value, "confusion", None)):
         raise MethodError(
             f"{group.name}: {setting}={value!r} is no kind with a confusion; give one, such as "
-            "crowdppl.annotator_kind('hammer', p=0.8)"
+            "crowdppl.simulation.annotator_kind('hammer', p=0.8)"
         )
 
 
@@ -427,7 +427,7 @@ class SimilarClassConfuser:
             if len(pair) != 2 or pair[0] == pair[1]:
                 raise MethodError(f"{self.name}: pairs hold {pair!r}; give pairs of two different classes")
 
-    def prepare(self, scene: Scene) -> SimilarClassConfuser:
+    def prepare(self, scene: Context) -> SimilarClassConfuser:
         """The same with its pairs, found from the features where none are given."""
         if self.pairs is not None:
             return self
@@ -548,7 +548,7 @@ class Machine:
             )
         share_between("machine: trained_on", self.trained_on)
 
-    def opinions(self, scene: Scene, annotator: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
+    def opinions(self, scene: Context, annotator: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """The annotator's id and opinion, of a classifier just trained.
 
         Raises:
@@ -605,7 +605,7 @@ def _can_learn(model: Any) -> bool:
     )
 
 
-def _counted(scene: Scene, labels: np.ndarray, able: np.ndarray) -> np.ndarray:
+def _counted(scene: Context, labels: np.ndarray, able: np.ndarray) -> np.ndarray:
     """Shares of labels by truth over the items marked, (K, K); NaN for a truth that none of them has."""
     counts = np.zeros((scene.n_classes, scene.n_classes))
     np.add.at(counts, (scene.truth[able], labels[able]), 1)
@@ -646,7 +646,7 @@ def annotator_kind(name: str, **settings: Any) -> Any:
         MethodError: for an unknown kind or setting, or a value that is out of range.
 
     Examples:
-        >>> crowdppl.annotator_kind("hammer_spammer", p=0.4)
+        >>> crowdppl.simulation.annotator_kind("hammer_spammer", p=0.4)
         HammerSpammer(p=0.4)
     """
     if not isinstance(name, str) or name not in BY_NAME:
@@ -668,7 +668,7 @@ def annotator_kind_table() -> pd.DataFrame:
         DataFrame by name: what such an annotator does; settings, with their defaults.
 
     Examples:
-        >>> crowdppl.annotator_kind_table().loc["hammer_spammer", "settings"]
+        >>> crowdppl.simulation.annotator_kind_table().loc["hammer_spammer", "settings"]
         'p=0.6'
     """
     rows = [
@@ -696,7 +696,7 @@ def draw_kinds(shares: Mapping[Any, float], n_annotators: int, seed: int = 0) ->
         MethodError: for an unknown kind, shares that are no probabilities, or a number or seed that is none.
 
     Examples:
-        >>> crowdppl.draw_kinds({"expert": 0.1, "hammer": 0.7, "spammer": 0.2}, 4, seed=0)
+        >>> crowdppl.simulation.draw_kinds({"expert": 0.1, "hammer": 0.7, "spammer": 0.2}, 4, seed=0)
         [Hammer(p=0.75), Hammer(p=0.75), Expert(p=0.95), Expert(p=0.95)]
     """
     kinds, p = kinds_and_shares(shares)

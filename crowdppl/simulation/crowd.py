@@ -15,7 +15,7 @@ from crowdppl.data.annotations import Annotations, Options
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
 from crowdppl.errors import DataError
-from crowdppl.simulation.annotators import Draw, Opinion, Scene, as_kinds, opinion_of, spelled, streams
+from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, spelled, streams
 
 Opinions = Iterable[tuple[int, str, Opinion]]
 
@@ -50,7 +50,7 @@ class Assignment:
     label: np.ndarray
 
 
-def assign_by_chance(opinions: Opinions, scene: Scene, draw: Draw, shares: Sequence[float]) -> Assignment:
+def assign_by_chance(opinions: Opinions, scene: Context, draw: Draw, shares: Sequence[float]) -> Assignment:
     """Asks each annotator about each item with a probability of its own kind.
 
     Args:
@@ -76,7 +76,7 @@ def assign_by_chance(opinions: Opinions, scene: Scene, draw: Draw, shares: Seque
     return Assignment(people, np.concatenate(items), who, np.concatenate(labels))
 
 
-def assign_by_number(opinions: Opinions, scene: Scene, draw: Draw, labels_per_item: int) -> Assignment:
+def assign_by_number(opinions: Opinions, scene: Context, draw: Draw, labels_per_item: int) -> Assignment:
     """Asks so many annotators about each item, drawn evenly from those who may be asked.
 
     Everyone draws a number for each item, and the smallest ones are asked: a newcomer then takes the place of at
@@ -243,7 +243,7 @@ def _series(truth: Any) -> pd.Series[Any]:
 
 def _scene(
     truth: pd.Series[Any], classes: Iterable[Any] | None, features: Any, test: Iterable[Any]
-) -> tuple[pd.Index[Any], Scene]:
+) -> tuple[pd.Index[Any], Context]:
     """Names of the classes, and what annotators are shown."""
     if classes is None:
         found = as_index(truth.drop_duplicates())
@@ -262,10 +262,10 @@ def _scene(
         raise DataError(f"all {len(truth)} items are in test=; leave some for annotators to label")
     table = feature_table(features, truth.index, items)
     numbers = None if table is None else np.asarray(table, np.float64).reshape(len(truth), -1)
-    return names, Scene(code, names, truth.index, asked, numbers)
+    return names, Context(code, names, truth.index, asked, numbers)
 
 
-def _opinions(people: Sequence[Any], scene: Scene, draw: Draw) -> Iterator[tuple[int, str, Opinion]]:
+def _opinions(people: Sequence[Any], scene: Context, draw: Draw) -> Iterator[tuple[int, str, Opinion]]:
     """Place in the list of kinds, id and opinion of each annotator."""
     seen: Counter[str] = Counter()
     for number, kind in enumerate(people):
@@ -291,7 +291,7 @@ def _shares(people: Sequence[Any], density: Density | None) -> list[float]:
     return [float(by_name.get(name, 1.0)) for name in names]
 
 
-def _table(kinds: Sequence[Any], people: Sequence[Person], scene: Scene) -> pd.DataFrame:
+def _table(kinds: Sequence[Any], people: Sequence[Person], scene: Context) -> pd.DataFrame:
     """Annotators by id: what they are, and how often they are right."""
     share = np.bincount(scene.truth[scene.asked], minlength=scene.n_classes)
     rows = []

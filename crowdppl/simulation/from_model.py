@@ -17,10 +17,10 @@ from crowdppl.core.validation import is_whole, seed_number, whole_number
 from crowdppl.data.annotations import Annotations, Options, placed_features, require_annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.problem import quiet
-from crowdppl.networks.outputs import networks_of, seen_by
+from crowdppl.inference.problem import without_validation
+from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 
 Nodes = dict[str, Any]
 CHUNK = 10_000_000
@@ -42,11 +42,11 @@ class Simulation:
     parameters: dict[str, np.ndarray]
 
 
-def simulate(story: str | Story, design: Annotations, seed: int = 0) -> Simulation:
+def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulation:
     """Draws parameters, truths and labels from a story.
 
     A story with networks asks them, as they stand, about the design's features: of a trained one
-    (``posterior.story``), what it learned is drawn from.
+    (``posterior.model``), what it learned is drawn from.
 
     Args:
         story: a method by name, or with settings of yours: ``crowdppl.method(name, ...)``.
@@ -66,11 +66,11 @@ def simulate(story: str | Story, design: Annotations, seed: int = 0) -> Simulati
         >>> found.truth.value_counts().to_dict()
         {'no': 108, 'yes': 92}
     """
-    story = registry.resolve(story)
+    model = registry.resolve(model)
     design, seed = require_annotations(design, "design"), seed_number(seed)
-    prepare = getattr(story, "prepare", None)
+    prepare = getattr(model, "prepare", None)
     with seeded(seed):  # which may draw the first weights of a network
-        ready: Any = story if prepare is None else prepare(design)
+        ready: Any = model if prepare is None else prepare(design)
     cells, sites = _draw(ready, design, seed)
     truth = _truth_of(ready, sites)
     code = sites.pop(truth).astype(np.int64)
@@ -122,16 +122,16 @@ def random_design(
     return Annotations.design(item, np.concatenate(chosen).reshape(-1), **{**known, **options})
 
 
-def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
+def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tensor], dict[str, np.ndarray]]:
     """The cells of each block, and every latent: shared ones are drawn once, with the first block."""
     shared: dict[str, torch.Tensor] = {}
     cells: list[torch.Tensor] = []
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
-    with quiet("cpu"), seeded(seed):
-        for block in _looked_at(story, design):
-            model = poutine.condition(story.model, data=shared)
-            drawn, latents = _run(model, replace(block, observed=False, _views={}), shared)
+    with without_validation("cpu"), seeded(seed):
+        for block in _looked_at(model, design):
+            program = poutine.condition(model.model, data=shared)
+            drawn, latents = _run(program, replace(block, has_labels=False, _views={}), shared)
             cells.append(drawn)
             for name, node in latents.items():
                 axis = _item_axis(node)
@@ -147,15 +147,15 @@ def _draw(story: Story, design: Annotations, seed: int) -> tuple[list[torch.Tens
     return cells, sites
 
 
-def _looked_at(story: Story, design: Annotations) -> list[Block]:
+def _looked_at(model: Model, design: Annotations) -> list[Block]:
     """The design's blocks, with what the story's networks make of their items where there are features."""
     blocks = design.on("cpu", torch.float64)
-    features = placed_features(design) if networks_of(story) else None
+    features = placed_features(design) if networks_of(model) else None
     if features is None:
         return blocks
     spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
-    return seen_by(
-        story, [replace(block, features=features[at], _views={}) for block, at in zip(blocks, spans, strict=True)]
+    return cached_outputs(
+        model, [replace(block, features=features[at], _views={}) for block, at in zip(blocks, spans, strict=True)]
     )
 
 
@@ -171,7 +171,7 @@ def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor
         elif not node["is_observed"] or name in known:
             latents[name] = node
     if cells is None:
-        raise MethodError("the story draws no labels: call crowdppl.annotate inside the plate of items")
+        raise MethodError("the story draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     return cells, latents
 
 
@@ -183,12 +183,12 @@ def _item_axis(node: Any) -> int | None:
     return None
 
 
-def _truth_of(story: Story, sites: dict[str, np.ndarray]) -> str:
-    card = card_of(story)
+def _truth_of(model: Model, sites: dict[str, np.ndarray]) -> str:
+    card = card_of(model)
     name = "truth" if card is None else card.truth
     if name not in sites:
         raise MethodError(
-            f"{type(story).__name__} has no site {name!r} to be the truth; it has {', '.join(sites)}. Name it on "
+            f"{type(model).__name__} has no site {name!r} to be the truth; it has {', '.join(sites)}. Name it on "
             "the card"
         )
     return name

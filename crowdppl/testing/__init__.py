@@ -20,7 +20,7 @@ from typing import TypedDict, Unpack
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.registry import resolve
 from crowdppl.testing import features as contract_features
 from crowdppl.testing import fits as contract_fit
@@ -72,7 +72,7 @@ class About(TypedDict, total=False):
     annotator_covariates: Columns
 
 
-def checks(story: str | Story, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:
+def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:
     """The checks of a method, each a name and a function that raises ``AssertionError`` where it fails.
 
     Args:
@@ -82,12 +82,12 @@ def checks(story: str | Story, **about: Unpack[About]) -> Iterator[tuple[str, Ca
     Raises:
         MethodError: for an unknown name, an object that is no story, or covariates without numbers.
     """
-    trial = Trial(resolve(story), **about)
+    trial = Trial(resolve(model), **about)
     for name, run in _CHECKS.items():
         yield name, partial(run, trial)
 
 
-def check(story: str | Story, name: str, **about: Unpack[About]) -> None:
+def check(model: str | Model, name: str, **about: Unpack[About]) -> None:
     """Runs one check.
 
     Args:
@@ -100,10 +100,10 @@ def check(story: str | Story, name: str, **about: Unpack[About]) -> None:
     """
     if name not in _CHECKS:
         raise MethodError(f"{name!r} is no check; there are {', '.join(NAMES)}")
-    dict(checks(story, **about))[name]()
+    dict(checks(model, **about))[name]()
 
 
-def check_method(story: str | Story, **about: Unpack[About]) -> None:
+def check_method(model: str | Model, **about: Unpack[About]) -> None:
     """Runs every check, and says at the end which failed.
 
     Args:
@@ -115,7 +115,7 @@ def check_method(story: str | Story, **about: Unpack[About]) -> None:
     """
     failed: list[str] = []
     first: Exception | None = None
-    for name, run in checks(story, **about):
+    for name, run in checks(model, **about):
         try:
             run()
         except Exception as error:  # a broken story may raise anything, and the other checks are still wanted

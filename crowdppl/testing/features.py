@@ -12,7 +12,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.problem import looked_at
+from crowdppl.inference.problem import with_network_outputs
 from crowdppl.networks.outputs import networks_of
 from crowdppl.networks.training import VOLUMES, Training, training_of
 from crowdppl.posterior import load
@@ -28,37 +28,37 @@ def sees_features(trial: Trial) -> None:
     """Networks on small features keep what other checks ask: density, chains, simulation, order of rows, saving."""
     data = _with_features(trial, trial.rows)
     try:
-        story = ready(trial, data)
+        model = ready(trial, data)
     except MethodError as error:
         require("features" in str(error), f"refuses features, but says only: {error}")
         return
-    if not networks_of(story):
+    if not networks_of(model):
         return
-    block = looked_at(story, data, data.on("cpu", torch.float64))[0]
-    same_density(story, block)
-    same_chains(story, block)
+    block = with_network_outputs(model, data, data.on("cpu", torch.float64))[0]
+    same_density(model, block)
+    same_chains(model, block)
     rows = trial.rows
     known = trial.covariates(rows["item"], rows["annotator"])
     design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, features=data.features, **known)
-    drawn = simulate(story, design, seed=3).truth
-    require(drawn.equals(simulate(story, design, seed=3).truth), "with features, the same seed drew other truths")
-    _fits(trial, data, training_of(getattr(story, "training", {})))
+    drawn = simulate(model, design, seed=3).truth
+    require(drawn.equals(simulate(model, design, seed=3).truth), "with features, the same seed drew other truths")
+    _fits(trial, data, training_of(getattr(model, "training", {})))
 
 
 def _fits(trial: Trial, data: Annotations, training: Training) -> None:
     """A short training gives the same whatever the order of rows, and again from the disk."""
     quick: Any = replace
-    story, engine = trial.story, trial.climbers[0]
-    if is_dataclass(story) and hasattr(story, "training"):
+    model, engine = trial.model, trial.climbers[0]
+    if is_dataclass(model) and hasattr(model, "training"):
         short = EPOCHS | ({"volume": VOLUMES[0]} if training.volume == "auto" else {})  # no trials of volumes
-        story = quick(story, training={**story.training, **short})
+        model = quick(model, training={**model.training, **short})
     shuffled = _with_features(trial, trial.rows.sample(frac=1, random_state=5))
-    one, two = (fit_quickly(story, some, engine, max_iterations=None) for some in (data, shuffled))
+    one, two = (fit_quickly(model, some, engine, max_iterations=None) for some in (data, shuffled))
     off = float((one.probabilities() - two.probabilities()).abs().to_numpy().max())
     require(off <= 1e-6, f"{engine}: with features, the order of rows moved a probability by {off:.3g}")
     with tempfile.TemporaryDirectory() as folder:
         one.save(folder)
-        again = load(folder, story=story)
+        again = load(folder, model=model)
     require(again.probabilities().equals(one.probabilities()), f"{engine}: with features, saving moved something")
 
 

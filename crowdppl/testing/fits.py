@@ -113,9 +113,9 @@ def renaming(trial: Trial) -> None:
         old = {new: old for role in ("item", "annotator") for old, new in names[role].items()}
         data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
         roles = {"item": names["item"], "annotator": names["annotator"], "class": names["label"]}
-        story = trial.story if trial.renamed is None else trial.renamed(trial.story, roles)
+        model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)
         for engine in trial.accepted("em", "vb"):
-            found = trial.fit(engine, data, story, **SETTLED).probabilities()
+            found = trial.fit(engine, data, model, **SETTLED).probabilities()
             back = found.rename(index=_inverse(names["item"]), columns=_inverse(names["label"]))
             want = trial.fit(engine, **SETTLED).probabilities()
             off = float(np.abs(back.loc[want.index, list(want.columns)].to_numpy() - want.to_numpy()).max())
@@ -138,7 +138,7 @@ def history(trial: Trial) -> None:
     names = [str(name) for name in trial.data.annotators]
     told = {name: bad if name == names[0] else good for name in names}
     data = trial.read(trial.rows, history=told)
-    card = card_of(trial.story)
+    card = card_of(trial.model)
     for engine in trial.climbers:
         if card is not None and "history" not in card.uses:
             try:
@@ -158,7 +158,7 @@ def saving(trial: Trial) -> None:
     one = trial.fit(engine)
     with tempfile.TemporaryDirectory() as folder:
         one.save(folder)
-        two = load(folder, story=one.story)
+        two = load(folder, model=one.model)
     _same(one, two, f"{engine}: saving moved", 0.0)
     for name, site in one.result.sites.items():
         pairs = zip(site.arrays.values(), two.result.sites[name].arrays.values(), strict=True)

@@ -17,7 +17,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.posterior import Posterior
-from crowdppl.primitives.model import Story, card_of
+from crowdppl.primitives.model import Model, card_of
 
 QUICK: dict[str, dict[str, Any]] = {
     "em": {"max_iterations": 20},
@@ -30,7 +30,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 GOLD = {"item 03": "c", "mute 1": "a"}
 Names = Mapping[str, Mapping[Any, Any]]
-Renamed = Callable[[Story, Names], Story]
+Renamed = Callable[[Model, Names], Model]
 Columns = Mapping[Hashable, Sequence[float]]
 
 
@@ -46,7 +46,7 @@ class Trial:
             annotators, have in turn.
     """
 
-    story: Story
+    model: Model
     renamed: Renamed | None = None
     item_covariates: Columns = field(default_factory=dict)
     annotator_covariates: Columns = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Trial:
     @property
     def kind(self) -> str:
         """The kind of label that the story is for."""
-        card = card_of(self.story)
+        card = card_of(self.model)
         return "nominal" if card is None else card.kind
 
     @cached_property
@@ -111,9 +111,9 @@ class Trial:
     def cell(self, engine: str) -> str:
         """What the zoo's table says of an engine and this story."""
         if engine not in self._cells:
-            from crowdppl.inference.engines import cell  # costs an import of everything
+            from crowdppl.inference.engines import engine_support  # costs an import of everything
 
-            self._cells[engine] = cell(self.story, self.data, engine)
+            self._cells[engine] = engine_support(self.model, self.data, engine)
         return self._cells[engine]
 
     def accepted(self, *engines: str) -> list[str]:
@@ -126,12 +126,12 @@ class Trial:
         return self.accepted("em", "vb") or self.accepted("svi")
 
     def fit(
-        self, engine: str, data: Annotations | None = None, story: Story | None = None, **how: Any
+        self, engine: str, data: Annotations | None = None, model: Model | None = None, **how: Any
     ) -> Posterior:
         """A quick fit, remembered for the plain data."""
-        key = (engine, tuple(sorted(how.items()))) if data is None and story is None else None
+        key = (engine, tuple(sorted(how.items()))) if data is None and model is None else None
         if key is None or key not in self._fits:
-            found = fit_quickly(story or self.story, self.data if data is None else data, engine, **how)
+            found = fit_quickly(model or self.model, self.data if data is None else data, engine, **how)
             if key is None:
                 return found
             self._fits[key] = found
@@ -146,13 +146,13 @@ def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd
     return pd.DataFrame(table, index=names) if table else None
 
 
-def fit_quickly(story: Story, data: Annotations, engine: str, **how: Any) -> Posterior:
+def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Posterior:
     """A fit of a few iterations, without the warning that it did not settle."""
     from crowdppl.fitting import fit
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return fit(story, data, inference=engine, **{**QUICK[engine], **how})
+        return fit(model, data, inference=engine, **{**QUICK[engine], **how})
 
 
 def require(held: bool, message: str) -> None:

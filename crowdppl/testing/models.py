@@ -22,10 +22,10 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, is_latent, nodes
-from crowdppl.inference.problem import quiet
+from crowdppl.inference.problem import without_validation
 from crowdppl.inference.sites import is_dirichlet
 from crowdppl.inference.svi.guide import mean_field
-from crowdppl.primitives.model import Story, card_of, plates_of, settings_of
+from crowdppl.primitives.model import Model, card_of, plates_of, settings_of
 from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, require
 
@@ -34,9 +34,11 @@ Values = dict[str, Tensor]
 
 def card_and_shapes(trial: Trial) -> None:
     """The card lists every latent site, each with its true shape, and the truth has an entry an item."""
-    card = card_of(trial.story)
+    card = card_of(trial.model)
     if card is None:
-        raise AssertionError(f"{type(trial.story).__name__} has no card; give its class card = crowdppl.Card(...)")
+        raise AssertionError(
+            f"{type(trial.model).__name__} has no card; give its class card = crowdppl.primitives.Card(...)"
+        )
     data = trial.odd
     sizes = {"N": data.n_items, "A": data.n_annotators, "K": data.n_classes, "L": data.n_answers}
     found = _latents(ready(trial, data), data.as_block(), 0)
@@ -58,21 +60,21 @@ def card_and_shapes(trial: Trial) -> None:
 def runs_with_validation(trial: Trial) -> None:
     """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
     for data in (trial.data, trial.odd):
-        story = ready(trial, data)
-        for given in (data, data.as_block(), replace(data.as_block(), observed=False, _views={})):
-            with quiet("cpu", validate=True):
+        model = ready(trial, data)
+        for given in (data, data.as_block(), replace(data.as_block(), has_labels=False, _views={})):
+            with without_validation("cpu", validate=True):
                 pyro.set_rng_seed(1)
-                poutine.trace(story.model).get_trace(given).compute_log_prob()
-                if given.observed:  # labels are drawn at one drawn truth, not at all of them
-                    _enumerated(story, given).compute_log_prob()
+                poutine.trace(model.model).get_trace(given).compute_log_prob()
+                if given.has_labels:  # labels are drawn at one drawn truth, not at all of them
+                    _enumerated(model, given).compute_log_prob()
 
 
 def simulates(trial: Trial) -> None:
     """The same story draws labels for a design, and the same ones again from the same seed."""
-    story, rows = ready(trial, trial.data), trial.rows
+    model, rows = ready(trial, trial.data), trial.rows
     known = trial.covariates(rows["item"], rows["annotator"])
     design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
-    drawn, again = simulate(story, design, seed=3), simulate(story, design, seed=3)
+    drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
     require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")
     require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
@@ -81,22 +83,22 @@ def simulates(trial: Trial) -> None:
 
 def settings_round_trip(trial: Trial) -> None:
     """The settings survive JSON and build the same story again, before and after what ``prepare`` finds."""
-    for story in (trial.story, ready(trial, trial.data)):
-        said = json.dumps(settings_of(story))
-        again = type(story)(**json.loads(said))
+    for model in (trial.model, ready(trial, trial.data)):
+        said = json.dumps(settings_of(model))
+        again = type(model)(**json.loads(said))
         require(json.dumps(settings_of(again)) == said, f"settings {said} came back as {settings_of(again)}")
         blocks = trial.data.as_block()
-        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (story, again))
+        one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (model, again))
         same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
         require(same, f"built again from its settings {said}, the story draws something else")
 
 
 def plain_svi(trial: Trial) -> None:
     """``pyro.infer.SVI`` with the story's own guide lowers the loss, and ``Predictive`` draws from the guide."""
-    story, data = ready(trial, trial.data), trial.data
-    guide = getattr(story, "guide", None) or (lambda given: mean_field(story, given))
+    model, data = ready(trial, trial.data), trial.data
+    guide = getattr(model, "guide", None) or (lambda given: mean_field(model, given))
     with pyro.get_param_store().scope(), torch.random.fork_rng():
-        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO())
+        svi = SVI(model.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO())
         pyro.set_rng_seed(0)
         svi.evaluate_loss(data)
         for parameter in dict(pyro.get_param_store().named_parameters()).values():
@@ -106,9 +108,9 @@ def plain_svi(trial: Trial) -> None:
             svi.step(data)
         after = _mean_loss(svi, data)
         require(math.isfinite(after) and after < before, f"40 steps of Adam took the loss from {before} to {after}")
-        design = replace(data.as_block(), observed=False, _views={})
-        drawn = Predictive(story.model, guide=guide, num_samples=2)(design)
-        truth = _truth(story)
+        design = replace(data.as_block(), has_labels=False, _views={})
+        drawn = Predictive(model.model, guide=guide, num_samples=2)(design)
+        truth = _truth(model)
         require(truth in drawn, f"Predictive drew {', '.join(drawn)}, but no {truth!r}")
         require(drawn[truth].shape[-1] == data.n_items, f"Predictive drew {truth!r} of shape {drawn[truth].shape}")
 
@@ -117,10 +119,10 @@ def plain_nuts(trial: Trial) -> None:
     """Pyro's own NUTS runs on the model, unless nuts is refused."""
     if not trial.accepted("nuts"):
         return
-    story = ready(trial, trial.data)
+    model = ready(trial, trial.data)
     with torch.random.fork_rng():
         pyro.set_rng_seed(0)
-        kernel = NUTS(story.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
+        kernel = NUTS(model.model, step_size=0.01, adapt_step_size=False, max_tree_depth=2)
         run = MCMC(kernel, num_samples=2, warmup_steps=1, disable_progbar=True)
         run.run(trial.data)
     for name, x in run.get_samples().items():
@@ -137,43 +139,43 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
     return float(np.mean(losses))
 
 
-def ready(trial: Trial, data: Annotations) -> Story:
+def ready(trial: Trial, data: Annotations) -> Model:
     """The story with nothing left to be found in the data."""
-    return _ready_again(trial.story, data)
+    return _ready_again(trial.model, data)
 
 
-def _ready_again(story: Story, data: Annotations) -> Story:
-    prepare = getattr(story, "prepare", None)
-    found: Story = story if prepare is None else prepare(data)
+def _ready_again(model: Model, data: Annotations) -> Model:
+    setup = getattr(model, "setup", None)
+    found: Model = model if setup is None else setup(data)
     return found
 
 
-def _truth(story: Story) -> str:
-    card = card_of(story)
+def _truth(model: Model) -> str:
+    card = card_of(model)
     return "truth" if card is None else card.truth
 
 
-def _enumerated(story: Story, data: Any) -> Any:
-    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
-    return poutine.trace(model).get_trace(data)
+def _enumerated(model: Model, data: Any) -> Any:
+    program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
+    return poutine.trace(program).get_trace(data)
 
 
-def _latents(story: Story, block: Block, seed: int) -> dict[str, Any]:
+def _latents(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
-    with quiet("cpu"), seeded(seed):
-        found = nodes(poutine.trace(story.model).get_trace(block))
+    with without_validation("cpu"), seeded(seed):
+        found = nodes(poutine.trace(model.model).get_trace(block))
     return {name: node for name, node in found.items() if is_latent(node)}
 
 
-def continuous_sites(story: Story, block: Block, seed: int) -> dict[str, Any]:
+def continuous_sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Latent sites that are not summed out, at a draw from the prior."""
-    found = _latents(story, block, seed)
+    found = _latents(model, block, seed)
     return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
 
 
-def latent_values(story: Story, block: Block, seed: int) -> Values:
+def latent_values(model: Model, block: Block, seed: int) -> Values:
     """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
-    found = continuous_sites(story, block, seed)
+    found = continuous_sites(model, block, seed)
     values = {n: x["value"].detach() for n, x in found.items()}
     soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
     return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
@@ -196,15 +198,15 @@ def chains_are_runs(trial: Trial) -> None:
     same_chains(ready(trial, trial.data), trial.data.as_block())
 
 
-def same_density(story: Story, block: Block) -> None:
+def same_density(model: Model, block: Block) -> None:
     """``density_is_pyros`` of a story with nothing left to be found in the data."""
-    with quiet("cpu"):
-        at = latent_values(story, block, 2)
-        density = Density(story.model, plates_of(story))
+    with without_validation("cpu"):
+        at = latent_values(model, block, 2)
+        density = Density(model.model, plates_of(model))
         found = density(block, at, gradient=list(at))
-        model = poutine.block(poutine.condition(story.model, data=at), hide=list(at))
+        program = poutine.block(poutine.condition(model.model, data=at), hide=list(at))
         nothing: Callable[..., None] = lambda data: None  # noqa: E731
-        theirs = -TraceEnum_ELBO(max_plate_nesting=plates_of(story)).loss(model, nothing, block)
+        theirs = -TraceEnum_ELBO(max_plate_nesting=plates_of(model)).loss(program, nothing, block)
         _near(float(found.objective), theirs, "the log-likelihood", "under TraceEnum_ELBO")
         step = {n: 1e-6 * torch.randn(x.shape) * x for n, x in at.items()}
         up, down = ({n: x + sign * step[n] for n, x in at.items()} for sign in (1, -1))
@@ -213,19 +215,19 @@ def same_density(story: Story, block: Block) -> None:
         _near(mine / 1e-6, slope / 1e-6, "the gradient", "by finite differences", 1e-4)
 
 
-def same_chains(story: Story, block: Block) -> None:
+def same_chains(model: Model, block: Block) -> None:
     """``chains_are_runs`` of such a story."""
-    plates = plates_of(story)
-    with quiet("cpu"):
-        draws = [latent_values(story, block, seed) for seed in (1, 2, 3)]
-        ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(story, block, 1).items()}
+    plates = plates_of(model)
+    with without_validation("cpu"):
+        draws = [latent_values(model, block, seed) for seed in (1, 2, 3)]
+        ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(model, block, 1).items()}
         wide = {}
         for name, rank in ranks.items():
             x = torch.stack([values[name] for values in draws])
             wide[name] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
-        together = Density(story.model, plates, 3)(block, wide, gradient=list(wide))
+        together = Density(model.model, plates, 3)(block, wide, gradient=list(wide))
         for c, values in enumerate(draws):
-            alone = Density(story.model, plates)(block, values, gradient=list(values))
+            alone = Density(model.model, plates)(block, values, gradient=list(values))
             _near(float(together.objective[c]), float(alone.objective), f"chain {c} of 3", "alone")
             for name, x in alone.gradient.items():
                 off = float((together.gradient[name][c].reshape(x.shape) - x).abs().max())
@@ -253,13 +255,13 @@ def answers_sum_to_one(trial: Trial) -> None:
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
     items, people = zip(*rows, strict=True)
     design = Annotations.design(items, people, like=trial.data, **trial.covariates(items, people))
-    story, block = ready(trial, design), design.as_block()
+    model, block = ready(trial, design), design.as_block()
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)
     totals = torch.zeros(block.n_items, dtype=torch.float64)
-    with quiet("cpu"):
-        values = latent_values(story, block.answered(block.bags.cells), 4)
-        density = Density(story.model, plates_of(story))
+    with without_validation("cpu"):
+        values = latent_values(model, block.answered(block.bags.cells), 4)
+        density = Density(model.model, plates_of(model))
         for one, two in product(range(block.n_answers), repeat=2):
             cells = block.annotator * block.n_answers + torch.where(second, two, one)
             try:

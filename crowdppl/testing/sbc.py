@@ -20,14 +20,14 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import refuse, run
+from crowdppl.inference.engines import refuse_engine, run
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import FitOptions, Options, options_from
-from crowdppl.inference.passes import Fold
-from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.passes import FullPass
+from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.tables import tables_at
 from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.simulation.from_model import Simulation, simulate
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ LEAST = 20
 
 
 def rank_check(
-    story: str | Story,
+    model: str | Model,
     design: Annotations,
     *,
     inference: str = "gibbs",
@@ -232,9 +232,9 @@ def rank_check(
         whole_number("ranks", ranks, 1, "99 are usual"),
     )
     simulations = whole_number("simulations", simulations, LEAST, "200 are better")
-    ready = registry.resolve(story)
-    prepare = getattr(ready, "prepare", None)
-    ready = ready if prepare is None else prepare(design)
+    ready = registry.resolve(model)
+    setup = getattr(ready, "setup", None)
+    ready = ready if setup is None else setup(design)
     chosen = options_from(cast("FitOptions", {**SHORT.get(inference, {}), **options}))
     seeds = np.random.SeedSequence(chosen.seed).generate_state(simulations)
     found: dict[str, list[np.ndarray]] = {}
@@ -253,18 +253,18 @@ def rank_check(
 
 
 def _simulated(
-    story: Story, design: Annotations, inference: str, options: Options, ranks: int, more: Mapping[str, Quantity]
+    model: Model, design: Annotations, inference: str, options: Options, ranks: int, more: Mapping[str, Quantity]
 ) -> tuple[dict[str, np.ndarray], bool]:
     """Every quantity at the true value and at the posterior's draws, (1 + ranks,); and whether the fit settled."""
-    drawn = simulate(story, design, seed=options.seed)
-    with quiet(options.device):
-        problem = pose(story, drawn.data, options)
+    drawn = simulate(model, design, seed=options.seed)
+    with without_validation(options.device):
+        problem = build_problem(model, drawn.data, options)
         if inference in SAMPLERS:
-            refuse(story, inference)
+            refuse_engine(model, inference)
             found, *_ = SAMPLERS[inference](problem, options)
             wide, settled = _thinned(found, inference, ranks), True
         else:
-            sites, settled = _fitted(story, drawn, inference, options)
+            sites, settled = _fitted(model, drawn, inference, options)
             wide = draws_of(problem, sites, drawn.data.order, ranks, options.generator(12))
         for name, x in wide.items():
             wide[name] = torch.cat([_as_run(problem, name, drawn, x), x])
@@ -280,11 +280,11 @@ def _thinned(found: Mapping[str, Tensor], inference: str, ranks: int) -> dict[st
     return {name: x.flatten(0, 1)[at.to(x.device)] for name, x in found.items()}
 
 
-def _fitted(story: Story, drawn: Simulation, inference: str, options: Options) -> tuple[Mapping[str, Any], bool]:
+def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -> tuple[Mapping[str, Any], bool]:
     """The posterior of each site as vb or svi has it, and whether the fit settled."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        _, _, result = run(story, drawn.data, inference, options)
+        _, _, result = run(model, drawn.data, inference, options)
     points = [name for name, site in result.sites.items() if site.family == "point"]
     if points:
         raise MethodError(f"{inference} finds a point for {points[0]!r}, which has no draws; use gibbs or vb")
@@ -312,7 +312,7 @@ def _quantities(
 ) -> dict[str, np.ndarray]:
     n = len(next(iter(wide.values())))
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    fold = Fold(Density(problem.model, problem.plates, n, conjugate), problem.blocks, problem.sites)
+    fold = FullPass(Density(problem.program, problem.plates, n, conjugate), problem.blocks, problem.sites)
     assert problem.truth is not None  # simulate has found it
     total = fold(wide, marginals=(problem.truth,), extra=lambda first: None)
     table, prevalence = tables_at(problem, wide, n)

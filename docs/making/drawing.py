@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from math import hypot
 
-from crowdppl.plots.model_graph import ANNOTATORS, FEATURES, ITEMS, Box, Oval, StoryGraph, arrange, extent
+from crowdppl.plots.model_graph import ANNOTATORS, FEATURES, ITEMS, Box, ModelGraph, Oval, arrange, extent
 from docs.making import symbols
 
 INK, FILL, SHADE = "#333333", "#ffffff", "#d9d9d9"
@@ -27,7 +27,7 @@ STYLE = (
 )
 
 
-def svg(method: str, graph: StoryGraph, shapes: Mapping[str, str]) -> str:
+def svg(method: str, graph: ModelGraph, shapes: Mapping[str, str]) -> str:
     """The drawing of a story.
 
     Args:
@@ -63,7 +63,7 @@ def svg(method: str, graph: StoryGraph, shapes: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def in_words(graph: StoryGraph) -> str:
+def in_words(graph: ModelGraph) -> str:
     """The arrows and plates in a sentence each, for those who do not see the drawing."""
     arrows = [f"{name} depends on {', '.join(parents)}." for name, parents in graph.parents.items() if parents]
     plates = [f"Plate of {plate}: {', '.join(names)}." for plate, names in graph.plates.items()]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import crowdppl
 from crowdppl.errors import MethodError
-from crowdppl.plots.model_graph import FEATURES, StoryGraph
+from crowdppl.plots.model_graph import FEATURES, ModelGraph
 from crowdppl.primitives.model import Card, card_of
 from docs.making import measured, symbols
 from docs.making.drawing import svg
@@ -65,7 +65,7 @@ def index(readme_text: str) -> str:
     return "\n\n".join(["# Methods", MARK, READING, table, zoo.MEANING]) + "\n"
 
 
-def page(name: str, graph: StoryGraph, readme_text: str) -> str:
+def page(name: str, graph: ModelGraph, readme_text: str) -> str:
     """The page of a method, in Markdown.
 
     Args:
@@ -135,7 +135,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
-def _symbols(name: str, card: Card, graph: StoryGraph) -> str:
+def _symbols(name: str, card: Card, graph: ModelGraph) -> str:
     rows = [_symbol(name, site, shape, graph) for site, shape in card.sites.items()]
     rows.append(_symbol(name, "label", "N A", graph, ragged=True))
     if FEATURES in graph.parents:
@@ -147,7 +147,7 @@ def _symbols(name: str, card: Card, graph: StoryGraph) -> str:
     return f"{prose_table(['symbol', 'site', 'shape', 'meaning'], rows)}\n\n{sizes}."
 
 
-def _symbol(name: str, site: str, shape: str, graph: StoryGraph, ragged: bool = False) -> list[str]:
+def _symbol(name: str, site: str, shape: str, graph: ModelGraph, ragged: bool = False) -> list[str]:
     found, index = symbols.symbol(name, site), symbols.indices(name, shape)
     letter = f"{found.letter}<sub>{index}</sub>" if index else found.letter
     shown = "one each" if ragged else " × ".join(shape.replace("*", "·").split()) or "a number"

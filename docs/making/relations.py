@@ -11,7 +11,7 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.networks.embedding import embedding_for
-from crowdppl.plots.model_graph import StoryGraph, a_few_labels, graph_of
+from crowdppl.plots.model_graph import ModelGraph, a_few_labels, graph_of
 
 
 def _grouped(data: Annotations) -> dict[str, Any]:
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, Callable[[Annotations], Mapping[str, Any]]] = {
 """Settings under which a story shows all its variables, where on so few labels the default ones do not."""
 
 
-def of_method(name: str) -> StoryGraph:
+def of_method(name: str) -> ModelGraph:
     """The graph of a method of the zoo, on labels without abstentions and, where it reads them, with features."""
     data = a_few_labels()
     settings = SETTINGS[name](data) if name in SETTINGS else {}

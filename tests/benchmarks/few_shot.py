@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.few_shot.meta_training import meta_train
-from crowdppl.few_shot.tasks import Episodes, Tasks
+from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
 from crowdppl.few_shot.unrolled_em import em_steps
 from crowdppl.networks.embedding import Embedding, embedding_for
 from crowdppl.registry import method
@@ -27,7 +27,7 @@ DIGIT_STEPS, LABELME_STEPS, RATE = 100, 20, 3e-4
 """Steps of meta-training, and their first rate; by classes held out among those to learn from, more do harm."""
 LONGER, LONGEST = 1.5, 2.5
 """A step without EM is cheaper: so many times as many take about as long as with three steps of EM, or six."""
-TEMPERED: dict[str, Any] = {"coins": True, "temper": 0.5, "steps": 6}
+TEMPERED: dict[str, Any] = {"coins": True, "likelihood_power": 0.5, "steps": 6}
 """Found best of some powers and numbers of steps on classes held out as above, digits alone."""
 LOOKS = 6
 """Steps of EM, and refinements, with query items among the items; by classes held out as above, better than 3."""
@@ -66,7 +66,7 @@ class Entrant:
     seconds: float
 
 
-def entrants(train: Episodes, steps: int, seed: int) -> dict[str, Entrant]:
+def entrants(train: EpisodeSampler, steps: int, seed: int) -> dict[str, Entrant]:
     """All that are compared, trained from the same first weights on the same tasks."""
     longer = round(LONGER * steps)
     switches: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ def entrants(train: Episodes, steps: int, seed: int) -> dict[str, Entrant]:
 
 
 def _meta_em(
-    train: Episodes, iterations: int, seed: int, how: dict[str, Any], **settings: Any
+    train: EpisodeSampler, iterations: int, seed: int, how: dict[str, Any], **settings: Any
 ) -> tuple[Any, float]:
     began = time.perf_counter()
     story: Any = method("meta_em", widths=WIDTHS, **settings)
@@ -109,7 +109,7 @@ def _meta_em(
 
 def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
     """The steps of EM; with the query items among the items, as ``fit`` takes them, or by where the clouds are."""
-    rows = crowdppl.leaning_rows(WAYS, fitted.mass, fitted.diagonal, fitted.coins)
+    rows = crowdppl.primitives.diagonal_prior(WAYS, fitted.mass, fitted.diagonal, fitted.coins)
 
     def told(tasks: Tasks) -> Tensor:
         support, query = fitted.embedding.places(tasks.support), fitted.embedding.places(tasks.query)
@@ -125,7 +125,7 @@ def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
 
 
 def _prototypes(
-    train: Episodes, labels: str, iterations: int, seed: int, refinements: int = 0
+    train: EpisodeSampler, labels: str, iterations: int, seed: int, refinements: int = 0
 ) -> tuple[Embedding, float]:
     """A prototypical network, meta-trained on the labels that some rule makes of the annotators' own."""
     began = time.perf_counter()
@@ -189,10 +189,12 @@ def majority_votes(tasks: Tasks) -> Tensor:
 def dawid_skene_labels(tasks: Tasks, coins: bool = False) -> Tensor:
     """The most probable class by Dawid-Skene, or by coins, under the prior of ``meta_em``, one-hot (T, N, K)."""
     story: Any = method("meta_em")
-    rows = crowdppl.leaning_rows(WAYS, story.mass, story.diagonal, coins).expand(tasks.n_annotators, -1, -1)
+    rows = crowdppl.primitives.diagonal_prior(WAYS, story.mass, story.diagonal, coins).expand(
+        tasks.n_annotators, -1, -1
+    )
     nowhere = torch.zeros(*tasks.truth.shape, 0)
     labels = (tasks.item, tasks.annotator, tasks.label)
-    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=story.prevalence_mass, tied=coins)
+    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=story.prevalence_strength, tied=coins)
     return nn.functional.one_hot(found.shares.argmax(-1), WAYS).float()
 
 
@@ -204,7 +206,7 @@ RULES = {
 }
 
 
-def digit_splits() -> list[tuple[Episodes, Episodes]]:
+def digit_splits() -> list[tuple[EpisodeSampler, EpisodeSampler]]:
     """Five digits to learn from, each in four positions, and tasks of the five others, for each split."""
     from sklearn.datasets import load_digits
 
@@ -217,7 +219,7 @@ def digit_splits() -> list[tuple[Episodes, Episodes]]:
     for split in range(SPLITS):
         order = np.random.default_rng(split).permutation(10)
         classes = [int(c) + 10 * turn for c in order[:5] for turn in range(TURNS)]
-        train = Episodes(truth, table, classes=classes, ways=WAYS, shots=SHOTS)
+        train = EpisodeSampler(truth, table, classes=classes, ways=WAYS, shots=SHOTS)
         found.append((train, replace(train, classes=[int(c) for c in order[5:]], apart_from=train)))
     return found
 
@@ -237,13 +239,13 @@ class LabelMe:
         truth = pd.read_csv(folder / "labelme" / "truth.csv").set_index("item")["label"].sort_index().to_numpy()
         return LabelMe(features, truth, pd.read_csv(folder / "labelme" / "answers.csv").drop_duplicates())
 
-    def split(self, number: int) -> tuple[Episodes, list[int]]:
+    def split(self, number: int) -> tuple[EpisodeSampler, list[int]]:
         """Four classes to learn from, with annotators who each label some items, and the four others."""
         order = np.random.default_rng(number).permutation(8).tolist()
         table = pd.DataFrame(self.features)
         kinds = {"expert": 0.5, "hammer": 0.4, "spammer": 0.1}
         how = {"ways": WAYS, "shots": SHOTS, "annotators": 8, "labels_per_item": 3, "kinds": kinds}
-        return Episodes(pd.Series(self.truth), table, classes=order[:4], **how), order[4:]  # type: ignore[arg-type]
+        return EpisodeSampler(pd.Series(self.truth), table, classes=order[:4], **how), order[4:]  # type: ignore[arg-type]
 
     def tasks(self, classes: list[int], shots: int, number: int, seed: int) -> Tasks:
         """Tasks of these classes: items with labels of the crowd among them, and query items without any."""

@@ -58,7 +58,7 @@ def test_which_label_to_ask_for_next(recorder: Recorder, request: pytest.Fixture
         "there are items, one label an item at most, chosen among the recorded labels that were not asked for "
         f"yet; `{METHOD}` by vb is fitted anew after each batch. random: any of them; entropy: the items whose "
         "truth is least certain, and any of their labels; information: the largest expected information gain, "
-        f"item and annotator, as `worth_asking` has it. Accuracy in per cent, mean of {SEEDS} seeds and, after "
+        f"item and annotator, as `suggest_labels` has it. Accuracy in per cent, mean of {SEEDS} seeds and, after "
         "the ±, the standard error of the mean difference from random.\n\n"
     )
     recorder.add(REPLAY, text + "\n\n".join(parts))

@@ -9,7 +9,7 @@ import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
-from crowdppl.results.acquisition import worth_asking
+from crowdppl.results.acquisition import suggest_labels
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds
@@ -30,14 +30,14 @@ def test_asking(recorder: Recorder) -> None:
         warnings.simplefilter("ignore")
         posterior = fit("bayesian_dawid_skene", data, inference="vb", max_iterations=20, seed=0)
         for n in (100, 50_000):
-            took = least_seconds({"ask": lambda n=n: worth_asking(posterior, n)}, 3)["ask"]
+            took = least_seconds({"ask": lambda n=n: suggest_labels(posterior, n)}, 3)["ask"]
             tracemalloc.start()
-            worth_asking(posterior, n)
+            suggest_labels(posterior, n)
             peak = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
             rows.append([f"{n:,}", seconds(took), f"{peak:.0f} MiB", "met" if took <= BAR else "not met"])
     text = (
-        "`worth_asking(posterior, n)` among 100,000 items with two labels each and 50 annotators, K = 5, after "
+        "`suggest_labels(posterior, n)` among 100,000 items with two labels each and 50 annotators, K = 5, after "
         "bayesian_dawid_skene by vb: least of three rounds on two threads, and the most that Python and numpy held "
         "above what was there. The bar is 10 s.\n\n"
     )

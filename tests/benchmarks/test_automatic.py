@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.automatic import members as automatic_members
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import calibrated
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
+from crowdppl.fitting import members as automatic_members
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import Correction
 from tests.benchmarks.recorder import Recorder
@@ -116,7 +116,7 @@ def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
 def four_to_one(n_classes: int) -> dict[str, float]:
     """Settings of a prior with 4 pseudo-counts on the diagonal and 1 beside it, and 1 for each class."""
     mass = n_classes + 3.0
-    return {"mass": mass, "diagonal": 4 / mass, "prevalence_mass": 1.0}
+    return {"prior_strength": mass, "prior_accuracy": 4 / mass, "prevalence_strength": 1.0}
 
 
 def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:

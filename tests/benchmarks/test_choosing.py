@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from crowdppl.evaluation.compare import rivals
+from crowdppl.evaluation.compare import compare_to_default
 from crowdppl.evaluation.heldout import ClassifierScore, classifier_score
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
@@ -89,7 +89,7 @@ def cell(score: ClassifierScore, best: ClassifierScore) -> str:
 
 def kept(scores: Mapping[str, ClassifierScore]) -> str:
     """The house default, or the rival that is furthest ahead of it beyond chance."""
-    ahead = rivals(scores, HOUSE, LEVEL).query("beyond_chance")
+    ahead = compare_to_default(scores, HOUSE, LEVEL).query("beyond_chance")
     return str(ahead.index[0]) if len(ahead) else HOUSE
 
 
@@ -97,7 +97,7 @@ def choices(found: Featured, name: str, rows: list[neural.Row], best: str, caref
     """How good the methods are that two rules choose."""
     told = {title: chosen(found, name, rows, title) for title in dict.fromkeys((best, careful))}
     return (
-        f"the highest score chooses {told[best]}. `crowdppl.rivals`, which keeps the house default unless a rival "
+        f"the highest score chooses {told[best]}. `crowdppl.compare_to_default`, which keeps the house default unless a rival "
         f"is ahead of it beyond chance (level {LEVEL}), chooses {told[careful]}."
     )
 

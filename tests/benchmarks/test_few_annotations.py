@@ -31,7 +31,7 @@ SHARES = (0.1, 0.25, 0.5, 1.0)
 REPETITIONS = 10
 HOUSE, PLAIN, BASE = "bayes_dgc, house", "bayes_dgc, plain", "bayesian_dawid_skene"
 ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    HOUSE: ("bayes_dgc", "vb", {"recipe": "house"}),
+    HOUSE: ("bayes_dgc", "vb", {"recipe": "default"}),
     PLAIN: ("bayes_dgc", "vb", {"recipe": "plain"}),
     "raykar": ("raykar", "em", {}),
     BASE: (BASE, "vb", {}),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from crowdppl.few_shot.tasks import Episodes, Tasks
+from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
 from crowdppl.fitting import fit
 from crowdppl.registry import method
 from tests.benchmarks.few_shot import (
@@ -116,7 +116,7 @@ def keep(seconds: dict[str, list[float]], some: dict[str, Entrant]) -> None:
         seconds.setdefault(name, []).append(entrant.seconds)
 
 
-def digit_cells(test: Episodes, split: int) -> list[tuple[str, Tasks]]:
+def digit_cells(test: EpisodeSampler, split: int) -> list[tuple[str, Tasks]]:
     """The tasks of every cell, drawn from the classes that nobody has learned from."""
     found = []
     for shots in SHOTS:

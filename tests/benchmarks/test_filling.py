@@ -14,10 +14,10 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
 from crowdppl.evaluation.metrics import matched, right
-from crowdppl.filling import fill
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.posterior import Posterior
+from crowdppl.results.filling import fill
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_acquisition import data_folder

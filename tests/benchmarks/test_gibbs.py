@@ -77,9 +77,9 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
 
 def house_prior(k: int) -> np.ndarray:
     """The prior of `bayesian_dawid_skene` for an annotator's rows, (K, K)."""
-    from crowdppl.primitives.priors import leaning_rows
+    from crowdppl.primitives.priors import diagonal_prior
 
-    return leaning_rows(k).numpy()
+    return diagonal_prior(k).numpy()
 
 
 def by_gibbs(setting: Setting, seed: int) -> Sampled:
@@ -96,7 +96,7 @@ def by_gibbs(setting: Setting, seed: int) -> Sampled:
             began = time.perf_counter()
             annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
             posterior = fit(
-                method("bayesian_dawid_skene", prevalence_mass=1.0),  # flat, as the peers have it
+                method("bayesian_dawid_skene", prevalence_strength=1.0),  # flat, as the peers have it
                 annotations,
                 inference="gibbs",
                 seed=2 * seed + turn,

@@ -13,7 +13,7 @@ import pytest
 
 import crowdppl
 from crowdppl.errors import MethodError
-from crowdppl.evaluation.heldout import lead
+from crowdppl.evaluation.heldout import mean_difference
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.recorder import Recorder
@@ -97,12 +97,12 @@ HEADER = (
 )
 ABOUT = (
     "Each method of one truth an item (`ccem` to `instance_trace` with `likelihood='joint'`), plain with 60 epochs "
-    "and by the recipe (`crowdppl.house_recipe`; by em, which learns no prior, with `pooled=0`) with one "
+    "and by the recipe (`crowdppl.default_recipe`; by em, which learns no prior, with `crowd_prior_strength=0`) with one "
     f"volume, {VOLUME:g}, for all (the default's trials would take five to ten times as long), in place of a "
     "method's own. Items left out: how far the recipe is ahead in the mean log-probability of an item's labels, "
     "none of which the classifier was shown (`classifier_score`, 3 folds), ± its standard error. Labels left out: "
     "likewise of those left out in one of two folds, by the method itself (`heldout_score`), where it has such a "
-    f"score with a temper. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds. Better and worse "
+    f"score with a likelihood_power. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds. Better and worse "
     "are leads of two standard errors, or a range that differs by a point."
 )
 
@@ -129,8 +129,8 @@ def section(found: Mapping[str, Mapping[str, Gain]]) -> str:
 
 def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
     """Plain, and by the recipe."""
-    pooled: dict[str, Any] = {"pooled": 0.0} if pair.engine == "em" else {}
-    recipe = crowdppl.house_recipe(found.data, training={"volume": VOLUME}, **pooled)
+    crowd_prior_strength: dict[str, Any] = {"crowd_prior_strength": 0.0} if pair.engine == "em" else {}
+    recipe = crowdppl.default_recipe(found.data, training={"volume": VOLUME}, **crowd_prior_strength)
     both = {"plain": neural.LONGER, "recipe": {**recipe, **pair.off}}
     plain, house = (
         neural.Row(title, pair.method, pair.engine, {**pair.settings, **more}) for title, more in both.items()
@@ -153,7 +153,7 @@ def compared(found: Featured, pair: Pair) -> Gain:
 
 
 def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
-    """What a method says of labels that it was not shown, by item; nan of one that cannot say it with a temper."""
+    """What a method says of labels that it was not shown, by item; nan of one that cannot say it with a likelihood_power."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         how: dict[str, Any] = {"inference": row.engine, "settings": row.settings}
@@ -166,7 +166,7 @@ def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
 
 def ahead(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
     """How far items are ahead on average, and the standard error of that."""
-    return lead(one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy())
+    return mean_difference(one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy())
 
 
 def verdict(gains: Mapping[str, Gain]) -> str:

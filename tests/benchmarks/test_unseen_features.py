@@ -28,7 +28,7 @@ TEST = 0.3
 """Share of the items that nobody labels."""
 HOUSE, BASE = "bayes_dgc, house", "bayesian_dawid_skene"
 ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    HOUSE: ("bayes_dgc", "vb", {"recipe": "house"}),
+    HOUSE: ("bayes_dgc", "vb", {"recipe": "default"}),
     "bayes_dgc, plain": ("bayes_dgc", "vb", {"recipe": "plain"}),
     "raykar": ("raykar", "em", {}),
     BASE: (BASE, "vb", {}),

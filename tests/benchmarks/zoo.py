@@ -8,7 +8,7 @@ from functools import cache
 
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.engines import ENGINES, cell
+from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.primitives.model import card_of
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown
@@ -32,7 +32,7 @@ def cells() -> dict[str, dict[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {
-            name: {engine: cell(registry.method(name), data, engine) for engine in ENGINES}
+            name: {engine: engine_support(registry.method(name), data, engine) for engine in ENGINES}
             for name in registry.names()
         }
 

@@ -11,14 +11,14 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.checkpoint import cut
+from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import Density, nodes
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import Hmc
 from crowdppl.inference.options import Options, refuse_minibatch
-from crowdppl.inference.passes import Fold, Total
+from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.replay import Function, Repeated
+from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.sites import DIRICHLET, per_chain
 from crowdppl.primitives.sums import Summing
 
@@ -83,7 +83,7 @@ def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int
     """
     chains, length = next(iter(draws.values())).shape[:2]
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    fold = Fold(Density(problem.model, problem.plates, chains, conjugate), problem.blocks, problem.sites)
+    fold = FullPass(Density(problem.program, problem.plates, chains, conjugate), problem.blocks, problem.sites)
     found = []
     for at in np.unique(np.linspace(0, length - 1, LOOKS).round().astype(int)):
         marginal = truth_shares(problem, fold, {name: x[:, at] for name, x in draws.items()})
@@ -93,7 +93,7 @@ def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int
     return [permutation(alike).tolist() for alike in np.mean(found, 0)]
 
 
-def truth_shares(problem: Problem, fold: Fold, values: Mapping[str, Tensor]) -> Tensor | None:
+def truth_shares(problem: Problem, fold: FullPass, values: Mapping[str, Tensor]) -> Tensor | None:
     """Truth probabilities of each chain, (K, C, N); None where the story's truth is not one of the K classes."""
     if problem.truth is None:
         return None
@@ -148,7 +148,7 @@ class Hyper:
         assert density.chains is not None
         self.problem, self.density, self.chains = problem, density, density.chains
         self.search = Hmc(at, self.chains)
-        self._found: Function = Repeated(self._log_density) if problem.steady else self._log_density
+        self._found: Function = Replayed(self._log_density) if problem.steady else self._log_density
 
     def values(self, at: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """In their own space, (C, ...): where they are, or elsewhere."""
@@ -178,15 +178,15 @@ class Hyper:
 
         def log_density(at: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             found = self._found({**given, **{f"at.{n}": x for n, x in at.items()}})
-            return found["value"], dict(cut(found, "slope"))
+            return found["value"], dict(with_prefix(found, "slope"))
 
         self.search.move(log_density, generator, adapting=adapting)
 
     def _log_density(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Log posterior given the counts, (C,), and its slopes."""
-        at = {n: x.detach().requires_grad_() for n, x in cut(given, "at").items()}
-        theta, counts, values = cut(given, "theta"), cut(given, "count"), self.values(at)
-        told = {**theta, **cut(given, "onehot"), **values}
+        at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
+        theta, counts, values = with_prefix(given, "theta"), with_prefix(given, "count"), self.values(at)
+        told = {**theta, **with_prefix(given, "onehot"), **values}
         trace = nodes(self.density.trace(self.problem.blocks[0], told))
         total = torch.zeros(self.chains, dtype=torch.float64)
         for name, x in theta.items():
@@ -232,12 +232,12 @@ class Gibbs:
         free = [s.name for s in problem.of_kind("free")]
         if free:
             raise MethodError(
-                f"gibbs has no exact update for {', '.join(free)} of {type(problem.story).__name__}: their "
+                f"gibbs has no exact update for {', '.join(free)} of {type(problem.model).__name__}: their "
                 "gradient changes with their value; use inference='nuts' or 'vb'"
             )
         conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-        self.density = Density(problem.model, problem.plates, self.options.chains, conjugate)
-        self.fold = Fold(self.density, problem.blocks, problem.sites)
+        self.density = Density(problem.program, problem.plates, self.options.chains, conjugate)
+        self.fold = FullPass(self.density, problem.blocks, problem.sites)
         self._start()
 
     def _start(self) -> None:

@@ -16,9 +16,9 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density, nodes
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.options import Options, refuse_minibatch
-from crowdppl.inference.passes import Fold
+from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.replay import Function, Repeated
+from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.sites import DIRICHLET, Extra
 from crowdppl.inference.vb.fit import prepare
 
@@ -32,20 +32,20 @@ class Marginal:
     """
 
     problem: Problem
-    fold: Fold = field(init=False)
+    fold: FullPass = field(init=False)
     found: Function = field(init=False)
 
     def __post_init__(self) -> None:
         onehot = [s.name for s in self.problem.of_kind("onehot")]
         if onehot:
             raise MethodError(
-                f"nuts refuses {type(self.problem.story).__name__}: {', '.join(onehot)} is discrete and cannot be "
+                f"nuts refuses {type(self.problem.model).__name__}: {', '.join(onehot)} is discrete and cannot be "
                 "summed out; use inference='gibbs' or 'vb'"
             )
         self.conjugate = frozenset(s.name for s in self.problem.of_kind("conjugate"))
-        density = Density(self.problem.model, self.problem.plates, None, self.conjugate)
-        self.fold = Fold(density, self.problem.blocks, self.problem.sites)
-        self.found = Repeated(self._with_slopes) if self.problem.steady else self._with_slopes
+        density = Density(self.problem.program, self.problem.plates, None, self.conjugate)
+        self.fold = FullPass(density, self.problem.blocks, self.problem.sites)
+        self.found = Replayed(self._with_slopes) if self.problem.steady else self._with_slopes
 
     def __call__(self, at: Mapping[str, Tensor]) -> Tensor:
         """Minus the log posterior density at unconstrained values, differentiable in them, once."""

@@ -16,18 +16,18 @@ from crowdppl.data.annotations import Annotations, row_codes
 from crowdppl.data.blocks import Block
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError
-from crowdppl.inference.checkpoint import Beforehand
+from crowdppl.inference.checkpoint import TrialCache
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
-from crowdppl.inference.passes import Fold
-from crowdppl.inference.problem import Problem, pose
+from crowdppl.inference.passes import FullPass
+from crowdppl.inference.problem import Problem, build_problem
 from crowdppl.inference.svi.guide import mean_field
 from crowdppl.inference.svi.networks import Epochs
 from crowdppl.inference.svi.svi import point_of
 from crowdppl.inference.vb.fit import learner_of, prepare
-from crowdppl.networks.outputs import learning_of, seen_by
+from crowdppl.networks.outputs import cached_outputs, trained_networks
 from crowdppl.networks.training import Training, training_of
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 
 STOP = "stop_after"
 """Name under which the number of epochs is kept."""
@@ -35,9 +35,9 @@ PARTS = 10
 """One label in so many is left out, never all of an item where items have labels of two annotators."""
 
 
-def stopped(
-    story: Story, data: Annotations, engine: str, options: Options, kept: Beforehand | None = None
-) -> Story:
+def with_early_stopping(
+    model: Model, data: Annotations, engine: str, options: Options, kept: TrialCache | None = None
+) -> Model:
     """The story with the number of epochs after which labels left out are most probable, where it asks for that.
 
     A copy is trained without a tenth of the labels, and scored on them after each epoch, until ``patience`` epochs
@@ -50,26 +50,26 @@ def stopped(
         DataError: when one item has all labels.
         KeyboardInterrupt: at Ctrl-C, for there is nothing yet that was learned from all labels.
     """
-    if not learning_of(story):
-        return story
-    training = training_of(getattr(story, "training", {}))
+    if not trained_networks(model):
+        return model
+    training = training_of(getattr(model, "training", {}))
     if training.patience == 0:
-        return story
+        return model
     before = {} if kept is None else kept.found()
-    best = int(before[STOP]) if STOP in before else _best_epoch(story, data, engine, options, training)
+    best = int(before[STOP]) if STOP in before else _best_epoch(model, data, engine, options, training)
     if kept is not None and STOP not in before:
         kept.add(STOP, torch.tensor(best))
     build: Any = replace
-    settings = {**getattr(story, "training", {}), "patience": 0, "stop_after": best}
-    found: Story = build(story, training=settings)
+    settings = {**getattr(model, "training", {}), "patience": 0, "stop_after": best}
+    found: Model = build(model, training=settings)
     return found
 
 
-def _best_epoch(story: Story, data: Annotations, engine: str, options: Options, training: Training) -> int:
+def _best_epoch(model: Model, data: Annotations, engine: str, options: Options, training: Training) -> int:
     """The epoch of a first training after which labels left out are most probable."""
     out = _left_out(data, options.seed)
     trial = replace(options, checkpoint=None, callback=None, progress=False)
-    problem = pose(deepcopy(story), keep(data, ~out), trial)
+    problem = build_problem(deepcopy(model), keep(data, ~out), trial)
     full = data.on(options.device, problem.blocks[0].dtype)
     best, best_epoch = -float("inf"), training.epochs
     for number, (density, values) in enumerate(_epochs(problem, engine, training), 1):
@@ -104,15 +104,15 @@ def _epochs(
     """Trains; after each epoch, the story's density and where its sites stand."""
     options = problem.options
     if engine == "svi":
-        guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
+        guide = getattr(problem.model, "guide", None) or (lambda data: mean_field(problem.model, data))
         logs = frozenset(site.name for site in problem.of_kind("conjugate"))
-        density = Density(problem.model, problem.plates, None, logs)
+        density = Density(problem.program, problem.plates, None, logs)
         with pyro.get_param_store().scope(), torch.random.fork_rng():
             running = Epochs(problem, training, options, guide)
             for number in range(training.epochs):
                 running.run(number)
                 blocks: Any = problem.blocks
-                blocks[:] = seen_by(problem.story, list(blocks))
+                blocks[:] = cached_outputs(problem.model, list(blocks))
                 yield density, point_of(problem, guide)
         return
     learner = learner_of(problem, options)
@@ -137,7 +137,7 @@ def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], ful
     blind = [replace(block, gold=None, _views={}) for block in kept]
     totals = []
     for blocks in (looking, blind):
-        evidence = Fold(density, blocks, problem.sites)(values, evidence=True).per_item
+        evidence = FullPass(density, blocks, problem.sites)(values, evidence=True).per_item
         assert evidence is not None
         totals.append(float(evidence.double().mean(0).sum() if evidence.dim() > 1 else evidence.double().sum()))
     return totals[0] - totals[1]

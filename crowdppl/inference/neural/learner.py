@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.core.devices import seeded
-from crowdppl.data.annotations import told
+from crowdppl.data.annotations import has_informative_label
 from crowdppl.data.blocks import Block
-from crowdppl.data.features import Features, joined, read
+from crowdppl.data.features import Features, joined, read_stored
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.checkpoint import Midway, network_arrays, restore_network
+from crowdppl.inference.checkpoint import WithinEpoch, network_arrays, restore_network
 from crowdppl.inference.neural.regularisers import blended, class_shares, wanted
-from crowdppl.inference.optimisers import Climb, adamw, optimiser_arrays, restore_optimiser
+from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
-from crowdppl.networks.classifier import Network, begin, learns, log_shares, outputs, parts
+from crowdppl.networks.classifier import Network, init_weights, learns, log_shares, outputs, parts
 from crowdppl.networks.outputs import network_of
 from crowdppl.networks.training import Training
 
@@ -46,7 +46,7 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
     return sizes
 
 
-def rehearse(network: nn.Module, name: str, features: Features, size: int) -> None:
+def check_trainable(network: nn.Module, name: str, features: Features, size: int) -> None:
     """Asks a network that was given, while it is set to learn, for as many items as the smallest batch holds.
 
     Nothing is learned, and what such an asking moves (running means, random numbers) is put back.
@@ -64,7 +64,7 @@ def rehearse(network: nn.Module, name: str, features: Features, size: int) -> No
     """
     if not learns(network) or (isinstance(network, Network) and network.default):
         return
-    some = read(features[:size])
+    some = read_stored(features[:size])
     shape = outputs(network, some).shape
     before = {key: x.clone() for key, x in network.named_buffers()}
     was = network.training
@@ -142,17 +142,17 @@ class Learner:
     penalty = 0.0
 
     def __init__(self, problem: Problem, training: Training) -> None:
-        network, truth = network_of(problem.story), problem.truth
+        network, truth = network_of(problem.model), problem.truth
         assert network is not None and truth is not None
         self.problem, self.training, self.options = problem, training, problem.options
-        self.network, self.truth, self.epochs, self.midway = network, truth, 0, Midway()
-        begin(network, training, problem.options.seed)
+        self.network, self.truth, self.epochs, self.midway = network, truth, 0, WithinEpoch()
+        init_weights(network, training, problem.options.seed)
         self.features = joined([_features(block) for block in problem.blocks])
         known = torch.cat([_known(block) for block in problem.blocks])
         self.rows = torch.nonzero(known).squeeze(-1)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         if not training.full_batch:  # there, a network is asked as it stands
-            rehearse(network, "network", self.features, min(self.sizes))
+            check_trainable(network, "network", self.features, min(self.sizes))
         self.votes = soft_truth(problem.counts)
         self.shares = class_shares(problem.counts.sum(0), training.shares)
         self.members = network.members if isinstance(network, Network) else 1
@@ -293,7 +293,7 @@ def _features(block: Block) -> Features:
 
 def _known(block: Block) -> Tensor:
     """Items of which something is known, bool (n_items,)."""
-    found = torch.from_numpy(told(block)).to(block.device)
+    found = torch.from_numpy(has_informative_label(block)).to(block.device)
     return found if block.gold is None else found | (block.gold >= 0)
 
 
@@ -314,7 +314,7 @@ class FullBatch(Learner):
         _refuse(problem, training)
         self.warmed = training.warm_up == 0
         super().__init__(problem, training)
-        require_reached(self.network, "network", self.network(read(self.features[:2])))
+        require_reached(self.network, "network", self.network(read_stored(self.features[:2])))
         self._settle()
 
     @property
@@ -355,7 +355,7 @@ class FullBatch(Learner):
         self.network.eval()
         self.epochs += 1
         if self.weights:
-            Climb(self.weights, LOOKS, LOOKS)(looked)
+            LBFGSAscent(self.weights, LOOKS, LOOKS)(looked)
             self._settle()
 
     def _look(self) -> Tensor:
@@ -379,7 +379,7 @@ def _refuse(problem: Problem, training: Training) -> None:
             f"training: mixup={training.mixup} blends items by chance, and full_batch=True leaves nothing to "
             "chance; set mixup=0"
         )
-    if getattr(problem.story, "counting", None) is not None:
+    if getattr(problem.model, "counting", None) is not None:
         raise MethodError(
             "this story counts otherwise than its objective says, so that full_batch=True could not keep it from "
             "falling; leave full_batch out (raykar: bootstrapped=False)"

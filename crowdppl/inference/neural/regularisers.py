@@ -37,12 +37,12 @@ class Regularised:
     """
 
     def __init__(self, problem: Problem, training: Training) -> None:
-        self.training, network = training, network_of(problem.story)
+        self.training, network = training, network_of(problem.model)
         for name in ("balance", "volume"):
             if network is None and getattr(training, name):
                 raise MethodError(
                     f"training: {name}={getattr(training, name)} is about the predictions of one network, the "
-                    f"story's attribute network, and {type(problem.story).__name__} has none; leave it out"
+                    f"story's attribute network, and {type(problem.model).__name__} has none; leave it out"
                 )
         asked = network is not None and learns(network) and (training.balance or training.volume)
         self.network = network if asked else None
@@ -61,7 +61,7 @@ class Regularised:
         if not said:
             raise MethodError(
                 "training: balance and volume are about what the story's network says, and the story asks it "
-                "nothing where it learns; ask it in model (crowdppl.classify), or leave them out"
+                "nothing where it learns; ask it in model (crowdppl.networks.class_logits), or leave them out"
             )
         terms = [wanted(logits.softmax(-1), self.training, self.shares) for logits in said]
         return total, torch.stack(terms).mean()

@@ -12,14 +12,14 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.data.annotations import row_codes
-from crowdppl.data.ragged import Bags
+from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density, nodes
 from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.passes import Fold
+from crowdppl.inference.passes import FullPass
 from crowdppl.inference.predict.predictive import covariates_of, label_power, seen_of
-from crowdppl.inference.predict.update import options_of, posed
-from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.predict.update import options_of, problem_of
+from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import reads_item_covariates
 from crowdppl.networks.outputs import networks_of
@@ -39,12 +39,12 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     Raises:
         MethodError: when the story sums no such site out, or it does not belong to items alone.
     """
-    with quiet("cpu"):
-        problem = posed(posterior, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
+    with without_validation("cpu"):
+        problem = problem_of(posterior, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
         values, chains = _draw_values(problem, posterior)
         conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-        density = Density(problem.model, problem.plates, chains, conjugate)
-        found = Fold(density, problem.blocks, problem.sites)(values, marginals=(name,)).marginals
+        density = Density(problem.program, problem.plates, chains, conjugate)
+        found = FullPass(density, problem.blocks, problem.sites)(values, marginals=(name,)).marginals
     if name not in found or found[name].dim() != (2 if chains is None else 3):
         raise MethodError(f"{posterior.method} has no discrete site {name!r} of items")
     share = found[name].double()
@@ -89,8 +89,8 @@ class AnswerTables:
         item, self._cell = row_codes(self.data.blocks, self.data.order)
         self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
         options = replace(options_of(posterior), device="cpu", dtype=None)
-        with quiet("cpu"):
-            self._problem = pose(posterior.story, self.data, options)
+        with without_validation("cpu"):
+            self._problem = build_problem(posterior.model, self.data, options)
             alone = truth_alone(self._problem)
             if not alone and label_power(self._problem) != 1:
                 raise MethodError(
@@ -144,15 +144,15 @@ class AnswerTables:
         rows = np.concatenate([(row[:, None] * m + np.arange(m)).ravel(), np.arange(n * m)])
         cells = np.concatenate([np.repeat(cell, m), np.tile(tried, n)])
         first, out = self._problem.blocks[0], np.zeros((n, self.data.n_classes, may.size))
-        bags = Bags.of_pairs(rows, cells, n * m, first.bags.n_cells)
+        bags = RaggedIndex.of_pairs(rows, cells, n * m, first.bags.n_cells)
         known: dict[str, Any] = {"gold": None, "evidence": None, "features": None}
         known["seen"] = seen_of(self._problem, self.data, np.repeat(items, m))
         known["item_covariates"] = covariates_of(self._problem, self.data, np.repeat(items, m))
         block = replace(first, bags=bags, offset=0, scale=1.0, _views={}, **known)
         logs = frozenset(site.name for site in self._problem.of_kind("conjugate"))
         truth, n_draws = str(self._problem.truth), max(map(len, self._draws.values()), default=1)
-        with quiet("cpu"):
-            density = Density(self._problem.model, self._problem.plates, None, logs)
+        with without_validation("cpu"):
+            density = Density(self._problem.program, self._problem.plates, None, logs)
             for draw in range(n_draws):
                 found = density(block, self._cut(draw, np.repeat(items, m)), marginals=(truth,))
                 log_p = found.per_item.double().numpy().reshape(n, 1, m)
@@ -174,8 +174,8 @@ class AnswerTables:
 def truth_alone(problem: Problem) -> bool:
     """Whether of an item the truth is all that its labels depend on, found out by running the story."""
     if problem.truth is None:
-        raise MethodError(f"{type(problem.story).__name__} sums no truth out, so that labels teach nothing of it")
-    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+        raise MethodError(f"{type(problem.model).__name__} sums no truth out, so that labels teach nothing of it")
+    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():  # a prior draw, of which only the structure is used
         found = nodes(poutine.trace(model).get_trace(problem.blocks[0].subset(np.arange(1), 1.0)))
     summed = {name for name, x in found.items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]}
@@ -183,9 +183,9 @@ def truth_alone(problem: Problem) -> bool:
     # Any other state may hold what a network saw of the item, which need not show in this one.
     more = any(fn.state is not found[problem.truth]["value"] for fn in labels if fn.within == "item")
     apart = any(fn.within != "item" for fn in labels)
-    seen = bool(networks_of(problem.story)) and any(callable(fn.log_p) for fn in labels)  # features matter, too
+    seen = bool(networks_of(problem.model)) and any(callable(fn.log_p) for fn in labels)  # features matter, too
     each = any(not isinstance(fn.log_p, torch.Tensor) for fn in labels)
-    seen = seen or (each and reads_item_covariates(problem.story, problem.blocks[0]))
+    seen = seen or (each and reads_item_covariates(problem.model, problem.blocks[0]))
     local = any(s.local for s in problem.sites.values())
     return summed == {problem.truth} and not (more or apart or seen or local)
 

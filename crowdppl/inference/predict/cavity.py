@@ -12,13 +12,13 @@ from torch import Tensor
 
 from crowdppl.data.annotations import row_codes
 from crowdppl.data.blocks import Block
-from crowdppl.data.ragged import Bags
+from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, Density, nodes
 from crowdppl.inference.draws import center_of
-from crowdppl.inference.passes import Fold, Total
+from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.predict.update import options_of
-from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import DIRICHLET, reads_item_covariates
 from crowdppl.inference.vb.coordinate_ascent import refuse_below_one
@@ -31,7 +31,7 @@ SAME_USE = 1e-8
 
 
 @dataclass(frozen=True)
-class Uses:
+class ParameterUsage:
     """Which entries of Dirichlets multiply to the probability of each label given each truth, or of each truth.
 
     Attributes:
@@ -42,14 +42,14 @@ class Uses:
     constant: np.ndarray
     entries: Mapping[str, np.ndarray]
 
-    def at(self, columns: np.ndarray) -> Uses:
+    def at(self, columns: np.ndarray) -> ParameterUsage:
         """The same for some columns, in their order."""
-        return Uses(self.constant[:, columns], {n: x[:, columns] for n, x in self.entries.items()})
+        return ParameterUsage(self.constant[:, columns], {n: x[:, columns] for n, x in self.entries.items()})
 
-    def beside(self, other: Uses) -> Uses:
+    def beside(self, other: ParameterUsage) -> ParameterUsage:
         """These columns, then those of another."""
         both = {n: np.concatenate([x, other.entries[n]], 1) for n, x in self.entries.items()}
-        return Uses(np.concatenate([self.constant, other.constant], 1), both)
+        return ParameterUsage(np.concatenate([self.constant, other.constant], 1), both)
 
     def log_p(self, leaves: Mapping[str, np.ndarray]) -> np.ndarray:
         """Log-probabilities (K, U) at values of the sites: log theta, in the site's shape."""
@@ -59,7 +59,7 @@ class Uses:
         return out
 
 
-def read_uses(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor]) -> Uses:
+def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor]) -> ParameterUsage:
     """Finds which entries each label uses; columns are (annotator, answer) pairs, and the truth at last.
 
     Every pair is put to the story as an item with that one label. When each entry of a site is moved by an amount
@@ -87,7 +87,7 @@ def read_uses(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor])
         entry = np.nan_to_num(moved, nan=-1.0).round().astype(np.int64) - 1
         found = found and bool(((entry >= -1) & (entry < size)).all())
         entries[name] = entry.clip(-1, size - 1)
-    uses = Uses(start - Uses(np.zeros_like(start), entries).log_p(base), entries)
+    uses = ParameterUsage(start - ParameterUsage(np.zeros_like(start), entries).log_p(base), entries)
     apart = np.abs(uses.log_p(other) - _log_p(problem, probe, values, other))
     if not (found and bool((apart < SAME_USE).all())):  # not a number is not the same, either
         raise no_form(problem, "given the truth, its probability is no product of entries of Dirichlets")
@@ -97,17 +97,17 @@ def read_uses(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor])
 def no_form(problem: Problem, why: str) -> MethodError:
     """The refusal of a story, and what to do instead."""
     draws = "method='psis' after a fit by gibbs, nuts or vb, or "
-    if networks_of(problem.story):  # which have seen every label, whatever is drawn
+    if networks_of(problem.model):  # which have seen every label, whatever is drawn
         draws = ""
     return MethodError(
-        f"{type(problem.story).__name__} has no closed form for a label left out: {why}; use {draws}heldout_score, "
+        f"{type(problem.model).__name__} has no closed form for a label left out: {why}; use {draws}heldout_score, "
         "which fits again"
     )
 
 
 def _probe(block: Block, cells: np.ndarray) -> Block:
     """An item for each (annotator, answer), and one without labels."""
-    bags = Bags.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, block.bags.n_cells)
+    bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, block.bags.n_cells)
     return replace(
         block, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0, _views={}
     )
@@ -119,7 +119,7 @@ def _log_p(
     """log p(label | truth = k) of each item of the probe but the last, then log p(truth = k): (K, U + 1)."""
     assert problem.truth is not None
     given = {**values, **{n: torch.from_numpy(x) for n, x in leaves.items()}}
-    density = Density(problem.model, problem.plates, None, frozenset(leaves))
+    density = Density(problem.program, problem.plates, None, frozenset(leaves))
     found = density(probe, given, marginals=(problem.truth,))
     if found.per_item.shape[-1] != probe.n_items:
         raise no_form(problem, "its truth is not that of items")
@@ -133,7 +133,7 @@ NOTHING = 1e-10
 
 
 @dataclass(frozen=True)
-class Taught:
+class CavityStatistics:
     """What the labels taught about one site.
 
     Attributes:
@@ -185,9 +185,9 @@ class Cavities:
         taught: by site.
     """
 
-    uses: Uses
+    uses: ParameterUsage
     unit: np.ndarray
-    taught: Mapping[str, Taught]
+    taught: Mapping[str, CavityStatistics]
 
     def log_p(self, change: np.ndarray, mean: bool) -> np.ndarray:
         """Log-probabilities (K, E) when each unit adds (K, E) to the counts of the entries that it uses."""
@@ -237,9 +237,9 @@ class Reading:
     """
 
     item: np.ndarray
-    labels: Uses
-    truth: Uses
-    taught: Mapping[str, Taught]
+    labels: ParameterUsage
+    truth: ParameterUsage
+    taught: Mapping[str, CavityStatistics]
     known: np.ndarray
     log_given: np.ndarray
     log_truth: np.ndarray
@@ -258,7 +258,7 @@ def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
     Raises:
         MethodError: when the story, or what the posterior holds, has no closed form.
     """
-    with quiet("cpu"):
+    with without_validation("cpu"):
         fit = _read(posterior)
     if unit == "item":
         return _items(fit)
@@ -308,12 +308,14 @@ def _read(posterior: Fit) -> Reading:
         MethodError: when the story, or what the posterior holds, has no closed form.
     """
     data = posterior.data
-    problem = pose(posterior.story, data, replace(options_of(posterior), dtype=torch.float64, device="cpu"))
+    problem = build_problem(
+        posterior.model, data, replace(options_of(posterior), dtype=torch.float64, device="cpu")
+    )
     _refuse(problem, posterior)
     item, cell = row_codes(data.blocks, data.order)
     cells, column = np.unique(cell, return_inverse=True)
     values = center_of(problem, posterior.result.sites, list(problem.sites))
-    uses = read_uses(problem, cells, values)
+    uses = parameter_usage(problem, cells, values)
     taught, marginal, known = _read_fit(problem, posterior, values)
     labels, truth = uses.at(column), uses.at(np.full(data.n_items, len(cells)))
     leaves = {name: values[name].clamp(min=FLOOR).numpy() for name in taught}
@@ -331,9 +333,9 @@ def _refuse(problem: Problem, posterior: Fit) -> None:
     """
     if problem.truth is None:
         raise no_form(problem, "it sums out no truth")
-    if getattr(problem.story, "counting", None) is not None:
+    if getattr(problem.model, "counting", None) is not None:
         raise no_form(problem, NETWORK)
-    if reads_item_covariates(problem.story, problem.blocks[0]):
+    if reads_item_covariates(problem.model, problem.blocks[0]):
         raise no_form(problem, "it depends on what is known of the item (item_covariates)")
     for site in problem.sites.values():
         if site.local or site.kind in ("free", "onehot"):
@@ -348,12 +350,12 @@ def _refuse(problem: Problem, posterior: Fit) -> None:
 
 def _read_fit(
     problem: Problem, posterior: Fit, values: Mapping[str, Tensor]
-) -> tuple[dict[str, Taught], np.ndarray, np.ndarray]:
+) -> tuple[dict[str, CavityStatistics], np.ndarray, np.ndarray]:
     """What labels taught about each site, the truth's probabilities (N, K), and what is known of it (K, N)."""
     assert problem.truth is not None
     names = [s.name for s in problem.of_kind("conjugate")]
-    density = Density(problem.model, problem.plates, None, frozenset(names))
-    total = Fold(density, problem.blocks, problem.sites)(values, gradient=names, marginals=(problem.truth,))
+    density = Density(problem.program, problem.plates, None, frozenset(names))
+    total = FullPass(density, problem.blocks, problem.sites)(values, gradient=names, marginals=(problem.truth,))
     taught = {n: _taught(n, posterior.result.sites[n], values[n], total) for n in names}
     order, shape = posterior.data.order, (problem.n_items, problem.blocks[0].n_classes)
     marginal, known = np.empty(shape), np.zeros(shape)
@@ -364,15 +366,17 @@ def _read_fit(
     return taught, marginal, known.T
 
 
-def _taught(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> Taught:
+def _taught(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> CavityStatistics:
     """A Dirichlet as it is stored; around a point, the prior and the counts that the labels have there."""
     if stored.family == "dirichlet":
         c = stored.arrays["concentration"]
-        return Taught(c.reshape(-1, c.shape[-1]), None)
+        return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
     prior = DIRICHLET.natural(nodes(total.trace)[name]["fn"]).expand(leaf.shape)
     refuse_below_one(name, prior)
     width = prior.shape[-1]
-    return Taught((prior + total.gradient[name]).numpy().reshape(-1, width), prior.numpy().reshape(-1, width))
+    return CavityStatistics(
+        (prior + total.gradient[name]).numpy().reshape(-1, width), prior.numpy().reshape(-1, width)
+    )
 
 
 def _agree(problem: Problem, posterior: Fit, product: np.ndarray, marginal: np.ndarray) -> None:
@@ -383,7 +387,7 @@ def _agree(problem: Problem, posterior: Fit, product: np.ndarray, marginal: np.n
     """
     if not (np.abs(product - marginal) < SAME).all():
         crowd = "labels of an item depend on one another given its truth"
-        raise no_form(problem, NETWORK if networks_of(problem.story) else crowd)
+        raise no_form(problem, NETWORK if networks_of(problem.model) else crowd)
     if not (np.abs(marginal - posterior.result.probabilities) < SETTLED).all():
         raise MethodError(
             "the probabilities of this posterior do not follow from its labels and parameters alone, as after "

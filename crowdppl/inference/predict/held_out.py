@@ -13,7 +13,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import truth_alone
 from crowdppl.inference.predict.predictive import DRAWS, Rows, TemperedError, predictive, predictive_each
 from crowdppl.inference.predict.update import options_of
-from crowdppl.inference.problem import pose, quiet
+from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import Fit
 
 PIECE = 10_000_000
@@ -76,15 +76,15 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
     """
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(
-            f"{posterior.method} takes the labels' likelihood to a power (temper); labels left out are then scored "
+            f"{posterior.method} takes the labels' likelihood to a power (likelihood_power); labels left out are then scored "
             "after em or vb, and not after a sampler"
         )
-    with quiet("cpu"):
+    with without_validation("cpu"):
         options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
-        alone = truth_alone(pose(posterior.story, posterior.data, options))
+        alone = truth_alone(build_problem(posterior.model, posterior.data, options))
     if not alone:
         raise MethodError(
-            f"{posterior.method} takes the labels' likelihood to a power (temper), and labels depend on more than "
+            f"{posterior.method} takes the labels' likelihood to a power (likelihood_power), and labels depend on more than "
             "the truth of their item; labels left out are then scored with a power of 1 alone"
         )
     annotator, answer = np.divmod(cell, posterior.data.n_answers)

@@ -11,24 +11,24 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from crowdppl.core.devices import told_of_shortage
+from crowdppl.core.devices import memory_errors_explained
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
-from crowdppl.data.ragged import Bags
+from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density, nodes
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import SelectVolume, run
 from crowdppl.inference.options import Options
-from crowdppl.inference.predict.priors import Inherited
-from crowdppl.inference.predict.update import options_of, posed, said_before
-from crowdppl.inference.problem import Problem, pose, quiet
+from crowdppl.inference.predict.priors import PosteriorAsPrior
+from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
+from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.fit import Earlier
 from crowdppl.primitives.labels import Labels
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 
 DRAWS = 100
 """Posterior draws over which a prediction is averaged."""
@@ -55,7 +55,7 @@ class TemperedError(MethodError):
 def refit(
     posterior: Fit,
     data: Annotations,
-    story: Story | None = None,
+    model: Model | None = None,
     *,
     spread: bool = True,
     select_volume: SelectVolume | None = None,
@@ -76,24 +76,24 @@ def refit(
     """
     options = options_of(posterior)
     start = None if posterior.inference == "svi" else warm_start(posterior, data, options)
-    anew = story is not None and hasattr(story, "prepare")  # what is found anew need not fit the old sites
+    anew = model is not None and hasattr(model, "setup")  # what is found anew need not fit the old sites
     earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
-    again, engine, memory = story or posterior.story, posterior.inference, posterior.memory
+    again, engine, memory = model or posterior.model, posterior.inference, posterior.memory
     if memory is not None:
-        again = Inherited(again, memory.sites)
-    said = said_before(posterior, data)
-    with told_of_shortage(posterior.method, data):
+        again = PosteriorAsPrior(again, memory.sites)
+    said = earlier_evidence(posterior, data)
+    with memory_errors_explained(posterior.method, data):
         fitted, engine, result = run(
             again, data, engine, options, start, said, earlier, spread, select_volume=select_volume
         )
-    fitted = posterior.story if memory is not None else fitted
-    return replace(posterior, story=fitted, data=data, inference=engine, result=result, correction=None)
+    fitted = posterior.model if memory is not None else fitted
+    return replace(posterior, model=fitted, data=data, inference=engine, result=result, correction=None)
 
 
 def warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:
     """Where a refit starts: the old truth probabilities, kept away from 0, and the old prior parameters."""
-    with quiet("cpu"):
-        problem = pose(posterior.story, data, replace(options, device="cpu"))
+    with without_validation("cpu"):
+        problem = build_problem(posterior.model, data, replace(options, device="cpu"))
         found, hyper = problem.truth, {s.name: s.shape(problem.n_items) for s in problem.of_kind("hyper")}
     old = {name: site.mean for name, site in posterior.result.sites.items() if name in hyper}
     start = {name: torch.from_numpy(x) for name, x in old.items() if x.shape == hyper[name]}
@@ -119,18 +119,18 @@ def predictive_each(posterior: Fit, asked: Iterable[Rows], n_draws: int) -> Iter
     """The same for one portion of rows after another, at the same draws."""
     options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
     data = posterior.data
-    with quiet("cpu"):
-        problem = posed(posterior, data, options)
+    with without_validation("cpu"):
+        problem = problem_of(posterior, data, options)
         if label_power(problem) != 1:
             raise TemperedError(
-                f"{posterior.method} takes the labels' likelihood to a power (temper), so that it says how "
-                "probable labels are only once the truth is known; give temper=1 for this"
+                f"{posterior.method} takes the labels' likelihood to a power (likelihood_power), so that it says how "
+                "probable labels are only once the truth is known; give likelihood_power=1 for this"
             )
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
     for rows in asked:
-        with quiet("cpu"):  # not around the yield: the caller's settings are the caller's
+        with without_validation("cpu"):  # not around the yield: the caller's settings are the caller's
             block = rows_block(problem, data, rows)
             at = _positions(data, rows.item)
             some = _chunks(draws, len(rows.item) * problem.states) if draws else [{}]
@@ -141,7 +141,7 @@ def predictive_each(posterior: Fit, asked: Iterable[Rows], n_draws: int) -> Iter
 def label_power(problem: Problem) -> float:
     """The power to which the story takes the labels' likelihood."""
     block = next(block for block in problem.blocks if block.n_items)
-    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():
         trace = poutine.trace(model).get_trace(block.subset(np.arange(1), 1.0))
     return next((float(x["fn"].power) for x in nodes(trace).values() if isinstance(x.get("fn"), Labels)), 1.0)
@@ -163,10 +163,10 @@ def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], at: T
         values[name] = x.index_select(x.dim() - len(shape) + shape.index(-1), at) if site.local else x
     chains = len(next(iter(values.values()))) if values else None
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    found = Density(problem.model, problem.plates, chains, conjugate)(block, values).per_item.double()
+    found = Density(problem.program, problem.plates, chains, conjugate)(block, values).per_item.double()
     if found.shape[-1] != block.n_items:
         raise MethodError(
-            f"{type(problem.story).__name__} scores {found.shape[-1]} units where {block.n_items} items are asked "
+            f"{type(problem.model).__name__} scores {found.shape[-1]} units where {block.n_items} items are asked "
             "for; held-out labels are scored for stories whose plate is that of items"
         )
     return found.reshape(-1, block.n_items).numpy()
@@ -175,7 +175,7 @@ def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], at: T
 def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     """A block whose items are the rows, with what is known of each row's item."""
     first = problem.blocks[0]
-    bags = Bags.of_pairs(rows.row, rows.cell, len(rows.item), first.bags.n_cells)
+    bags = RaggedIndex.of_pairs(rows.row, rows.cell, len(rows.item), first.bags.n_cells)
     gold = None if data.gold_codes is None else torch.from_numpy(data.gold_codes[rows.item].astype(np.int64))
     known: dict[str, Any] = {"evidence": said_of(problem, data, rows.item)}
     known["seen"] = seen_of(problem, data, rows.item)

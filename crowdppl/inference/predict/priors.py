@@ -14,10 +14,10 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.result import SiteResult, Sites
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.model import Story, plates_of
+from crowdppl.primitives.model import Model, plates_of
 
 
-class Inherited:
+class PosteriorAsPrior:
     """A story whose priors are another fit's posterior; its networks stand still.
 
     Args:
@@ -25,11 +25,11 @@ class Inherited:
         sites: that posterior; those of items are not looked at.
     """
 
-    def __init__(self, story: Story, sites: Sites) -> None:
-        self.card = getattr(story, "card", None)
-        self.plates = plates_of(story)
-        self.standing = networks_of(story)
-        self._story, self._sites = story, sites
+    def __init__(self, model: Model, sites: Sites) -> None:
+        self.card = getattr(model, "card", None)
+        self.plates = plates_of(model)
+        self.standing = networks_of(model)
+        self._story, self._sites = model, sites
 
     @property
     def unsure(self) -> dict[str, Tensor]:

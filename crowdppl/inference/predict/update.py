@@ -12,8 +12,8 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from crowdppl.core.devices import seeded, where_found
-from crowdppl.core.validation import tell
+from crowdppl.core.devices import device_or_cpu, seeded
+from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook
@@ -24,17 +24,17 @@ from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.engines import run
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
-from crowdppl.inference.passes import Fold
-from crowdppl.inference.predict.priors import Inherited
-from crowdppl.inference.problem import Problem, pose, quiet
-from crowdppl.inference.result import Fit, Memory, Record, SiteResult, Sites
+from crowdppl.inference.passes import FullPass
+from crowdppl.inference.predict.priors import PosteriorAsPrior
+from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.tables import truth_at, truth_over
-from crowdppl.inference.vb.coordinate_ascent import Ascent, Average, State
-from crowdppl.inference.vb.fit import enough
+from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate, State
+from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.inference.vb.gaussians import Gaussians
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 from crowdppl.primitives.sums import Summing
 
 ITEMS = 1_000_000
@@ -43,17 +43,17 @@ MOVES = 1e-6
 """Smallest gradient that says that a site has to do with the truth."""
 
 
-def posed(posterior: Fit, data: Annotations, options: Options) -> Problem:
+def problem_of(posterior: Fit, data: Annotations, options: Options) -> Problem:
     """A posterior's story and data before an engine, with what labels of earlier fits said of the items."""
-    return pose(posterior.story, data, options, evidence=said_before(posterior, data))
+    return build_problem(posterior.model, data, options, evidence=earlier_evidence(posterior, data))
 
 
-def said_before(posterior: Fit, data: Annotations) -> Tensor | None:
+def earlier_evidence(posterior: Fit, data: Annotations) -> Tensor | None:
     """What labels of earlier fits said of the items of ``data``, (N, K) by position; None where there were none."""
     return None if posterior.memory is None else torch.from_numpy(posterior.memory.said_of(data))
 
 
-def remembered(posterior: Fit, data: Annotations, options: Options) -> Memory:
+def update_state(posterior: Fit, data: Annotations, options: Options) -> UpdateState:
     """What an update by ``data`` goes on from.
 
     An item that comes again brings along what its labels said. What its truth counted in shared sites (the
@@ -77,7 +77,7 @@ def remembered(posterior: Fit, data: Annotations, options: Options) -> Memory:
         np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
         {n: s for n, s in shared.items() if "annotator" not in s.dims},
     )
-    truths = _Truths(posterior.story, data, options)
+    truths = _Truths(posterior.model, data, options)
     evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
     for record in (own, *(() if memory is None else memory.records)):
         code = Codebook("item", record.items).codes(data.items)
@@ -90,14 +90,14 @@ def remembered(posterior: Fit, data: Annotations, options: Options) -> Memory:
         if left.any():
             records.append(record.some(left))
     labels = labels_given(old) + (0 if memory is None else memory.labels)
-    return Memory(truths.reduced(shared), data.items, evidence, votes, labels, tuple(records))
+    return UpdateState(truths.reduced(shared), data.items, evidence, votes, labels, tuple(records))
 
 
 @dataclass
 class _Truths:
     """Truths of items before their labels, and what they count in shared sites."""
 
-    story: Story
+    model: Model
     data: Annotations
     options: Options
     counts: dict[str, np.ndarray] = field(default_factory=dict)
@@ -106,7 +106,9 @@ class _Truths:
     @cached_property
     def problem(self) -> Problem:
         """The items without labels."""
-        return pose(self.story, keep(self.data.with_gold(None), np.zeros(self.data.n_labels, bool)), self.options)
+        return build_problem(
+            self.model, keep(self.data.with_gold(None), np.zeros(self.data.n_labels, bool)), self.options
+        )
 
     def take_out(self, items: np.ndarray, share: np.ndarray, sites: Sites) -> np.ndarray:
         """Notes what truths count; returns what the items' labels said, log-potentials (n, K).
@@ -131,9 +133,9 @@ class _Truths:
         values = center_of(problem, sites, names)
         local = [n for n in problem.sites if n not in names]
         stream = self.options.generator(2, 0)
-        typical = typical_values(problem.story, block, local, {}, problem.plates, stream) if local else {}
+        typical = typical_values(problem.model, block, local, {}, problem.plates, stream) if local else {}
         values |= {n: x.clamp(min=1e-30).log() if n in conjugate else x for n, x in typical.items()}
-        density = Density(problem.model, problem.plates, None, conjugate)
+        density = Density(problem.program, problem.plates, None, conjugate)
         before = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         said = torch.as_tensor(share).clamp(min=1e-30).log().t().to(before) - before
         found = density(block, values, gradient=names, tilt={truth: said})
@@ -185,8 +187,8 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray:
         KeyboardInterrupt: at Ctrl-C while they are.
     """
     options = options_of(posterior)
-    with quiet(options.device):
-        problem = pose(posterior.story, data, options)
+    with without_validation(options.device):
+        problem = build_problem(posterior.model, data, options)
         stored = posterior.result.sites
         shared = [n for n, s in problem.sites.items() if not s.local]
         # Given the sites below them, parameters of priors have no say: draws of them would only add noise.
@@ -208,12 +210,14 @@ def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> n
     values = problem.typical(problem.options.generator(2, 0))
     normal = posterior.inference != "em" and problem.options.guide == "normal"
     keyed = problem.signatures if normal else None
-    seed, particles = problem.options.seed, enough(problem)
+    seed, particles = problem.options.seed, quadrature_draws(problem)
     free = Gaussians.around(local, values, problem.plates, keyed, seed, particles=particles)
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    density = Density(problem.model, problem.plates, free.chains, conjugate)
+    density = Density(problem.program, problem.plates, free.chains, conjugate)
     state = State({}, {}, free)
-    ascent = Ascent(Fold(density, problem.blocks, problem.sites), Average(), state, fixed, problem.steady)
+    ascent = Ascent(
+        FullPass(density, problem.blocks, problem.sites), MeanFieldUpdate(), state, fixed, problem.steady
+    )
     steps = problem.options.max_iterations or 1000
     tolerance = problem.options.tolerance
     tolerance = problem.default_tolerance if tolerance is None else tolerance
@@ -222,7 +226,7 @@ def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> n
     if progress.interrupted:
         raise KeyboardInterrupt
     if not progress.converged:
-        tell(
+        warn(
             f"{posterior.method} had not settled on {', '.join(local)} of the items after {steps} iterations, so "
             "that their probabilities may be off; fit with a higher max_iterations or tolerance",
             ConvergenceWarning,
@@ -238,8 +242,12 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     """
     options = replace(options_of(posterior), seed=seed, device="cpu")
     data = posterior.data
-    with quiet("cpu"), seeded(seed):
-        problem = posed(posterior, data, options) if kind == "posterior" else pose(posterior.story, data, options)
+    with without_validation("cpu"), seeded(seed):
+        problem = (
+            problem_of(posterior, data, options)
+            if kind == "posterior"
+            else build_problem(posterior.model, data, options)
+        )
         draws = (
             draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
             if kind == "posterior"
@@ -252,8 +260,8 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
 def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.ndarray:
     shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
     conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    density = Density(problem.model, problem.plates, None, conjugate)
-    fold = Fold(density, problem.blocks, problem.sites)
+    density = Density(problem.program, problem.plates, None, conjugate)
+    fold = FullPass(density, problem.blocks, problem.sites)
     out = []
     for index, block in enumerate(problem.blocks):
         cut = fold.cut(shaped, block)
@@ -262,8 +270,8 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, cut, marginals=_enumerated(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
-        design = replace(block, observed=False, _views={})
-        trace = poutine.trace(poutine.condition(problem.model, data=given)).get_trace(design)
+        design = replace(block, has_labels=False, _views={})
+        trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)
         cells = next(x["value"] for x in nodes(trace).values() if type(x.get("fn")).__name__ == "Labels")
         out.append(cells.long() % block.n_answers)
     codes: np.ndarray = torch.cat(out).cpu().numpy()
@@ -271,7 +279,7 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
 
 
 def _enumerated(problem: Problem, block: Block) -> list[str]:
-    model = poutine.enum(problem.model, first_available_dim=-1 - problem.plates)
+    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     trace = poutine.trace(model).get_trace(block)
     return [n for n, x in nodes(trace).items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]]
 
@@ -293,10 +301,10 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
     given: dict[str, Any] = {**vars(options_of(posterior)), **options}
     chosen = options_from(cast(FitOptions, given))
-    with quiet(chosen.device):
-        memory = remembered(posterior, data, chosen)
+    with without_validation(chosen.device):
+        memory = update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
-    _, engine, result = run(Inherited(posterior.story, memory.sites), data, "vb", chosen, evidence=evidence)
+    _, engine, result = run(PosteriorAsPrior(posterior.model, memory.sites), data, "vb", chosen, evidence=evidence)
     return replace(
         posterior,
         data=data,
@@ -313,4 +321,4 @@ def options_of(posterior: Fit) -> Options:
     known = {f.name for f in fields(Options)} - set(SESSION)
     given = {k: v for k, v in posterior.options.items() if k in known}
     build: Callable[..., Options] = Options
-    return build(**{**given, "device": where_found(given.get("device", "cpu"))})
+    return build(**{**given, "device": device_or_cpu(given.get("device", "cpu"))})

@@ -18,12 +18,12 @@ from torch.distributions import biject_to
 
 from crowdppl.inference.density import nodes
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.model import Story, plates_of
+from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.plates import Data, block_of
 
 
 def mean_field(
-    story: Story, data: Data, *, point: bool = False, points: Mapping[str, Tensor] | None = None
+    model: Model, data: Data, *, point: bool = False, points: Mapping[str, Tensor] | None = None
 ) -> None:
     """Runs the mean-field guide of a story, for ``pyro.infer.SVI``.
 
@@ -46,10 +46,10 @@ def mean_field(
     """
     whole = block_of(data)
     # Labels that are still to be drawn need a drawn truth; otherwise nothing discrete is drawn.
-    model = enum(story.model, first_available_dim=-1 - plates_of(story)) if whole.observed else story.model
+    program = enum(model.model, first_available_dim=-1 - plates_of(model)) if whole.has_labels else model.model
     with torch.no_grad(), block():
-        sites = trace(model).get_trace(data)
-    first = _FirstState(story, whole)
+        sites = trace(program).get_trace(data)
+    first = _FirstState(model, whole)
     opened: dict[str, pyro.plate] = {}
     for name, node in nodes(sites).items():
         if node["type"] != "sample" or node["is_observed"] or not node["value"].is_floating_point():
@@ -102,8 +102,8 @@ def _at(value: Tensor, fn: Any) -> Any:
 class _FirstState:
     """The engine's start from the votes, computed once and only when a parameter is missing."""
 
-    def __init__(self, story: Story, whole: Any) -> None:
-        self.story, self.whole = story, whole
+    def __init__(self, model: Model, whole: Any) -> None:
+        self.model, self.whole = model, whole
         self._state: Any = None
 
     def _found(self, name: str) -> Any:
@@ -115,7 +115,7 @@ class _FirstState:
             from crowdppl.inference.vb.fit import first_state  # engines come after guides
 
             with block(), torch.enable_grad():  # Pyro sets parameters up without gradients; counts are gradients
-                self._state = first_state(self.story, self.whole)
+                self._state = first_state(self.model, self.whole)
         return self._state
 
     def concentration(self, name: str) -> Callable[[], Tensor]:

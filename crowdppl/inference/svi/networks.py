@@ -15,20 +15,20 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor, nn
 
 from crowdppl.core.devices import seed_streams
-from crowdppl.data.annotations import told
+from crowdppl.data.annotations import has_informative_label
 from crowdppl.data.blocks import Block
-from crowdppl.data.features import read
+from crowdppl.data.features import read_stored
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.checkpoint import Midway, checkpoint_of, network_arrays, restore_network
+from crowdppl.inference.checkpoint import WithinEpoch, checkpoint_of, network_arrays, restore_network
 from crowdppl.inference.loop import Progress, iterate
-from crowdppl.inference.neural.learner import batch_sizes, rehearse
+from crowdppl.inference.neural.learner import batch_sizes, check_trainable
 from crowdppl.inference.neural.regularisers import Regularised
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
-from crowdppl.networks.classifier import begin, learns
-from crowdppl.networks.outputs import networks_of, seen_by
+from crowdppl.networks.classifier import init_weights, learns
+from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.model import card_of
 
@@ -54,7 +54,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
         MethodError: for settings that have no meaning here.
         NumericalError: when the loss is not finite.
     """
-    training = training_of(getattr(problem.story, "training", {}))
+    training = training_of(getattr(problem.model, "training", {}))
     _refuse(options, training)
     epochs = Epochs(problem, training, options, guide)
     kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
@@ -63,7 +63,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     progress.converged = not progress.interrupted
     blocks = problem.blocks
     assert isinstance(blocks, list)
-    blocks[:] = seen_by(problem.story, blocks)
+    blocks[:] = cached_outputs(problem.model, blocks)
     return progress
 
 
@@ -92,24 +92,24 @@ class Epochs:
         self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
     ) -> None:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
-        self.midway = Midway()
-        for network in networks_of(problem.story).values():
-            begin(network, training, options.seed)
+        self.midway = WithinEpoch()
+        for network in networks_of(problem.model).values():
+            init_weights(network, training, options.seed)
         self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
-        known = told(self.whole)
+        known = has_informative_label(self.whole)
         if self.whole.gold is not None:
             known |= (self.whole.gold >= 0).cpu().numpy()
         self.rows = np.flatnonzero(known)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         for name, network in self.learning.items():
             assert self.whole.features is not None, "a fit with networks gives its blocks features"
-            rehearse(network, name, self.whole.features, min(self.sizes))
+            check_trainable(network, name, self.whole.features, min(self.sizes))
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
         seed_streams(options.seed)
         some = self._batch(self.rows[: training.batch_size])
         with one_precision(problem, guide, some):
-            self.loss(problem.model, guide, some)  # parameters come to be
+            self.loss(problem.program, guide, some)  # parameters come to be
         self.regularised = Regularised(problem, training)
         self.optimiser = adamw(self._groups())
         self.first = [group["lr"] for group in self.optimiser.param_groups]
@@ -138,12 +138,12 @@ class Epochs:
     @property
     def learning(self) -> dict[str, nn.Module]:
         """The story's networks that have weights to learn; others stand still, and have their say."""
-        return {name: x for name, x in networks_of(self.problem.story).items() if learns(x)}
+        return {name: x for name, x in networks_of(self.problem.model).items() if learns(x)}
 
     def arrays(self) -> dict[str, Tensor]:
         """Parameters, weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
         store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
-        networks = networks_of(self.problem.story).items()
+        networks = networks_of(self.problem.model).items()
         held = (network_arrays(network, f"network.{name}") for name, network in networks)
         weights = {name: x for arrays in held for name, x in arrays.items()}
         return store | weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
@@ -153,7 +153,7 @@ class Epochs:
         with torch.no_grad():
             for name, x in pyro.get_param_store().named_parameters():
                 x.copy_(arrays[f"parameter.{name}"])
-        for name, network in networks_of(self.problem.story).items():
+        for name, network in networks_of(self.problem.model).items():
             restore_network(network, f"network.{name}", arrays)
         restore_optimiser(self.optimiser, arrays)
         self.midway.restore(arrays)
@@ -161,7 +161,7 @@ class Epochs:
     def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
         """One minibatch; ``at`` are the numbers of epoch and step."""
         batch = self._batch(rows)
-        loss, wanted = self.regularised(lambda block: self.loss(self.problem.model, self.guide, block), batch)
+        loss, wanted = self.regularised(lambda block: self.loss(self.problem.program, self.guide, block), batch)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the loss is {loss.item()} in epoch {at[0] + 1}, step {at[1] + 1}; lower learning_rate "
@@ -175,7 +175,9 @@ class Epochs:
     def _batch(self, rows: np.ndarray) -> Block:
         batch = self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
         assert batch.features is not None, "a fit with networks gives its blocks features"
-        return replace(batch, features=read(batch.features), _views={})  # once for all networks, and the guide
+        return replace(
+            batch, features=read_stored(batch.features), _views={}
+        )  # once for all networks, and the guide
 
     def _groups(self) -> list[dict[str, Any]]:
         """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""
@@ -183,11 +185,11 @@ class Epochs:
         networks = [x for name, x in parameters.items() if "$$$" in name]  # how Pyro names those of a module
         others = [x for name, x in parameters.items() if "$$$" not in name]
         if self.learning and not networks:
-            refused = getattr(card_of(self.problem.story), "refused", {})
+            refused = getattr(card_of(self.problem.model), "refused", {})
             engines = [f"inference={name!r}" for name in ("em", "vb") if name not in refused]
             raise MethodError(
-                f"svi cannot train the network of {type(self.problem.story).__name__}, whose model never asks it; "
-                f"ask it in model (crowdppl.look or classify){', or use ' * bool(engines)}{' or '.join(engines)}"
+                f"svi cannot train the network of {type(self.problem.model).__name__}, whose model never asks it; "
+                f"ask it in model (crowdppl.networks.network_output or classify){', or use ' * bool(engines)}{' or '.join(engines)}"
             )
         return [
             {"params": networks, "lr": training.learning_rate, "weight_decay": training.weight_decay},

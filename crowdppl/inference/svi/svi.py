@@ -27,7 +27,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.svi.guide import Start, mean_field, starting
 from crowdppl.inference.svi.networks import for_pyro, train
 from crowdppl.inference.vb.fit import prepare
-from crowdppl.networks.outputs import learning_of
+from crowdppl.networks.outputs import trained_networks
 
 STEPS = 2000
 DRAWS = 200
@@ -40,7 +40,7 @@ FEWEST = 100
 
 
 @dataclass(frozen=True)
-class Descended:
+class SviRun:
     """One finished run from one start.
 
     Attributes:
@@ -60,7 +60,7 @@ class Descended:
         return _last(self.progress.objectives)
 
 
-def fit(problem: Problem, options: Options) -> list[Descended]:
+def fit(problem: Problem, options: Options) -> list[SviRun]:
     """Stochastic variational inference.
 
     Args:
@@ -75,14 +75,14 @@ def fit(problem: Problem, options: Options) -> list[Descended]:
         MethodError: for a guide that lacks a latent, or cannot take the start or restarts asked for.
         NumericalError: when the ELBO or a parameter is not finite; it names the parameter.
     """
-    guide = getattr(problem.story, "guide", None) or (lambda data: mean_field(problem.story, data))
-    if learning_of(problem.story):
+    guide = getattr(problem.model, "guide", None) or (lambda data: mean_field(problem.model, data))
+    if trained_networks(problem.model):
         if problem.given or options.restarts > 1:
             raise MethodError(
                 "svi begins where the networks do: leave start and restarts out where a network learns"
             )
         return [_with_networks(problem, options, guide)]
-    runs: list[Descended] = []
+    runs: list[SviRun] = []
     for number in range(options.restarts):
         runs.append(_run(problem, options, guide, number))
         if runs[-1].progress.interrupted:
@@ -94,7 +94,7 @@ def fit(problem: Problem, options: Options) -> list[Descended]:
     return [best, *others]
 
 
-def _run(problem: Problem, options: Options, guide: Any, number: int) -> Descended:
+def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
     """One run from one start; the first is where the guide begins by itself, if no start is given."""
     whole, steps = for_pyro(problem.whole()), options.max_iterations or STEPS
     seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
@@ -114,7 +114,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> Descend
                 raise NumericalError(f"svi's objective is {-value}: {_culprit()}; {REMEDY}")
             return value
 
-        svi = SVI(problem.model, guide, optimiser, elbo.loss, watched)
+        svi = SVI(problem.program, guide, optimiser, elbo.loss, watched)
         progress = iterate(
             lambda _: -float(svi.step(_batch(whole, problem, options, rng))), options, steps=steps, name="svi"
         )
@@ -122,7 +122,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> Descend
             raise NumericalError(f"svi ended where {_culprit()}; {REMEDY}")
         settled = _settled(progress.objectives, SETTLED if options.tolerance is None else options.tolerance)
         progress.converged = settled and not progress.interrupted
-        return Descended(start, _draw(problem, guide, whole), progress)
+        return SviRun(start, _draw(problem, guide, whole), progress)
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def _begun(problem: Problem, options: Options, number: int) -> Iterator[str]:
             f"start of {', '.join(lacking or problem.given)}" if problem.given else f"restarts={options.restarts}"
         )
         raise MethodError(
-            f"the guide of {type(problem.story).__name__} begins where it likes, and cannot follow {asked}: call "
+            f"the guide of {type(problem.model).__name__} begins where it likes, and cannot follow {asked}: call "
             "crowdppl.mean_field in guide(data), leave guide out, or leave this option out"
         )
 
@@ -166,11 +166,11 @@ def _culprit() -> str:
     return "every parameter of the guide is finite" if name is None else f"the guide's {name!r} is not finite"
 
 
-def _with_networks(problem: Problem, options: Options, guide: Any) -> Descended:
+def _with_networks(problem: Problem, options: Options, guide: Any) -> SviRun:
     local = [s.name for s in problem.sites.values() if s.local]
     if local:
         raise MethodError(
-            f"svi refuses {type(problem.story).__name__} with a network: {', '.join(local)} has an entry an item, "
+            f"svi refuses {type(problem.model).__name__} with a network: {', '.join(local)} has an entry an item, "
             "which a minibatch guide would not find again; use inference='vb'"
         )
     with pyro.get_param_store().scope(), seeded(options.seed):
@@ -178,7 +178,7 @@ def _with_networks(problem: Problem, options: Options, guide: Any) -> Descended:
         start = "votes" if _derived() else "guide"
         pyro.clear_param_store()
         progress = train(problem, options, guide)
-        return Descended(start, _draw(problem, guide, for_pyro(problem.whole())), progress)
+        return SviRun(start, _draw(problem, guide, for_pyro(problem.whole())), progress)
 
 
 def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
@@ -194,7 +194,7 @@ def _batch(whole: Block, problem: Problem, options: Options, rng: np.random.Gene
     local = [s.name for s in problem.sites.values() if s.local]
     if local:
         raise MethodError(
-            f"svi with batch_size refuses {type(problem.story).__name__}: {', '.join(local)} has an entry an item, "
+            f"svi with batch_size refuses {type(problem.model).__name__}: {', '.join(local)} has an entry an item, "
             "which a minibatch guide would not find again; leave batch_size out, or use inference='vb'"
         )
     chosen = np.sort(rng.choice(whole.n_items, size, replace=False))
@@ -207,7 +207,7 @@ def _check_guide(problem: Problem, guide: Any, whole: Block) -> None:
     lacking = [n for n in problem.sites if n not in found.nodes]
     if lacking:
         raise MethodError(
-            f"the guide of {type(problem.story).__name__} lacks {', '.join(lacking)}: sample it in guide(data), or "
+            f"the guide of {type(problem.model).__name__} lacks {', '.join(lacking)}: sample it in guide(data), or "
             "leave guide out so that one is derived"
         )
 

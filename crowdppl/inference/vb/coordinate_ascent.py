@@ -12,12 +12,12 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.errors import MethodError
-from crowdppl.inference.checkpoint import cut
+from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, Density, nodes
 from crowdppl.inference.neural.learner import Learner
-from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, Climb
-from crowdppl.inference.passes import Fold, Total
-from crowdppl.inference.replay import Repeated
+from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
+from crowdppl.inference.passes import FullPass, Total
+from crowdppl.inference.replay import Replayed
 from crowdppl.inference.sites import DIRICHLET, Site, expected
 from crowdppl.inference.vb.gaussians import Gaussians
 
@@ -44,7 +44,7 @@ class Rule(Protocol):
         ...
 
 
-class Maximise:
+class MapUpdate:
     """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
 
     slow = True
@@ -62,7 +62,7 @@ class Maximise:
         return DIRICHLET.over(prior, DIRICHLET.log_prior, parameter)
 
 
-class Average:
+class MeanFieldUpdate:
     """vb: the parameter is a concentration, evaluated at expected log theta.
 
     Args:
@@ -130,11 +130,11 @@ class State:
     def at(self, arrays: Mapping[str, Tensor]) -> State:
         """Another state of the same fit, whose arrays are these; they get no gradients by it."""
         loc, log_scale = (
-            {name: x.detach().requires_grad_() for name, x in cut(arrays, kind).items()}
+            {name: x.detach().requires_grad_() for name, x in with_prefix(arrays, kind).items()}
             for kind in ("loc", "log_scale")
         )
         gaussians = replace(self.gaussians, loc=loc, log_scale=log_scale)
-        return State(dict(cut(arrays, "parameter")), dict(cut(arrays, "logit")), gaussians)
+        return State(dict(with_prefix(arrays, "parameter")), dict(with_prefix(arrays, "logit")), gaussians)
 
     def copy(self) -> dict[str, Tensor]:
         """The same, which stays as it is when the fit goes on."""
@@ -144,7 +144,7 @@ class State:
         """Takes back what ``arrays`` gave."""
         device = {name: x.device for name, x in self.arrays().items()}
         moved = {name: arrays[name].to(where) for name, where in device.items()}
-        self.parameters, self.logits = dict(cut(moved, "parameter")), dict(cut(moved, "logit"))
+        self.parameters, self.logits = dict(with_prefix(moved, "parameter")), dict(with_prefix(moved, "logit"))
         with torch.no_grad():
             for kind, found in (("loc", self.gaussians.loc), ("log_scale", self.gaussians.log_scale)):
                 for name, x in found.items():
@@ -152,7 +152,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Penalties:
+class PriorTerms:
     """What priors say of a state, and what of it is known already.
 
     Args:
@@ -162,7 +162,7 @@ class Penalties:
         fixed: values of sites that do not move.
     """
 
-    fold: Fold
+    fold: FullPass
     rule: Rule
     state: State
     fixed: Mapping[str, Tensor]
@@ -266,7 +266,7 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Vantage:
+class Evaluated:
     """A state, and the objective, counts and slopes there.
 
     ``counted``, ``logits`` and ``gaussians`` return tensors by name, so that their operations may be repeated.
@@ -279,7 +279,7 @@ class Vantage:
         fixed: values of sites that are not to move.
     """
 
-    fold: Fold
+    fold: FullPass
     rule: Rule
     state: State
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
@@ -290,9 +290,9 @@ class Vantage:
         return self.fold.sites
 
     @property
-    def penalties(self) -> Penalties:
+    def penalties(self) -> PriorTerms:
         """Everything in the objective but the labels' term."""
-        return Penalties(self.fold, self.rule, self.state, self.fixed)
+        return PriorTerms(self.fold, self.rule, self.state, self.fixed)
 
     @property
     def touching(self) -> bool:
@@ -379,20 +379,20 @@ class Ascent:
         learner: the network's part of the fit, where the story has one.
     """
 
-    fold: Fold
+    fold: FullPass
     rule: Rule
     state: State
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
     repeats: bool = False
     kind: Hashable = None
     learner: Learner | None = None
-    _climb: Climb | None = None
-    _repeated: dict[str, Repeated] = field(default_factory=dict)
+    _climb: LBFGSAscent | None = None
+    _repeated: dict[str, Replayed] = field(default_factory=dict)
 
     @property
-    def here(self) -> Vantage:
+    def here(self) -> Evaluated:
         """The current state, and what is seen from it."""
-        return Vantage(self.fold, self.rule, self.state, self.fixed)
+        return Evaluated(self.fold, self.rule, self.state, self.fixed)
 
     def evaluate(self) -> tuple[float, Total, Tensors]:
         """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
@@ -409,14 +409,14 @@ class Ascent:
         """Takes back what ``arrays`` gave."""
         self.state.put(arrays)
         if self.state.gaussians.sites:
-            self._search().recall(cut(arrays, "search"))
+            self._search().recall(with_prefix(arrays, "search"))
 
     def step(self) -> float:
         """One iteration; returns the objective at its start."""
         if self.learner is not None:
             return self._step_with(self.learner)
         found = self._seen("pass", lambda here, _: here.counted())
-        self._update(cut(found, "prior"), cut(found, "count"))
+        self._update(with_prefix(found, "prior"), with_prefix(found, "count"))
         return float(found["objective"])
 
     def _step_with(self, learner: Learner) -> float:
@@ -437,7 +437,7 @@ class Ascent:
 
     def _counted(self, total: Total, learner: Learner) -> Total:
         """The pass whose counts update the parameters: the objective's, unless the story has one of its own."""
-        counting = getattr(learner.problem.story, "counting", None)
+        counting = getattr(learner.problem.model, "counting", None)
         if counting is None:
             return total
         fold = replace(self.fold, density=replace(self.fold.density, model=counting))
@@ -446,7 +446,7 @@ class Ascent:
     def _seen(
         self,
         name: str,
-        what: Callable[[Vantage, Tensors], Tensors],
+        what: Callable[[Evaluated, Tensors], Tensors],
         more: Mapping[str, Tensor] | None = None,
     ) -> Tensors:
         """What follows from the state, and from more tensors, by a function of both."""
@@ -459,7 +459,7 @@ class Ascent:
 
         if name not in self._repeated:
             kind = self.kind and (self.kind, name, type(self.rule))
-            self._repeated[name] = Repeated(elsewhere, 0 if self.rule.slow else None, kind)
+            self._repeated[name] = Replayed(elsewhere, 0 if self.rule.slow else None, kind)
         return self._repeated[name]({**self.state.arrays(), **given})
 
     def _update(self, priors: Mapping[str, Tensor], counted: Mapping[str, Tensor]) -> None:
@@ -474,11 +474,11 @@ class Ascent:
         if self.state.gaussians.sites:
             self._search_gaussians(priors)
 
-    def _search(self) -> Climb:
+    def _search(self) -> LBFGSAscent:
         """The search for Gaussians, which remembers earlier iterations."""
         if self._climb is None:
             of_priors = not self.here.touching and self.learner is None
-            self._climb = Climb(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
+            self._climb = LBFGSAscent(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
         return self._climb
 
     def _search_gaussians(self, priors: Mapping[str, Tensor]) -> None:
@@ -506,5 +506,5 @@ class Ascent:
         return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(self.state.gaussians.leaves))]
 
 
-def _logits(name: str, here: Vantage, _: Tensors) -> Tensors:
+def _logits(name: str, here: Evaluated, _: Tensors) -> Tensors:
     return here.logits(name)

@@ -16,15 +16,22 @@ from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.options import Options
-from crowdppl.inference.passes import Fold
-from crowdppl.inference.problem import Problem, quiet
+from crowdppl.inference.passes import FullPass
+from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import DIRICHLET, Site
-from crowdppl.inference.vb.coordinate_ascent import Ascent, Average, Maximise, Rule, State, refuse_below_one
+from crowdppl.inference.vb.coordinate_ascent import (
+    Ascent,
+    MapUpdate,
+    MeanFieldUpdate,
+    Rule,
+    State,
+    refuse_below_one,
+)
 from crowdppl.inference.vb.gaussians import PARTICLES, Gaussians
-from crowdppl.networks.outputs import network_of, seen_by
+from crowdppl.networks.outputs import cached_outputs, network_of
 from crowdppl.networks.training import training_of
-from crowdppl.primitives.model import Story
+from crowdppl.primitives.model import Model
 
 EPOCHS = 3
 DELAY, FORGETTING = 1.0, 0.6
@@ -46,12 +53,12 @@ def warm_up(ascent: Ascent, problem: Problem, options: Options) -> None:
         MethodError: for em, and for stories with sites of items or other sites that need gradients.
     """
     assert options.batch_size is not None
-    if not isinstance(ascent.rule, Average):
+    if not isinstance(ascent.rule, MeanFieldUpdate):
         raise MethodError("batch_size is a setting of vb and svi; em runs over all items (use inference='vb')")
     free = [n for n in ascent.state.gaussians.sites if problem.sites[n].kind == "free"]
     if free:
         raise MethodError(
-            f"vb with batch_size refuses {type(problem.story).__name__}: {', '.join(free)} has no natural "
+            f"vb with batch_size refuses {type(problem.model).__name__}: {', '.join(free)} has no natural "
             "gradient; leave batch_size out"
         )
     rng = np.random.default_rng(options.seed)
@@ -71,7 +78,7 @@ def _step(ascent: Ascent, batch: Block, rate: float) -> None:
     """One minibatch, seen through an engine whose only block it is."""
     before = {n: x.clone() for n, x in ascent.state.logits.items()}
     fold = replace(ascent.fold, blocks=[replace(batch, offset=0)])
-    part = Ascent(fold, Average(rate), ascent.state)
+    part = Ascent(fold, MeanFieldUpdate(rate), ascent.state)
     part.step()
     for name, old in before.items():
         moved: Tensor = torch.lerp(old, ascent.state.logits[name], rate)
@@ -164,7 +171,7 @@ The seed decides which draws they are. Of eight, an item's probabilities move by
 to seed where annotators have some 50 labels each, and single ones by .2; of 64 by a third of that."""
 
 
-def enough(problem: Problem) -> int:
+def quadrature_draws(problem: Problem) -> int:
     """Base draws of a fit to so many labels."""
     return max(PARTICLES, min(MOST, LABELS // max(problem.n_labels, 1)))
 
@@ -179,7 +186,7 @@ def refined(problem: Problem, ascent: Ascent, seed: int) -> Ascent | None:
         ascent: a fit by vb or em.
         seed: of the base draws.
     """
-    gaussians, particles = ascent.state.gaussians, enough(problem)
+    gaussians, particles = ascent.state.gaussians, quadrature_draws(problem)
     if not gaussians.noise or not ascent.here.touching or particles <= (gaussians.chains or 0):
         return None
     finer = gaussians.with_particles(particles, problem.signatures, seed)
@@ -189,7 +196,7 @@ def refined(problem: Problem, ascent: Ascent, seed: int) -> Ascent | None:
 
 
 @dataclass(frozen=True)
-class Climbed:
+class VbRun:
     """One finished run from one start.
 
     Attributes:
@@ -205,7 +212,7 @@ class Climbed:
     objective: float
 
 
-def climb(problem: Problem, options: Options, engine: str) -> list[Climbed]:
+def run_starts(problem: Problem, options: Options, engine: str) -> list[VbRun]:
     """Runs em or vb from each start; the best comes first.
 
     Args:
@@ -236,7 +243,7 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
 
     The first start continues an earlier fit where there is one.
     """
-    rule: Rule = Maximise() if engine == "em" else Average()
+    rule: Rule = MapUpdate() if engine == "em" else MeanFieldUpdate()
     if engine == "em":
         problem.refuse_hyper("em")
     values = problem.typical(options.generator(2, number))
@@ -251,8 +258,8 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
         state = problem.earlier.state(problem.sites, state.gaussians)
     conjugate = [s.name for s in problem.of_kind("conjugate")]
     chains = state.gaussians.chains if problem.of_kind("free") else None
-    density = Density(problem.model, problem.plates, chains, frozenset(conjugate))
-    fold = Fold(density, problem.blocks, problem.sites)
+    density = Density(problem.program, problem.plates, chains, frozenset(conjugate))
+    fold = FullPass(density, problem.blocks, problem.sites)
     ascent = Ascent(fold, rule, state, repeats=problem.steady, kind=problem.kind)
     if conjugate and not resumed:
         _first_update(ascent, problem, conjugate, values, shares, engine)
@@ -303,7 +310,7 @@ def _gaussians(
     return Gaussians.around(sites, values, problem.plates, keyed, options.seed + number)
 
 
-def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str, number: int) -> Climbed:
+def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str, number: int) -> VbRun:
     if ascent.learner is not None:
         return _learned(ascent, options, name, engine)
     if options.batch_size is not None and options.batch_size < problem.n_items:
@@ -317,7 +324,7 @@ def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: 
     if finer is not None:
         ascent, progress = finer, _iterated(finer, options, tolerance, f"{engine} from {name}", progress)
     objective = progress.objectives[-1] if progress.objectives else -np.inf
-    return Climbed(name, ascent, progress, objective)
+    return VbRun(name, ascent, progress, objective)
 
 
 def _iterated(
@@ -339,11 +346,11 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     Raises:
         MethodError: for options that have no meaning where a network learns.
     """
-    if network_of(problem.story) is None:
+    if network_of(problem.model) is None:
         return None
     from crowdppl.inference.neural.learner import FullBatch, Learner
 
-    training = training_of(getattr(problem.story, "training", {}))
+    training = training_of(getattr(problem.model, "training", {}))
     for option in ("batch_size", "max_iterations", "tolerance"):
         if getattr(options, option) is not None and not (training.full_batch and option == "tolerance"):
             raise MethodError(
@@ -354,7 +361,7 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     return (FullBatch if training.full_batch else Learner)(problem, training)
 
 
-def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbed:
+def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> VbRun:
     """As many iterations as the network's training has epochs; in full batch, at most."""
     learner = ascent.learner
     assert learner is not None
@@ -379,19 +386,19 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> Climbe
     learner.finish(progress.interrupted)
     if not full or learner.training.stop_after is not None:
         progress.converged = not progress.interrupted
-    return Climbed(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
+    return VbRun(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
 
 
-def first_state(story: Story, block: Block) -> State:
+def first_state(model: Model, block: Block) -> State:
     """The state of vb at its start from the votes, for guides that want to start there too.
 
     A block whose networks learn by gradients is read as one whose networks stand as they are: a story may then be
     told otherwise (a truth for each label), and votes tilt the truth of an item.
     """
-    with quiet(str(block.device)):
+    with without_validation(str(block.device)):
         whole = block.to(block.device, torch.float64)
-        whole = seen_by(story, [whole])[0] if whole.learning else whole
-        problem = Problem(story, [whole], Options(guide="point"), lambda: whole)
+        whole = cached_outputs(model, [whole])[0] if whole.trains_networks else whole
+        problem = Problem(model, [whole], Options(guide="point"), lambda: whole)
         _, shares = problem.start(0)
         return prepare(problem, problem.options, "vb", shares).state
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.nameless import Nameless
-from crowdppl.inference.predict.priors import Inherited
+from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import Ascent
@@ -138,7 +138,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, set
         By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a story's
         counts are those of another likelihood.
     """
-    if ascent.here.touching or getattr(problem.story, "counting", None) is not None:
+    if ascent.here.touching or getattr(problem.model, "counting", None) is not None:
         return {}
     found, bent = _weights(problem, ascent, generator)
     if bent and settled and ascent.learner is None:
@@ -171,7 +171,7 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
     most = _affordable(bags, problem.states, sum(x.numel() for x in total.values()))
     k = problem.blocks[0].n_classes
     beyond = {n: _beyond(curvature, rows, n, _enough(most, k, x.shape[-1]), generator) for n, x in total.items()}
-    unsure = problem.story.unsure if isinstance(problem.story, Inherited) else {}
+    unsure = problem.model.unsure if isinstance(problem.model, PosteriorAsPrior) else {}
     zero = torch.zeros(())
     found = {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, zero)) for n, x in beyond.items()}
     return found, curvature.bent
