@@ -78,7 +78,7 @@ pages: setup
 docs: $(VENV)/docs-ready
 	$(BIN)/python -m docs.making.links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	CROWDPPL_SITE=build/site $(PYTEST) tests/test_docs_site.py
+	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_docs_site.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -18,9 +18,9 @@ from crowdppl.inference.engines import ENGINES
 from crowdppl.networks.outputs import networks_of
 from crowdppl.posterior import Posterior
 from tests.benchmarks.simulated import draw
-from tests.test_meta_em import worlds
-from tests.test_networks import clouds
-from tests.test_stored_features import Disk
+from tests.data.test_stored_features import Disk
+from tests.few_shot.test_meta_em import worlds
+from tests.networks.test_networks import clouds
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
 

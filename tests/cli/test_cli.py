@@ -1,0 +1,437 @@
+"""The command line: what it writes, what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import runpy
+import shutil
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl import Annotations
+from crowdppl.cli.arguments import engine_options, names, pairs
+from crowdppl.cli.commands import main
+from crowdppl.data.files import read_annotations
+from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.compare import compare
+from crowdppl.posterior import load
+from tests.networks.test_networks import clouds
+
+ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
+ODD_ANNOTATORS = ["Zoë, PhD", "00", "0"]
+
+
+def run(*command: str | Path) -> int:
+    """Exit status of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in command])
+    return int(ended.value.code or 0)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: str | Path) -> str:
+    """The one line that a refused command says."""
+    capsys.readouterr()
+    assert run(*command) == 2
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if not line.startswith("crowdppl: warning: ")]
+    assert printed.out == ""
+    assert len(lines) == 1
+    assert "Traceback" not in printed.err
+    return lines[0]
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    """Three annotators who mostly agree on items with odd ids."""
+    rows = [
+        [item, annotator, "no" if (n + (n == m)) % 2 else "yes"]
+        for n, item in enumerate(ODD_ITEMS)
+        for m, annotator in enumerate(ODD_ANNOTATORS)
+    ]
+    return write(tmp_path / "answers.csv", [["task", "worker", "answer"], *rows])
+
+
+def write(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "result"
+    settings = ("--setting", "prevalence=uniform", "--option", "restarts=2", "--option", "max_iterations=1e2")
+    assert (
+        run("fit", answers, "--model", "dawid_skene", "--inference", "em", "--out", out, "--seed", 5, *settings)
+        == 0
+    )
+    printed = capsys.readouterr().out
+    assert "dawid_skene by em: 24 labels of 8 items by 3 annotators" in printed
+    assert str(out) in printed
+    written = {path.name for path in out.iterdir()}
+    assert written == {"labels.csv", "annotators.csv", "run.json", "posterior.json", "posterior.safetensors"}
+    posterior = load(out, method="dawid_skene")
+    assert posterior.inference == "em"
+
+    with (out / "labels.csv").open(newline="", encoding="utf-8") as file:
+        labels = list(csv.DictReader(file))
+    assert [row["item"] for row in labels] == list(posterior.data.items)
+    assert {row["item"] for row in labels} == set(ODD_ITEMS), "odd ids survive"
+    assert list(labels[0]) == ["item", "label", "probability", "entropy", "votes", "tied", "p(no)", "p(yes)"]
+    assert [row["label"] for row in labels] == list(posterior.labels()["label"])
+    np.testing.assert_array_equal([float(row["p(no)"]) for row in labels], posterior.probabilities()["no"])
+    with (out / "annotators.csv").open(newline="", encoding="utf-8") as file:
+        annotators = list(csv.DictReader(file))
+    assert {row["annotator"] for row in annotators} == set(ODD_ANNOTATORS)
+    assert {row["labels"] for row in annotators} == {"8"}
+
+    record = json.loads((out / "run.json").read_text())
+    assert record["settings"]["prevalence"] == "uniform"
+    assert (record["options"]["seed"], record["options"]["restarts"], record["options"]["max_iterations"]) == (
+        5,
+        2,
+        100,
+    )
+    assert (record["method"], record["inference"], record["answers"]) == ("dawid_skene", "em", str(answers))
+    assert record["data"]["items"] == 8
+    assert set(record["seconds"]) == {"read", "fit", "write"}
+    assert record["diagnostics"]["converged"] is True
+    assert record["crowdppl"]
+    assert isinstance(record["warnings"], list)
+
+
+def test_what_a_fit_is_doubted_for_is_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    careful = [[f"i{n}", f"a{m}", "yes" if n % 2 else "no"] for n in range(60) for m in range(4)]
+    at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *careful, *at_random])
+    out = tmp_path / "result"
+    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out) == 0
+    record = json.loads((out / "run.json").read_text())
+    printed = capsys.readouterr()
+    assert printed.err.count("less than 0.05 bits") == 1 and "less than 0.05 bits" not in printed.out
+    assert any("less than 0.05 bits" in said and "a4" in said for said in record["warnings"])
+
+
+def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
+    rows = [["01", "x", "2"], ["01", "y", "unsure"], ["02", "x", "3"], ["02", "y", "3"], ["03", "y", "2"]]
+    answers = write(tmp_path / "odd.csv", [["id of case", "who", "what"], *rows])
+    gold = write(tmp_path / "gold.csv", [["item", "label"], ["03", "1"]])
+    out = tmp_path / "result"
+    columns = ("--item", "id of case", "--annotator", "who", "--label", "what")
+    said = ("--classes", "1,2, 3", "--abstain", "unsure", "--kind", "ordinal", "--gold", gold)
+    said += ("--informative-abstentions",)
+    assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out, *columns, *said) == 0
+    posterior = load(out)
+    assert list(posterior.data.classes) == ["1", "2", "3"]
+    assert list(posterior.data.answers) == ["1", "2", "3", "unsure"]
+    assert posterior.data.kind == "ordinal"
+    assert posterior.data.alphabet.informative
+    assert list(posterior.data.items) == ["01", "02", "03"]
+    assert posterior.probabilities().loc["03", "1"] == 1
+    assert json.loads((out / "run.json").read_text())["data"]["gold"] == 1
+
+
+def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result"
+    run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
+    found = load(out).labels()["label"]
+    truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, found[item]] for item in ODD_ITEMS)])
+    capsys.readouterr()
+    assert run("evaluate", out, truth) == 0
+    lines = capsys.readouterr().out.splitlines()
+    scores = dict(line.split(maxsplit=1) for line in lines)
+    assert scores["n"] == "8"
+    assert scores["accuracy"].split() == ["1.0000", "1.0000", "to", "1.0000"]
+    value, low, _, high = scores["brier"].split()
+    assert float(low) <= float(value) <= float(high)
+    assert run("evaluate", out, truth, "--bootstrap", "0") == 0
+    bare = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(bare["accuracy"]) == 1 and bare["brier"] == value
+    assert set(scores) >= {"n", "unscored", "accuracy", "log_score", "brier", "ece", "mcc", "error_auroc", "aurc"}
+    two = write(tmp_path / "two.csv", [["case", "right"], ["007", "no"], ["elsewhere", "no"]])
+    assert run("evaluate", out, two, "--item", "case", "--label", "right") == 0
+    assert "warning: 1 of 2 items" in capsys.readouterr().err
+
+
+def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("zoo") == 0
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    assert listed["one_coin"] == "One accuracy for each annotator."
+    assert listed.keys() >= {*crowdppl.zoo(engines=False).index} and all(map(str.strip, listed.values()))
+    assert run("zoo", "dawid_skene") == 0
+    assert "10.2307/2346806" in capsys.readouterr().out
+
+
+def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ("--out", tmp_path / "result")
+    few = write(tmp_path / "few.csv", [["item", "annotator", "label"], ["1", "a", "x"]])
+    short = write(tmp_path / "short.csv", [["item", "annotator", "label"], ["1", "a", "x"], ["2", "b"]])
+    assert "gone.csv" in refused(capsys, "fit", tmp_path / "gone.csv", *out)
+    assert "dawid_sken" in refused(capsys, "fit", answers, "--model", "dawid_sken", *out)
+    assert "no setting 'x'" in refused(capsys, "fit", answers, "--setting", "x=1", *out)
+    assert "key=value" in refused(capsys, "fit", answers, "--setting", "prevalence", *out)
+    assert "draw is unknown" in refused(capsys, "fit", answers, "--option", "draw=3", *out)
+    assert "'bp'" in refused(capsys, "fit", answers, "--inference", "bp", *out)
+    assert "'nowhere'" in refused(capsys, "fit", answers, "--item", "nowhere", *out)
+    assert "two classes" in refused(capsys, "fit", few, *out)
+    assert "line 3" in refused(capsys, "fit", short, *out)
+    for path in (answers, answers / "inside"):
+        assert "is a file or lies in one; give the path of a folder" in refused(
+            capsys, "fit", answers, "--out", path
+        )
+    assert "posterior.json" in refused(capsys, "evaluate", tmp_path, answers)
+    assert "there is no method 'nothing'; crowdppl zoo lists all" in refused(capsys, "zoo", "nothing")
+
+
+def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "result"
+    run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
+    shutil.copy(out / "posterior.json", out / "posterior.safetensors")
+    assert "damaged" in refused(capsys, "evaluate", out, answers)
+
+
+def test_a_result_is_replaced_only_when_told(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, em = tmp_path / "result", ("--inference", "em")
+    assert run("fit", answers, "--model", "majority_vote", *em, "--out", out) == 0
+    said = refused(capsys, "fit", answers, "--model", "one_coin", *em, "--out", out)
+    assert (
+        said.endswith("give another folder, or say --overwrite") and "holds a result already (labels.csv, " in said
+    )
+    assert "holds a result" in refused(capsys, "demo", "--out", out)
+    assert load(out).method == "majority_vote"
+    assert run("fit", answers, "--model", "one_coin", *em, "--out", out, "--overwrite") == 0
+    assert load(out).method == "one_coin"
+    assert refused(capsys, "compare", answers, "--out", out).endswith("in a folder that there is")
+    assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
+    table = write(tmp_path / "table.csv", [["kept"]])
+    assert "say --overwrite" in refused(capsys, "compare", answers, "--out", table)
+    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 40)
+    for _ in range(2):
+        assert run("demo", "--out", tmp_path / "demo") == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "run.json").write_text("[" * 100_000)  # says nothing that can be read
+    for name in ("labels.csv", "posterior.json"):
+        write(mine / name, [["kept"]])
+        said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+        assert "is there already, and no run.json says that crowdppl wrote it; give another folder, or" in said
+        assert (mine / name).read_text() == "kept\n"
+    for name in ("labels.csv", "run.json"):
+        (mine / name).unlink()
+    said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+    assert "posterior.json is there already, and is not of a posterior that crowdppl saved" in said
+    load(out).save(tmp_path / "python")  # without run.json and tables
+    assert run("fit", answers, "--model", "one_coin", *em, "--out", tmp_path / "python", "--overwrite") == 0
+    own = shutil.copy(answers, tmp_path / "labels.csv")
+    for more in ((), ("--overwrite",)):
+        assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)
+    assert Path(own).read_bytes() == answers.read_bytes()
+
+
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_what_is_read_is_never_written_over(
+    link: Callable[[Path, Path], None], answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, before = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]]), answers.read_bytes()
+    (tmp_path / "result").mkdir()
+    link(answers, tmp_path / "result" / "labels.csv")
+    link(answers, tmp_path / "other.csv")
+    said = refused(capsys, "fit", answers, "--out", tmp_path / "result", "--overwrite")
+    assert said.endswith("written over it; give another folder")
+    for out in (answers, gold, tmp_path / "other.csv"):
+        for more in ((), ("--overwrite",)):
+            said = refused(capsys, "compare", answers, "--gold", gold, "--out", out, *more)
+            assert said.endswith("written over it; give another file")
+    assert answers.read_bytes() == before
+
+
+def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "item;Zoë;Bob\nKöln;ja;nein\nUlm;ja;ja\nBonn;;nein\n"
+    wide, gold, out = tmp_path / "wide.csv", tmp_path / "gold.csv", tmp_path / "result"
+    wide.write_bytes(text.encode("cp1252"))
+    gold.write_bytes("item;truth\nKöln;nein\n".encode("utf-16"))
+    fit = ("fit", wide, "--model", "one_coin", "--inference", "em", "--out", out)
+    assert "is not UTF-8; say --encoding (perhaps 'cp1252')" in refused(capsys, *fit)
+    fit = (*fit, "--encoding", "cp1252")
+    assert refused(capsys, *fit).endswith("say --annotator, or --wide if each annotator has a column")
+    known = (*fit, "--wide", "--gold", gold)
+    assert "say --gold-encoding (perhaps 'utf-16')" in refused(capsys, *known)
+    assert run(*known, "--gold-encoding", "utf-16") == 0
+    found = load(out).data
+    assert (list(found.items), list(found.annotators)) == (["Bonn", "Köln", "Ulm"], ["Bob", "Zoë"])
+    assert found.n_labels == 5 and found.gold is not None and found.gold.to_dict() == {"Köln": "nein"}
+    assert run("evaluate", out, gold, "--encoding", "utf-16") == 0
+    assert "'klingon' is none that Python knows" in refused(capsys, *fit[:-1], "klingon", "--overwrite")
+
+
+def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    printed = capsys.readouterr().out
+    assert all(command in printed for command in ("fit", "zoo", "evaluate", "demo"))
+    assert run("fit", "--help") == 0
+    assert "labels.csv" in capsys.readouterr().out
+    assert run("fit") == 2
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("crowdppl ")
+
+
+def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["python -m crowdppl", "zoo"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("crowdppl", run_name="__main__")
+    assert not ended.value.code
+    assert "bayesian_dawid_skene" in capsys.readouterr().out
+
+
+def test_texts_become_values() -> None:
+    assert pairs(["a=None", "b=True", "c=null", "d=Nobody"], "--setting") == {
+        "a": None,
+        "b": True,
+        "c": None,
+        "d": "Nobody",
+    }
+    assert pairs(
+        ["rate=.1", "blends=(0.5, .3)", "n=1_000", "id=007", "w=a b", "q='x'", "x={[1]: 2}"], "--option"
+    ) == {
+        "rate": 0.1,
+        "blends": (0.5, 0.3),
+        "n": 1000,
+        "id": "007",
+        "w": "a b",
+        "q": "x",
+        "x": "{[1]: 2}",
+    }
+    assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
+        "a": 1,
+        "b_c": "x=y",
+        "d": [0, 1],
+        "e": True,
+        "f": 1e-3,
+        "g": "",
+    }
+    assert names('no, yes,"well, maybe"') == ["no", "yes", "well, maybe"]
+    assert names('no,yes,""') == ["no", "yes", ""]
+    assert names(None) is None
+    assert engine_options(["draws=1e3", "tolerance=1e-9", "guide=point"]) == {
+        "draws": 1000,
+        "tolerance": 1e-9,
+        "guide": "point",
+    }
+    with pytest.raises(DataError, match="--classes"):
+        names('a,"b')
+    for empty in ("no,yes,", "no,,yes", " , no"):
+        with pytest.raises(DataError, match="a comma with no class beside it"):
+            names(empty)
+    for wrong in (["a=1", "a=2"], ["=1"], ["a"]):
+        with pytest.raises(MethodError):
+            pairs(wrong, "--setting")
+    for wrong in (["draws=x"], ["draws=1.5"], ["draws=true"], ["tolerance=low"], ["guide=1"], ["seed=1"]):
+        with pytest.raises(MethodError, match=wrong[0].partition("=")[0]):
+            engine_options(wrong)
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 60)
+    out = tmp_path / "demo"
+    assert run("demo", "--out", out, "--seed", 1) == 0
+    printed = capsys.readouterr().out
+    for part in ("Probability of each class", "accuracy_low", "R-hat", "ESS", str(out)):
+        assert part in printed
+    labels = pd.read_csv(out / "labels.csv", index_col="item")
+    assert labels.shape[0] == 45
+    np.testing.assert_allclose(labels.filter(like="p(").sum(axis=1), 1)
+    assert labels.loc[1, "label"] == 1
+    assert labels.loc[11, "label"] == 4
+    assert (pd.read_csv(out / "annotators.csv")["labels"] == [135, 45, 45, 45, 45]).all()
+    pictures = {path.name for path in (out / "pictures").iterdir()}
+    assert pictures == {f"confusion_{n}.png" for n in range(1, 6)} | {
+        "annotators.png",
+        "item_entropies.png",
+        "trace.png",
+    }
+    assert load(out).inference == "gibbs"
+
+
+def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "auto"
+    assert run("fit", answers, "--model", "auto", "--out", out) == 0
+    assert "probabilities are averaged" in capsys.readouterr().out
+    assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
+    assert load(out).correction is not None
+    for more in (["--setting", "prior_strength=3"], ["--inference", "gibbs"]):
+        said = refused(capsys, "fit", answers, "--model", "auto", *more, "--out", out)
+        assert "'auto' chooses methods and engines itself" in said
+    assert "posterior.correction.scores" in refused(capsys, "compare", answers, "--model", "auto")
+
+
+def test_truths_that_a_fit_was_told_do_not_judge_it_unsaid(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "told"
+    truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, "no"] for item in ODD_ITEMS)])
+    assert run("fit", answers, "--model", "majority_vote", "--inference", "em", "--gold", truth, "--out", out) == 0
+    capsys.readouterr()
+    assert run("evaluate", out, truth) == 0
+    assert "warning: the fit was told 8 of the 8 truths" in capsys.readouterr().err
+
+
+def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "table.csv"
+    methods = ("--model", "majority_vote", "--model", "one_coin")
+    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", "--out", out) == 0
+    printed = capsys.readouterr().out
+    table = pd.read_csv(out, index_col="method")
+    assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
+    assert all(name in printed for name in table.index) and "difference_se" in printed
+    assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
+    assert "'nowhere'" in refused(capsys, "compare", answers, *methods, "--device", "nowhere")
+    gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
+    said = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold)
+    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", *said) == 0
+    told = read_annotations(answers, gold={"007": "no"})
+    settings = {"majority_vote": {"prevalence": "uniform"}, "one_coin": {"prevalence": "uniform", "right": 9}}
+    again = compare(methods[1::2], told, folds=3, inference="em", settings=settings).table
+    printed = pd.read_fwf(StringIO(capsys.readouterr().out), skiprows=[1]).set_index("Unnamed: 0")
+    np.testing.assert_allclose(printed["log_p"], again["log_p"], rtol=1e-3)
+    assert "has no setting 'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
+    assert "'glad', which is not compared" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
+    assert "--folds 1" in refused(capsys, "compare", answers, *methods, "--folds", "1")
+
+
+def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, _ = clouds(120, 80)
+    assert isinstance(data.features, pd.DataFrame)
+    data.frame().to_csv(tmp_path / "answers.csv", index=False)
+    data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
+    fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")
+    quick = ("--setting", 'training={"epochs": 30}')
+    said = refused(capsys, *fit, "--features", tmp_path / "features.csv")
+    assert "features.csv is not UTF-8" in said and "--features-encoding" in said
+    given = ("--features", tmp_path / "features.csv", "--features-encoding", "utf-16")
+    assert run(*fit, *quick, *given) == 0
+    assert "features" not in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["features"].endswith("features.csv")
+    rows = data.frame().astype({"label": str, "annotator": str})
+    same = Annotations.from_frame(rows, features=data.features)
+    want = crowdppl.fit("raykar", same, settings={"training": {"epochs": 30}}, seed=0).probabilities()
+    found = load(tmp_path / "out").probabilities()
+    assert len(found) == 120  # those that nobody labelled, too
+    np.testing.assert_allclose(found.loc[want.index], want, atol=1e-5)
+    assert run(*fit, "--option", "max_iterations=2") == 0
+    assert "raykar: there are no features, so that no network learns; give --features" in capsys.readouterr().err
+    assert run("fit", *fit[1:3], "one_coin", *fit[4:], *given) == 0
+    assert "one_coin: no card says that features are read, so that" in capsys.readouterr().err
+    assert "say --features-item" in refused(
+        capsys, *fit, "--features", write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
+    )
+    said = refused(capsys, "compare", tmp_path / "answers.csv", *given, "--out", tmp_path / "features.csv")
+    assert said.endswith("written over it; give another file")

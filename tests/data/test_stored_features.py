@@ -1,0 +1,237 @@
+"""Features that a dataset keeps: read when they are looked at, to the bits of an array, and never as a whole."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, IterableDataset
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.features import StoredFeatures, joined, rows_taken
+from crowdppl.data.split import keep
+from crowdppl.errors import DataError
+from crowdppl.networks import classifier
+from crowdppl.networks.classifier import Network, Standardise, outputs
+from crowdppl.networks.experts import Experts
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+TRAINING = {"epochs": 3, "batch_size": 16, "learning_rate": 5e-3}
+
+
+class Disk(Dataset[Any]):
+    """Rows of an array, with their classes, as from a folder of images; it notes which were read."""
+
+    def __init__(self, values: Any, torn: int = -1, instead: Any = None) -> None:
+        self.values, self.torn, self.instead = np.asarray(values), torn, instead
+        self.reads: list[int] = []
+        self.kinds: set[torch.dtype] = set()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> Any:
+        self.reads.append(index)
+        self.kinds.add(torch.get_default_dtype())
+        if index == self.torn and self.instead is None:
+            raise OSError("truncated file")
+        return self.instead if index == self.torn else (self.values[index], 0)
+
+
+class Stream(IterableDataset[Any]):
+    """Rows one after the other, none by its number."""
+
+    def __iter__(self) -> Any:
+        return iter(np.zeros((90, 4)))
+
+
+def again(data: Annotations, features: Any, ids: Any = None) -> Annotations:
+    """The same labels with other features, whose rows belong to items in some order."""
+    frame = data.frame()
+    return Annotations.from_frame(frame, like=data, items=data.items if ids is None else ids, features=features)
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(90, 60)[0]
+
+
+@pytest.fixture(scope="module")
+def shuffled(data: Annotations) -> tuple[Annotations, Annotations, Disk]:
+    """Tables as an array and as a dataset, whose rows are not in the order of codes."""
+    assert isinstance(data.features, pd.DataFrame)
+    rows = np.random.default_rng(3).permutation(90)
+    ids, values = data.items[rows], data.features.to_numpy()[rows]
+    disk = Disk(values)
+    return again(data, values, ids), again(data, disk, ids), disk
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi"), ("conal", "svi"), ("mmlc", "svi")],
+)
+def test_a_dataset_gives_the_bits_of_an_array(
+    name: str, engine: str, shuffled: tuple[Annotations, Annotations, Disk]
+) -> None:
+    """Classifiers, views and experts, minibatches and whole passes; items without labels among them."""
+    array, stored, disk = shuffled
+    disk.kinds.clear()
+    one, two = (
+        crowdppl.fit(name, d, inference=engine, seed=2, settings={"training": TRAINING}) for d in (array, stored)
+    )
+    pd.testing.assert_frame_equal(one.probabilities(), two.probabilities(), check_exact=True)
+    pd.testing.assert_frame_equal(
+        one.classify(pd.DataFrame(array.features, array.items)), two.classify(stored.features), check_exact=True
+    )
+    assert disk.kinds == {torch.float32}  # fits make tensors in float64
+
+
+def picture() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3))
+
+
+def test_images_of_a_dataset_and_the_most_that_is_held(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(1).normal(size=(90, 1, 8, 8))
+    disk, looked = Disk(images), []
+    monkeypatch.setattr(classifier, "NUMBERS", 10 * 64)
+    whole = StoredFeatures.read
+
+    def watched(self: StoredFeatures) -> Tensor:
+        looked.append(len(self))
+        return whole(self)
+
+    monkeypatch.setattr(StoredFeatures, "read", watched)
+    array, stored = again(data, images), again(data, disk)
+    assert disk.reads == [0] and isinstance(stored.features, StoredFeatures)
+    found = []
+    for each in (array, stored):
+        story = crowdppl.method("raykar", network=picture(), training=TRAINING)
+        found.append(crowdppl.fit(story, each, inference="em", seed=0))
+    np.testing.assert_array_equal(found[0].probabilities(), found[1].probabilities())
+    assert max(looked) == 16  # a minibatch; passes over everything take 10 at a time
+    assert len(disk.reads) > 4 * 90
+    np.testing.assert_array_equal(found[0].classify(images[:20]), found[1].classify(Disk(images[:20])))
+    np.testing.assert_array_equal(np.asarray(stored.features), np.asarray(array.features, np.float32))
+
+
+def test_methods_that_look_at_nothing_read_nothing(shuffled: tuple[Annotations, Annotations, Disk]) -> None:
+    _, stored, disk = shuffled
+    disk.reads.clear()
+    crowdppl.fit("one_coin", stored, inference="em")
+    assert stored.with_gold({stored.items[0]: 1}).features is stored.features
+    assert keep(stored, np.arange(stored.n_labels) % 2 == 0).features is stored.features
+    assert not disk.reads
+
+
+@pytest.mark.parametrize("shift", [0.0, -2.0])
+def test_tables_are_standardised_in_parts(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a root and without one; a column that is the same for all items, and means far from 0."""
+    x = np.random.default_rng(4).gamma(2.0, 3.0, (103, 5)) + shift
+    x[:, 1], x[:, 2] = 7.3, x[:, 2] + 1e3
+    whole = Standardise(torch.from_numpy(x.astype(np.float32)))
+    monkeypatch.setattr(classifier, "ROWS", 10)
+    parts = Standardise(StoredFeatures.of(Disk(x), pd.RangeIndex(103)))
+    assert bool(whole.root) == (shift == 0.0)
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(parts.state_dict()[name], value, rtol=1e-6, atol=0)
+    assert float(parts.scale[1]) == 0
+    kept = Experts(nn.Identity(), StoredFeatures.of(Disk(x), pd.RangeIndex(103)), nn.Linear(5, 3)).typical
+    torch.testing.assert_close(kept, torch.from_numpy(x.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("instead", "message"),
+    [
+        (None, r"row 7 of the dataset of features \(item 'i007'\) cannot be read: OSError\('truncated file'\)"),
+        (np.zeros(3), r"row 7 .* \(item 'i007'\) has shape \(3,\), the first one has \(4,\)"),
+        (np.array([0.0, 1, np.nan, 3]), r"a feature of row 7 .* \(item 'i007'\) is not finite"),
+        (np.array([0.0, 1, 1e300, 3]), "is not finite"),  # it is no float32
+        ({"x": 1}, r"row 7 .* is a dict, not numbers"),
+        (np.array(list("abcd")), "is a ndarray, not numbers"),
+        (torch.zeros(4, dtype=torch.complex64), "is a Tensor, not numbers"),
+    ],
+)
+def test_a_row_that_is_no_row_is_named_when_it_is_read(data: Annotations, instead: Any, message: str) -> None:
+    torn = again(data, Disk(np.asarray(data.features), torn=7, instead=instead))
+    with pytest.raises(DataError, match=message):
+        crowdppl.fit("raykar", torn, inference="em", settings={"training": {"epochs": 1}})
+
+
+def test_what_is_seen_at_the_door(data: Annotations) -> None:
+    with pytest.raises(DataError, match=r"row 0 .* is a single number"):
+        again(data, Disk(np.zeros(90)))
+    with pytest.raises(DataError, match="89 rows for 90 items"):
+        again(data, Disk(np.zeros((89, 4))))
+    found = crowdppl.fit("raykar", data, inference="em", settings={"training": {"epochs": 1}})
+    with pytest.raises(DataError, match=r"has rows \(3,\); the fit's were \(4,\)"):
+        found.classify(Disk(np.zeros((5, 3))))
+    assert found.classify(Disk(np.zeros((0, 4)))).shape == (0, 3)
+    with pytest.raises(DataError, match="the Stream of features has no length"):
+        again(data, Stream())
+
+
+def test_it_answers_as_a_tensor_does() -> None:
+    x = torch.arange(24.0).reshape(6, 2, 2)
+    disk = Disk(x.numpy())
+    found = StoredFeatures.of(disk, pd.Index(list("abcdef")))
+    assert (found.shape, found.dim(), found.ndim, len(found)) == ((6, 2, 2), 3, 3, 6)
+    disk.reads.clear()
+    view = rows_taken(found[1:5], torch.tensor([3, 0]))
+    assert isinstance(view, StoredFeatures) and list(view.ids) == ["e", "b"] and not disk.reads
+    assert torch.equal(view.read(), x[[4, 1]]) and disk.reads == [4, 1]
+    assert torch.equal(found[torch.tensor([5, 2])], x[[5, 2]]) and torch.equal(found[-1], x[5])
+    assert torch.equal(found[torch.tensor([True, False] * 3)], x[::2])
+    assert [len(part) for part in found.split(4)] == [4, 2] and len(list(found)) == 6
+    both = joined([found[:2], view])
+    assert isinstance(both, StoredFeatures) and torch.equal(both.read(), x[[0, 1, 4, 1]])
+    assert torch.equal(outputs(nn.Flatten(), found), x.flatten(1))
+    assert torch.equal(outputs(Network(nn.Flatten(), found), found[:0]), torch.empty(0, 4))
+
+
+def test_refits_predictions_and_held_out_labels_read_the_same_rows(
+    shuffled: tuple[Annotations, Annotations, Disk],
+) -> None:
+    array, stored, _ = shuffled
+    settings = {"recipe": "plain", "training": {**TRAINING, "patience": 1}}
+    one, two = (crowdppl.fit("bayes_dgc", d, inference="vb", seed=0, settings=settings) for d in (array, stored))
+    who = [array.annotators[0]]
+    assert isinstance(two.without(who).data.features, StoredFeatures)
+    np.testing.assert_array_equal(one.without(who).probabilities(), two.without(who).probabilities())
+    scores = [
+        crowdppl.heldout_score(
+            "bayes_dgc", d, folds=2, inference="vb", settings={"recipe": "plain", "training": TRAINING}
+        )
+        for d in (array, stored)
+    ]
+    assert scores[0].per_label == scores[1].per_label
+    few = array.frame().iloc[:9]
+    np.testing.assert_array_equal(one.predict(few), two.predict(few))  # features of known items come along
+    np.testing.assert_array_equal(one.update(few).probabilities(), two.update(few).probabilities())
+    copy = pickle.loads(pickle.dumps(stored.features))
+    assert torch.equal(copy.read(), torch.from_numpy(np.asarray(array.features, np.float32)))
+
+
+def test_features_come_along_under_other_codes(shuffled: tuple[Annotations, Annotations, Disk]) -> None:
+    """New annotations that know fewer annotators keep their own features."""
+    array, stored, _ = shuffled
+    posterior = crowdppl.fit("bayes_dgc", array, inference="vb", seed=0, settings={"training": TRAINING})
+    frame = array.frame()
+    frame = frame[frame["annotator"] != array.annotators[0]].assign(item="new " + frame["item"])
+    found = []
+    for features in (array.features, stored.features):
+        new = Annotations.from_frame(frame, classes=array.classes, items="new " + array.items, features=features)
+        assert new.n_annotators < array.n_annotators
+        found.append(posterior.predict(new))
+    np.testing.assert_array_equal(found[0], found[1])
+    bare = posterior.predict(Annotations.from_frame(array.frame(), like=array, items=array.items))
+    alone = bare.loc[array.items[array.votes().sum(1) == 0]]
+    np.testing.assert_array_equal(found[0].loc["new " + alone.index], alone)

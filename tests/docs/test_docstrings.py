@@ -1,0 +1,131 @@
+"""Examples in docstrings run and print what they say, and every public name has one."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import crowdppl
+from crowdppl import registry
+from crowdppl.errors import DoubtWarning
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+RETURNED = "what a function returns; that function's example shows it"
+WITHOUT = {
+    **dict.fromkeys(["Worker", "experts_for", "population_centre"], "what mmlc is made of"),
+    **dict.fromkeys(
+        [
+            *(
+                "prototype_classifier",
+                "prototype_prior",
+                "unrolled_em",
+                "prototype_log_probs",
+                "meta_trained",
+                "prototype_logits",
+            ),
+            "trained_embedding",
+        ],
+        "what meta_em is made of",
+    ),
+    "Block": "what a story is given, never made by a user",
+    "Check": RETURNED,
+    "ClassifierScore": RETURNED,
+    "Comparison": RETURNED,
+    "Doubt": RETURNED,
+    "Evaluation": RETURNED,
+    "HeldoutScore": RETURNED,
+    "LeaveOneOut": RETURNED,
+    "RankCheck": RETURNED,
+    "Simulation": RETURNED,
+    "SimulatedCrowd": RETURNED,
+    "penalty": "acts only while a network learns",
+    "truth": "the example of Story shows it",
+    "truth_and_labels": "truth, then annotate",
+}
+"""Public names without an example, and why. Errors and warnings need none."""
+
+
+def modules_with_examples() -> list[str]:
+    """Names of the files of the library and of the zoo that hold an example."""
+    paths = [*sorted((ROOT / "crowdppl").rglob("*.py")), *sorted((ROOT / "models").glob("*.py"))]
+    found = []
+    for path in paths:
+        if ">>> " in path.read_text(encoding="utf-8"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            dotted = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found.append(f"crowdppl.{dotted}" if parts[0] == "models" else dotted)
+    return found
+
+
+def failures(module: ModuleType) -> str:
+    """Runs a module's examples, each with nothing but ``crowdppl`` at hand; what did not go as written."""
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
+    said: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # who types an example should not be warned...
+        warnings.simplefilter("ignore", DoubtWarning)  # ... but of the spammers that it is about
+        for test in finder.find(module, globs={"crowdppl": crowdppl}):
+            runner.run(test, out=said.append)
+    return "".join(said)
+
+
+def has_example(thing: Any) -> bool:
+    """Whether a docstring holds an example that runs."""
+    return bool(doctest.DocTestParser().get_examples(getattr(thing, "__doc__", None) or ""))
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """What a user types: public names but errors, and the methods of a posterior."""
+    for name in crowdppl.__all__:
+        thing = getattr(crowdppl, name)
+        if not (isinstance(thing, type) and issubclass(thing, Exception)):
+            yield name, thing
+    for name, thing in vars(crowdppl.Posterior).items():
+        if callable(thing) and not name.startswith("_"):
+            yield f"Posterior.{name}", thing
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {})
+    wrong = failures(import_module(name))
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+    assert not wrong, wrong
+
+
+def test_every_public_name_has_an_example() -> None:
+    lacking = {name for name, thing in public() if not has_example(thing)}
+    assert lacking - set(WITHOUT) == set(), "these need an example in their docstring"
+    assert set(WITHOUT) - lacking == set(), "these have one; take them off the list"
+
+
+def test_an_example_that_is_wrong_is_found() -> None:
+    module = ModuleType("wrong")
+    module.__doc__ = ">>> crowdppl.anaesthetists().n_items\n46"
+    assert "Expected:\n    46\nGot:\n    45" in failures(module)
+    module.__doc__ = ">>> import warnings\n>>> warnings.warn('no')"
+    assert "UserWarning: no" in failures(module)
+    module.__doc__ = ">>> crowdppl.anaesthetists().n_items\n45\n>>> list('ab')\n['a', ...]"
+    assert failures(module) == ""
+    module.__doc__ = ">>> np.zeros(1)"
+    assert "name 'np' is not defined" in failures(module)
+    assert not has_example(failures)
+    assert has_example(module)
+
+
+def test_the_example_of_annotations_shows_every_constructor() -> None:
+    text = crowdppl.Annotations.__doc__ or ""
+    for name in ("from_frame", "from_arrays", "from_matrix", "from_dicts"):
+        assert f"crowdppl.Annotations.{name}(" in text

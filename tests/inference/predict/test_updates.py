@@ -1,0 +1,188 @@
+"""More labels after a fit with a network: it stands still, and has its say once."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import digamma
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.split import keep
+from crowdppl.errors import DataError, MethodError
+from crowdppl.posterior import Posterior
+from tests.networks.test_networks import Frozen, clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+EXACT = {"tolerance": 1e-13}
+QUICK = {"training": {"epochs": 40}}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(240, 240, 4)[0]
+
+
+@pytest.fixture(scope="module")
+def halves(data: Annotations) -> tuple[np.ndarray, Posterior]:
+    """Every other label, so that nearly all items have labels in both halves, and the fit to the first half."""
+    first = np.arange(data.n_labels) % 2 == 0
+    return first, crowdppl.fit("bayes_dgc", keep(data, first), inference="vb", seed=0, settings=QUICK)
+
+
+def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
+    posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+    table = pd.DataFrame({"item": [46, 46], "annotator": ["1", "nobody"], "label": [1, 2]})
+    given: list[Any] = [table, Annotations.from_frame(table)]
+    for new in given:
+        for asked in (posterior.predict, posterior.update):
+            with pytest.raises(
+                DataError, match=r"'nobody'.* (known ones|known).*; .*fit anew with it \(annotators= of Annota"
+            ) as raised:
+                asked(new)
+            assert "grow=" not in str(raised.value)
+    with pytest.raises(DataError, match="append it with grow=True"):
+        Annotations.from_frame(table, like=posterior.data)
+    assert Annotations.from_frame(table, like=posterior.data, grow=True).n_annotators == 6
+
+
+def test_few_new_labels_are_not_looked_at_as_a_crowd_to_be_fitted() -> None:
+    posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+    table = pd.DataFrame({"item": [46, 47, 48, 49], "annotator": ["1", "2", "3", "1"], "label": [1, 2, 3, 1]})
+    fitted = {
+        crowdppl.errors.SparseDataWarning,
+        crowdppl.errors.DisconnectedWarning,
+        crowdppl.errors.OneClassWarning,
+    }
+    with pytest.warns(crowdppl.errors.CrowdpplWarning) as told:
+        apart = Annotations.from_frame(table)
+    assert {one.category for one in told} == fitted
+    for new in (table, apart, Annotations.from_frame(table, like=posterior.data)):
+        for asked in (posterior.predict, posterior.update):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", crowdppl.errors.CrowdpplWarning)
+                asked(new)
+
+
+@pytest.mark.filterwarnings("always::crowdppl.errors.RepeatsWarning")
+def test_labels_that_the_fit_has_are_warned_of() -> None:
+    table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
+    posterior = crowdppl.fit("one_coin", Annotations.from_frame(table), inference="vb", seed=0)
+    more = pd.DataFrame({"item": [9, 3, 1, 1], "annotator": list("xxyx"), "label": [1, 1, 0, 1]})
+    said = "2 of 4 new labels are by an annotator whose label of the item the fit has"
+    with pytest.warns(crowdppl.errors.RepeatsWarning, match=said) as warned:
+        posterior.update(more)
+    assert [w.filename for w in warned if w.category is crowdppl.errors.RepeatsWarning] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", crowdppl.errors.RepeatsWarning)
+        posterior.update(more.iloc[[0, 2]])
+
+
+def test_two_halves_come_near_the_whole_with_the_same_network(
+    data: Annotations, halves: tuple[np.ndarray, Posterior]
+) -> None:
+    first, one = halves
+    updated = one.update(keep(data, ~first))
+    whole = crowdppl.fit(Frozen(one.model), data, inference="vb", **EXACT)
+    alone = crowdppl.fit(Frozen(one.model), keep(data, ~first), inference="vb", **EXACT)
+    want = whole.probabilities().to_numpy()
+    off, off_before, off_alone = (np.abs(p.probabilities() - want).to_numpy().mean() for p in (updated, one, alone))
+    assert off < 0.015 and off < min(off_before, off_alone) / 4
+    c, c_whole, c_before = (p.result.sites["confusion"].arrays["concentration"] for p in (updated, whole, one))
+    assert np.abs(c - c_whole).mean() < np.abs(c_before - c_whole).mean() / 5
+    assert c.sum() == pytest.approx(c_whole.sum())  # each label is counted once
+    pd.testing.assert_frame_equal(updated.classify(data.features), one.classify(data.features), check_exact=True)
+
+
+def test_one_more_label_is_as_by_hand(data: Annotations) -> None:
+    """What network and old labels say of the item enters once, together: the fixed point, iterated by hand."""
+    old = crowdppl.fit("bayes_dgc", data, inference="vb", seed=0, settings={"recipe": "plain"})
+    item, who, label = data.items[17], 3, 2
+    more = pd.DataFrame({"item": [item], "annotator": [data.annotators[who]], "label": [data.classes[label]]})
+    new = old.update(more, **EXACT)
+    c = old.result.sites["confusion"].arrays["concentration"].copy()
+    before = c[who].copy()
+    p = old.probabilities().loc[item].to_numpy()
+    share = p
+    for _ in range(200):
+        c[who] = before
+        c[who, :, label] += share
+        share = p * np.exp(digamma(c[who, :, label]) - digamma(c[who].sum(-1)))
+        share = share / share.sum()
+    np.testing.assert_allclose(new.probabilities().loc[item], share, atol=1e-6)
+    np.testing.assert_allclose(new.result.sites["confusion"].arrays["concentration"], c, atol=1e-6)
+    assert np.abs(share - p).max() > 0.01
+
+
+def test_items_that_nobody_labelled_before_are_looked_at(data: Annotations) -> None:
+    """Their features come with the new annotations; without these there is nothing to look at."""
+    there = data.frame()["item"].isin(data.items[:160]).to_numpy()
+    old = crowdppl.fit("bayes_dgc", keep(data, there), inference="vb", seed=0, settings=QUICK)
+    rest = data.items[160:]
+    frame, features = data.frame()[~there], data.features
+    assert isinstance(features, pd.DataFrame)
+    strange: dict[str, Any] = {"item": "new " + frame["item"]}
+    moved = features.loc[rest].set_axis("new " + rest)
+    new = Annotations.from_frame(frame.assign(**strange), like=data, features=moved)
+    found = old.update(new).probabilities()
+    same = old.update(Annotations.from_frame(frame, like=data)).probabilities()  # items of the fit without labels
+    np.testing.assert_allclose(found, same.loc[rest], atol=1e-6)
+    with pytest.raises(DataError, match="give features="):
+        old.update(Annotations.from_frame(frame.assign(**strange), like=data))
+
+
+@pytest.mark.parametrize("name", ["global_noise", "coin_net"])
+def test_so_it_is_for_other_methods_of_vb(name: str, data: Annotations) -> None:
+    first = np.arange(data.n_labels) % 2 == 0
+    settings = {"training": {"epochs": 10}}
+    one = crowdppl.fit(name, keep(data, first), inference="vb", seed=0, settings=settings)
+    updated = one.update(keep(data, ~first)).probabilities()
+    whole = crowdppl.fit(Frozen(one.model), data, inference="vb").probabilities()
+    off, off_before = (np.abs(p - whole).to_numpy().mean() for p in (updated, one.probabilities()))
+    assert off < off_before * 2 / 3  # coin_net forgets which of the old items were outliers
+
+
+def test_a_checkpoint_is_refused(data: Annotations, halves: tuple[np.ndarray, Posterior]) -> None:
+    with pytest.raises(MethodError, match="leave it out of an update"):
+        halves[1].update(data, checkpoint="here")
+
+
+@pytest.mark.parametrize("informative", [True, False])
+def test_who_could_decline_in_the_fit_still_can(informative: bool) -> None:
+    """Whether new labels come as a table or as annotations of their own, in which nobody declines."""
+    stream = np.random.default_rng(0)
+    truth = stream.integers(2, size=60)
+    rows = [
+        (i, w, "?" if stream.random() < 0.1 + 0.6 * truth[i] else str(truth[i])) for i in range(60) for w in "uv"
+    ]
+    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
+    known: dict[str, Any] = {"classes": ["0", "1"], "abstentions": ["?"]}
+    data = Annotations.from_frame(frame, **known, informative_abstentions=True)
+    found = crowdppl.fit("bayesian_dawid_skene", data, inference="vb")
+    more = pd.DataFrame({"item": [90, 90, 91], "annotator": list("uvu"), "label": list("011")})
+    new = Annotations.from_frame(more, annotators=["u", "v"], **known, informative_abstentions=informative)
+    pd.testing.assert_frame_equal(found.predict(new), found.predict(more))
+    updated = found.update(new)
+    pd.testing.assert_frame_equal(updated.probabilities(), found.update(more).probabilities())
+    assert updated.data.alphabet.informative
+    c = {name: site.arrays["concentration"] for name, site in found.result.sites.items()}
+    log = {name: digamma(x) - digamma(x.sum(-1, keepdims=True)) for name, x in c.items()}
+    odds = log["prevalence"] + log["confusion"][0, :, 1] + log["abstention"][0, :, 0]
+    share = np.exp(odds) / np.exp(odds).sum()
+    np.testing.assert_allclose(found.predict(new).loc[91], share, atol=1e-6)
+    filled = crowdppl.fill(found, new, least=1).frame()
+    assert filled.equals(crowdppl.fill(found, Annotations.from_frame(more, like=data), least=1).frame())
+
+
+def test_classes_that_were_grades_stay_grades() -> None:
+    """Also where new labels are annotations of their own, of which nobody said so."""
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": list("uvuv"), "label": [1, 1, 2, 3]})
+    found = crowdppl.fit("one_coin", Annotations.from_frame(frame, kind="ordinal"), inference="vb")
+    new = Annotations.from_frame(frame.assign(item=[7, 7, 8, 8]))
+    assert new.kind == "nominal" and found.update(new).data.kind == "ordinal"
+    assert crowdppl.fill(found, new, least=1).kind == "ordinal"

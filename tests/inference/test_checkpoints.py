@@ -1,0 +1,360 @@
+"""A fit that was killed goes on from its checkpoint, to the bits that it would have had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
+from crowdppl.inference.checkpoint import Checkpoint, key_of
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import build_problem
+from tests.crowd import crowd
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+TRAINING = {"epochs": 7, "learning_rate": 5e-3}
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+def kill(t: int, objective: float) -> None:
+    if t == 4:
+        raise Killed
+
+
+def fitted(name: str, engine: str, data: Any, seed: int = 1, **options: Any) -> Any:
+    settings: dict[str, Any] = {"training": TRAINING}
+    return crowdppl.fit(name, data, inference=engine, seed=seed, settings=settings, **options)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("name", "engine"), [("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("ccem", "svi")]
+)
+def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
+    name: str, engine: str, every: int, tmp_path: Path
+) -> None:
+    """bayes_dgc by its recipe blends items, and under vb goes on from what its search for a prior remembers."""
+    data, _ = clouds(120, 90)
+    whole = fitted(name, engine, data)
+    path = str(tmp_path / "killed")
+    with pytest.raises(Killed):
+        fitted(name, engine, data, checkpoint=path, checkpoint_every=every, callback=kill)
+    calls: list[int] = []
+    more: dict[str, Any] = {"checkpoint": path, "checkpoint_every": every}
+    again = fitted(name, engine, data, callback=lambda t, _: calls.append(t), **more)
+    assert calls == {1: [5, 6], 2: [4, 5, 6], 3: [3, 4, 5, 6]}[every]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
+    assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
+    for site, found in whole.result.sites.items():
+        for key, x in found.arrays.items():
+            assert (again.result.sites[site].arrays[key] == x).all()
+
+
+def killed_amid(
+    name: str, engine: str, data: Any, path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """What ``fit`` is to be given, after a fit that was killed amid its second epoch, as it wrote there again."""
+    training = {**TRAINING, "batch_size": 8, "epochs": 3}
+    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": {"training": training}}
+    write, seen = Checkpoint.write, []
+
+    def killing(self: Checkpoint) -> None:
+        write(self)
+        seen.append(len(self.objectives))
+        if seen.count(1) == 2:
+            raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Checkpoint, "write", killing)
+        crowdppl.fit(name, data, **more, checkpoint=str(path), checkpoint_steps=steps, checkpoint_every=100)
+    with safe_open(path, "pt") as file:
+        assert int(file.get_tensor("midway.step")) == 2 * steps
+    return more
+
+
+def rewritten(path: Path, without: str, told: bool = False) -> None:
+    """The same file less some tensors, of which it knows, or does not know."""
+    with safe_open(path, "pt") as file:
+        names = [name for name in file.keys() if not name.startswith(without)]  # noqa: SIM118
+        arrays, about = {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["about"])
+    save_file(arrays, path, {"about": json.dumps({**about, "tensors": names} if told else about)})
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("crowd_layer", "svi"), ("madl", "svi")],
+)
+def test_so_does_one_that_was_killed_amid_an_epoch(
+    name: str, engine: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an epoch of 11 or 12 steps, after 4 or 10; dropout, blends and targets go on as they were."""
+    data, _ = clouds(120, 90)
+    more = killed_amid(name, engine, data, tmp_path / "file", steps, monkeypatch)
+    whole = crowdppl.fit(name, data, **more)
+    calls: list[int] = []
+    again = crowdppl.fit(
+        name, data, **more, checkpoint=str(tmp_path / "file"), callback=lambda t, _: calls.append(t)
+    )
+    assert calls == [1, 2]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
+    assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_without_the_random_streams_it_would_end_elsewhere(
+    name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = clouds(120, 90)
+    path = tmp_path / "file"
+    more = killed_amid(name, engine, data, path, 2, monkeypatch)
+    whole = crowdppl.fit(name, data, **more)
+    with monkeypatch.context() as patched:
+        patched.setattr("crowdppl.inference.checkpoint._put_streams", lambda kept: None)
+        again = crowdppl.fit(name, data, **more, checkpoint=str(path))
+    assert not again.probabilities().equals(whole.probabilities())
+
+
+def test_steps_between_checkpoints_want_a_checkpoint_and_minibatches(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    with pytest.raises(MethodError, match="checkpoint_steps=3 says how often .* give checkpoint= a path"):
+        fitted("raykar", "em", data, checkpoint_steps=3)
+    with pytest.raises(MethodError, match="checkpoint_steps=0"):
+        fitted("raykar", "em", data, checkpoint_steps=0, checkpoint=str(tmp_path / "file"))
+    whole: dict[str, Any] = {"training": {"full_batch": True, "mixup": 0, "volume": "auto"}}
+    with pytest.raises(MethodError, match="checkpoint_steps=3 counts minibatches, and full_batch=True has none"):
+        crowdppl.fit(
+            "raykar", data, inference="em", settings=whole, checkpoint=str(tmp_path / "file"), checkpoint_steps=3
+        )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_result_does_not_tell_whether_checkpoints_were_written(every: int, tmp_path: Path) -> None:
+    data, _ = clouds(120, 90)
+    plain = fitted("bayes_dgc", "vb", data).probabilities()
+    kept = fitted("bayes_dgc", "vb", data, checkpoint=str(tmp_path / "file"), checkpoint_every=every)
+    pd.testing.assert_frame_equal(kept.probabilities(), plain, check_exact=True)
+
+
+def test_so_does_one_whose_process_died(tmp_path: Path) -> None:
+    code = f"""
+import os, warnings
+warnings.simplefilter("ignore")
+from tests.inference.test_checkpoints import fitted
+from tests.networks.test_networks import clouds
+fitted("raykar", "em", clouds(120, 90)[0], checkpoint={str(tmp_path / "file")!r}, checkpoint_every=1,
+       callback=lambda t, _: os._exit(9) if t == 4 else None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == 9
+    data, _ = clouds(120, 90)
+    again = fitted("raykar", "em", data, checkpoint=str(tmp_path / "file"), checkpoint_every=1)
+    whole = fitted("raykar", "em", data)
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+
+
+def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    frozen = deepcopy(first)
+    frozen[0].requires_grad_(False)
+    others = [
+        nn.Sequential(first[0], nn.Tanh(), first[2]),
+        nn.Sequential(first[0], nn.ReLU(), nn.Dropout(0.9), first[2]),
+        frozen,
+    ]
+    known = dict.fromkeys(data.annotators[:1], 50 * np.eye(3))
+    taught = Annotations.from_frame(data.frame(), features=data.features, items=data.items, history=known)
+    more: dict[str, Any] = {"inference": "vb", "seed": 1, "checkpoint": str(tmp_path / "file")}
+    settings: dict[str, Any] = {"training": {"epochs": 2}, "recipe": "plain"}
+    crowdppl.fit("bayes_dgc", data, settings={**settings, "network": first}, **more)
+    for network in others:
+        with pytest.raises(ResultError, match="another network"):
+            crowdppl.fit("bayes_dgc", data, settings={**settings, "network": network}, **more)
+    settings["network"] = first
+    with pytest.raises(ResultError, match="dtype"):
+        crowdppl.fit("bayes_dgc", data, settings=settings, dtype=torch.float32, **more)
+    with pytest.raises(ResultError, match="guide"):
+        crowdppl.fit("bayes_dgc", data, settings=settings, guide="point", **more)
+    with pytest.raises(ResultError, match="other data"):
+        crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
+
+
+def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_informative_ones() -> None:
+    """A digest without a word of either is theirs: it is that of data whose further answer is no abstention."""
+    table = [("a", "x", "0"), ("a", "y", "?"), ("b", "x", "1"), ("b", "y", "0")]
+    frame = pd.DataFrame(table, columns=["item", "annotator", "label"])
+    options = Options(seed=0)
+    keys = []
+    for told in (True, False):
+        data = Annotations.from_frame(frame, abstentions=["?"], informative_abstentions=told)
+        problem = build_problem(crowdppl.method("one_coin"), data, options)
+        blocks = [replace(block, n_answers=block.n_classes, informative=False) for block in problem.blocks]
+        keys += [key_of(problem, options, "vb"), key_of(replace(problem, blocks=blocks), options, "vb")]
+    informative, before, ignorable, _ = keys
+    assert informative == before != ignorable
+
+
+class Noting(nn.Linear):
+    """Has state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, str]:
+        return {"made": "here"}
+
+    def set_extra_state(self, state: dict[str, str]) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_state_that_is_no_tensor_is_refused_where_it_would_be_written(
+    name: str, engine: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"network": Noting(4, 3), "training": {"epochs": 2}}
+    data = clouds(60, 40)[0]
+    found = crowdppl.fit(name, data, inference=engine, settings=settings, seed=0)
+    with pytest.raises(ResultError, match="state 'body._extra_state' is a dict, and files hold tensors alone"):
+        found.save(tmp_path / "result")
+    with pytest.raises(ResultError, match="files hold tensors alone; let get_extra_state return a tensor"):
+        crowdppl.fit(name, data, inference=engine, settings=settings, seed=0, checkpoint=str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("without", ["midway.targets", "midway.stream", "midway", "optimiser", "network"])
+def test_a_file_that_lost_tensors_is_refused_by_name(
+    without: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, _ = clouds(120, 90)
+    more = killed_amid("raykar", "em", data, tmp_path / "file", 2, monkeypatch)
+    rewritten(tmp_path / "file", without)
+    with pytest.raises(ResultError, match="has lost some of its tensors; remove it"):
+        crowdppl.fit("raykar", data, **more, checkpoint=tmp_path / "file")
+
+
+class Counting(nn.Module):
+    """Moves a buffer while it learns that it does not save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen += 1
+        return self.body(x) + 0.1 * torch.sin(self.seen)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_what_a_network_saves_nowhere_is_kept_too(name: str, engine: str, tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    torch.manual_seed(0)
+    settings = {"training": TRAINING, "network": Counting()}
+    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": settings}
+    whole = crowdppl.fit(name, data, **more)
+    kept: dict[str, Any] = {"checkpoint": tmp_path / "file", "checkpoint_every": 2}
+    with pytest.raises(Killed):
+        crowdppl.fit(name, data, **more, **kept, callback=kill)
+    again = crowdppl.fit(name, data, **more, **kept)
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
+
+
+def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:
+    truth = np.arange(60) % 3
+    episodes = crowdppl.few_shot.EpisodeSampler(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
+    story = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
+    with pytest.raises(MethodError, match="is for fits in which a network learns, and MetaEm has none here"):
+        crowdppl.fit(story, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")
+
+
+def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    """A file with this fit's key that never had a network's weights, and others that say nothing of themselves."""
+    data, _ = clouds(60, 40)
+    path = tmp_path / "file"
+    fitted("raykar", "em", data, checkpoint=str(path))
+    rewritten(path, without="network", told=True)
+    with pytest.raises(ResultError, match="cannot be put back"):
+        fitted("raykar", "em", data, checkpoint=str(path))
+
+
+def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    path = tmp_path / "file"
+    fitted("raykar", "em", data, checkpoint=str(path))
+    with pytest.raises(ResultError, match="other data, settings or seed"):
+        fitted("raykar", "em", data, seed=2, checkpoint=str(path))
+    with pytest.raises(ResultError, match="other data, settings or seed"):
+        fitted("raykar", "em", clouds(60, 40, seed=1)[0], checkpoint=str(path))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ResultError, match="damaged"):
+        fitted("raykar", "em", data, checkpoint=str(path))
+    save_file({}, path, {"about": "[]"})
+    with pytest.raises(ResultError, match="is no checkpoint"):
+        fitted("raykar", "em", data, checkpoint=str(path))
+    save_file({}, path, {"about": "[" * 100_000})
+    with pytest.raises(ResultError, match="damaged one: maximum recursion depth"):
+        fitted("raykar", "em", data, checkpoint=str(path))
+    with pytest.raises(MethodError, match="fits in which a network learns"):
+        crowdppl.fit("dawid_skene", crowd(20), inference="em", checkpoint=str(path))
+    with pytest.raises(MethodError, match="checkpoint_every=0"):
+        fitted("raykar", "em", data, checkpoint=str(tmp_path / "new"), checkpoint_every=0)
+
+
+def test_what_cannot_be_a_checkpoint_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
+    data, _ = clouds(60, 40)
+    (tmp_path / "file").write_text("no folder")
+    for wrong in (3, ["a"], b"x", ""):
+        with pytest.raises(MethodError, match=r"checkpoint=.* must be the path of a file"):
+            fitted("raykar", "em", data, checkpoint=wrong)
+    with pytest.raises(MethodError, match="is a folder; name a file in it"):
+        fitted("raykar", "em", data, checkpoint=tmp_path)
+    with pytest.raises(ResultError, match="no checkpoint can be written to .*; give another path"):
+        fitted("raykar", "em", data, checkpoint=tmp_path / "file" / "below")
+    fitted("raykar", "em", data, checkpoint=tmp_path / "new" / "folder" / "file")
+    assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_full_disk_ends_no_fit(name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last checkpoint that could be written stands, and a fit goes on from there."""
+    data, _ = clouds(60, 40)
+    path, saved = tmp_path / "file", []
+
+    def full(arrays: Any, file: Path, about: Any) -> None:
+        saved.append(file)
+        if len(saved) > 3:
+            raise OSError("No space left on device")
+        save_file(arrays, file, about)
+
+    whole = fitted(name, engine, data)
+    with monkeypatch.context() as patched, pytest.warns(UnwrittenWarning, match="No space left on device; the fit"):
+        patched.setattr("safetensors.torch.save_file", full)
+        found = fitted(name, engine, data, checkpoint=path, checkpoint_every=1)
+    assert len(saved) == TRAINING["epochs"]
+    pd.testing.assert_frame_equal(found.probabilities(), whole.probabilities(), check_exact=True)
+    calls: list[int] = []
+    again = fitted(name, engine, data, checkpoint=path, callback=lambda t, _: calls.append(t))
+    assert calls == [3, 4, 5, 6]
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)

@@ -1,0 +1,55 @@
+"""Base draws of Gaussian fits: their moments, whatever the order of coordinates, and what is left to the seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import crowdppl
+from crowdppl.inference.vb.gaussians import FEW, MANY, _decorrelated, _enough, _stratified
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def drawn(draws: int, coordinates: int) -> Tensor:
+    keys = torch.rand((draws, coordinates), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return _stratified(keys)
+
+
+def test_draws_have_mean_0_and_variance_1_and_no_two_coordinates_have_to_do_with_each_other() -> None:
+    noise = drawn(_enough(12), 12)
+    before = noise.mT @ noise / len(noise)
+    found = _decorrelated({"a": noise[:, :3].reshape(-1, 3, 1), "b": noise[:, 3:], "c": noise[:, :0]})
+    assert {n: x.shape[1:] for n, x in found.items()} == {"a": (3, 1), "b": (9,), "c": (0,)}
+    flat = torch.cat([x.flatten(1) for x in found.values()], 1)
+    torch.testing.assert_close(flat.mean(0), torch.zeros(12, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(flat.mT @ flat / len(flat), torch.eye(12, dtype=torch.float64))
+    assert (before - torch.eye(12)).abs().max() > 0.3  # which there was to be taken out
+
+
+def test_the_order_of_coordinates_makes_no_difference() -> None:
+    noise, order = drawn(16, 12), torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    one, other = _decorrelated({"a": noise})["a"], _decorrelated({"a": noise[:, order]})["a"]
+    torch.testing.assert_close(one[:, order], other)
+
+
+def test_few_draws_of_many_coordinates_stay_as_they_are() -> None:
+    noise = drawn(8, 8)
+    assert torch.equal(_decorrelated({"a": noise})["a"], noise)
+    assert _decorrelated({}) == {}
+    assert (_enough(1), _enough(60), _enough(MANY)) == (FEW, 62, FEW)
+
+
+def test_sparse_data_leave_little_to_the_seed() -> None:
+    data = replace(clouds(120, 80)[0], features=None)
+    fits = [
+        crowdppl.fit("hierarchical_dawid_skene", data, inference="vb", seed=seed).probabilities()
+        for seed in range(4)
+    ]
+    apart = np.ptp(np.stack(fits), axis=0)
+    assert apart.max() < 0.15 and apart.mean() < 0.03

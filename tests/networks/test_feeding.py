@@ -1,0 +1,376 @@
+"""How features enter networks: scales, images for default networks, whole numbers, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.features import StoredFeatures
+from crowdppl.errors import CrowdpplWarning, DataError, LogitsWarning, MethodError
+from crowdppl.networks.classifier import Standardise
+from tests.data.test_stored_features import Disk, again
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+TRAINING = {"epochs": 3, "learning_rate": 1e-2}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(90, 60)[0]
+
+
+def fitted(data: Annotations, **settings: Any) -> crowdppl.Posterior:
+    return crowdppl.fit("raykar", data, inference="em", seed=0, settings={"training": TRAINING, **settings})
+
+
+class Words(nn.Module):
+    """Means of the embeddings of words, by their ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.top = nn.Embedding(9, 8), nn.Linear(8, 3)
+        self.kinds: set[torch.dtype] = set()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kinds.add(x.dtype)
+        out: Tensor = self.top(self.table(x).mean(1))
+        return out
+
+
+def asking() -> Words:
+    network = Words()
+    network.raw_features = True  # type: ignore[assignment]
+    return network
+
+
+class Shares(nn.Module):
+    """A network of which nobody sees that it ends in softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.layer(x), -1)
+
+
+def ending(*last: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), nn.Sequential(nn.Linear(8, 3), *last))
+
+
+@pytest.mark.parametrize(
+    ("network", "what"),
+    [
+        (ending(nn.Softmax(-1)), "ends in Softmax, .* drop the last Softmax"),
+        (ending(nn.Sigmoid()), "ends in Sigmoid, .* drop the last Sigmoid"),
+        (Shares(), "returns rows that sum to one on the first items, .* drop the last Softmax"),
+    ],
+)
+def test_a_network_that_gives_probabilities_is_warned_of_once(
+    data: Annotations, network: nn.Module, what: str
+) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", LogitsWarning)
+        fitted(data, network=network)
+    (warning,) = said
+    assert re.search(what, str(warning.message))
+
+
+@pytest.mark.parametrize("network", [ending(), ending(nn.LogSoftmax(-1)), ending(nn.ReLU()), None])
+def test_a_network_that_gives_logits_is_not(data: Annotations, network: nn.Module | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", LogitsWarning)
+        crowdppl.networks.prepared(network, data)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-38, 1e30])
+def test_what_features_say_does_not_hang_on_their_scale(data: Annotations, scale: float) -> None:
+    x = np.asarray(data.features)
+    one, two = fitted(again(data, x)).classify(x), fitted(again(data, x * scale)).classify(x * scale)
+    np.testing.assert_allclose(one, two, atol=1e-3)
+    assert one.std().max() > 0.05
+
+
+def test_a_column_is_constant_only_when_it_is_the_same_to_the_last_bit() -> None:
+    x = torch.tensor(
+        [[7.3, 1e6, -1e-20], [7.3, 1e6, 0.0], [7.3, np.nextafter(np.float32(1e6), np.float32(2e6)), 0]]
+    )
+    found = Standardise(x)
+    assert (found.scale > 0).tolist() == [False, True, True]
+    assert bool(torch.isfinite(found(x)).all()) and bool((found(x)[:, 0] == 0).all())
+
+
+def test_a_column_of_which_float32_holds_nothing_is_warned_of_by_name(data: Annotations) -> None:
+    x = np.asarray(data.features)
+    table = pd.DataFrame({"time": 1.7e9 + x[:, 0], "same": 1.7e9, "year": 2000 + x[:, 1]}, index=data.items)
+    with pytest.warns(CrowdpplWarning, match="feature 'time' lies between .* takes steps of 128: subtract") as said:
+        fitted(again(data, table))
+    assert not [w for w in said if "'same'" in str(w.message) or "'year'" in str(w.message)]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "more"),
+    [
+        ("raykar", "em", {}),
+        ("bayes_dgc", "vb", {"recipe": "plain"}),
+        ("bayes_dgc", "vb", {"recipe": "plain", "networks": 2}),
+        ("conal", "svi", {}),
+    ],
+)
+def test_default_networks_look_at_flattened_images(
+    data: Annotations, name: str, engine: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    images = np.random.default_rng(0).normal(size=(90, 1, 8, 8))
+    networks = {"networks": more.pop("networks")} if "networks" in more else {}
+    settings = {"training": {**TRAINING, **networks}, **more}
+    found = [
+        crowdppl.fit(name, again(data, x), inference=engine, seed=0, settings=settings)
+        for x in (images, Disk(images))
+    ]
+    shares = found[0].classify(images)
+    assert shares.shape == (90, 3)
+    np.testing.assert_array_equal(found[1].classify(Disk(images)), shares)
+    found[0].save(tmp_path)
+    np.testing.assert_array_equal(crowdppl.load(tmp_path).classify(images), shares)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize("stored", [False, True])
+def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
+    data: Annotations, name: str, engine: str, stored: bool, tmp_path: Path
+) -> None:
+    words = np.random.default_rng(1).integers(0, 9, (90, 5))
+    story = crowdppl.method(name, network=asking(), training=TRAINING)
+    found = crowdppl.fit(story, again(data, Disk(words) if stored else words), inference=engine, seed=0)
+    assert found.model.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
+    found.save(tmp_path)
+    loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=asking()))
+    np.testing.assert_array_equal(loaded.classify(words), found.classify(words))
+    for wrong in (words + 0.5, words + 2**24):
+        with pytest.raises(DataError, match="takes whole numbers below 16777216"):
+            found.classify(wrong)
+
+
+def test_other_numbers_reach_it_as_they_are_too(data: Annotations) -> None:
+    seen: list[Tensor] = []
+
+    class Watching(nn.Linear):
+        raw_features = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return super().forward(x)
+
+    x = np.asarray(data.features)
+    fitted(again(data, x), network=Watching(4, 3))
+    assert torch.equal(seen[0], torch.from_numpy(x[:2].astype(np.float32)))
+
+
+def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotations) -> None:
+    words = again(data, np.random.default_rng(1).integers(0, 9, (90, 5)))
+    with pytest.raises(MethodError, match="set raw_features = True on the network to be fed them as int64"):
+        fitted(words, network=Words())
+    standard = Words()
+    standard.raw_features = False  # type: ignore[assignment]
+    with pytest.raises(MethodError, match=r"cannot read features of shape \(5,\): .* set raw_features = True"):
+        fitted(words, network=standard)
+    with pytest.raises(MethodError, match="mixup=1.0 blends items"):
+        crowdppl.fit("bayes_dgc", words, inference="vb", settings={"network": asking()})
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_networks_that_cannot_be_copied_or_cannot_learn_are_refused(data: Annotations) -> None:
+    lazy = nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 3))
+    script = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.zeros(1, 4)))
+    for network, message in ((lazy, "such as LazyLinear; call it once on a batch"), (script, "has TorchScript")):
+        with pytest.raises(MethodError, match=message):
+            fitted(data, network=network)
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("conal", data, inference="svi", settings={"view": network})
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
+
+
+class Keeping(nn.Module):
+    """Keeps what it found on its way, with its graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        out: Tensor = self.layer(x)
+        if self.training:
+            self.found: Any = out
+        return out
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_networks_that_keep_what_a_pass_made_are_copied_before_and_after_a_fit(
+    data: Annotations, name: str, engine: str
+) -> None:
+    called = Keeping()
+    called(torch.zeros(2, 4))
+    for network in (called, nn.utils.weight_norm(nn.Linear(4, 3))):
+        settings = {"network": network, "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
+        found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+        assert found.model.network.body is not network
+        left = found.without([0]).probabilities().to_numpy()
+        assert np.isfinite(left).all() and not np.array_equal(left, found.probabilities())
+
+
+class Late(nn.Module):
+    """Registers a buffer, or lets one grow, when it is asked."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(4, 3), how
+        if how == "grows":
+            self.register_buffer("memory", torch.zeros(0, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        if self.how == "grows" and self.training:
+            self.memory = torch.cat([self.memory, x.detach()])
+        elif self.how == "late" or (self.how == "late, learning" and self.training):
+            self.register_buffer("memory", x.detach().mean(0))
+        out: Tensor = self.layer(x)
+        return out
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("late", "state, once it was asked, is not of the kind that was given"),
+        ("late, learning", "has buffers that change in number or shape while it learns"),
+        ("grows", "has buffers that change in number or shape while it learns"),
+    ],
+)
+def test_networks_whose_buffers_change_are_refused_by_name(
+    data: Annotations, name: str, engine: str, how: str, message: str
+) -> None:
+    with pytest.raises(MethodError, match=message):
+        crowdppl.fit(name, data, inference=engine, settings={"network": Late(how), "training": TRAINING})
+
+
+def test_what_is_no_network_or_cannot_be_copied_is_refused_by_name(data: Annotations) -> None:
+    keeping = Keeping()
+    keeping(torch.zeros(2, 4))
+    keeping.found = [keeping.found]
+    known: list[tuple[Any, str]] = [
+        (nn.Linear, "is <class .*Linear'>, which is no torch.nn.Module"),
+        ("mlp", "is 'mlp', which is no torch.nn.Module"),
+        (keeping, "cannot be copied, and fits train copies"),
+    ]
+    for network, message in known:
+        with pytest.raises(MethodError, match=message):
+            fitted(data, network=network)
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("madl", data, inference="svi", settings={"view": network})
+        with pytest.raises(MethodError, match=message):
+            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
+
+
+class Coarse(nn.Module):
+    """A frozen part and logits, both in bfloat16."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.frozen = nn.Linear(4, 8).bfloat16().requires_grad_(False)
+            self.top = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return self.top(self.frozen(x.bfloat16()).float()).bfloat16()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_network_with_parts_in_bfloat16_is_fitted_saved_and_fitted_again(
+    data: Annotations, name: str, engine: str, tmp_path: Path
+) -> None:
+    found: Any = crowdppl.fit(
+        name, data, inference=engine, seed=0, settings={"network": Coarse(0), "training": TRAINING}
+    )
+    x = torch.from_numpy(np.asarray(data.features, np.float32))
+    logits = found.model.network(x).detach()
+    assert logits.dtype == torch.float32
+    classified = found.classify(data.features)
+    np.testing.assert_allclose(classified, logits.double().softmax(-1), atol=1e-6)
+    found.save(tmp_path / "one")
+    story = crowdppl.method(name, network=Coarse(1), training=TRAINING)
+    loaded: Any = crowdppl.load(tmp_path / "one", model=story)
+    assert loaded.model.network.body.frozen.weight.dtype == torch.bfloat16
+    pd.testing.assert_frame_equal(loaded.classify(data.features), classified, check_exact=True)
+    loaded.save(tmp_path / "two")
+    again = crowdppl.load(tmp_path / "two", model=story).without([0])
+    pd.testing.assert_frame_equal(again.probabilities(), found.without([0]).probabilities(), check_exact=True)
+
+
+@pytest.mark.parametrize("pack", [tuple, list])
+def test_a_dataset_may_return_a_list_or_a_tuple_that_begins_with_the_row(pack: Any) -> None:
+    x = np.arange(8.0).reshape(4, 2)
+    rows = [pack([torch.from_numpy(row), 1]) for row in x]
+    found = StoredFeatures.of(Rows(rows), pd.RangeIndex(4))
+    np.testing.assert_array_equal(np.asarray(found), x)
+    plain = StoredFeatures.of(Rows(x.tolist()), pd.RangeIndex(4))  # a list of numbers is the row itself
+    np.testing.assert_array_equal(np.asarray(plain), x)
+    with pytest.raises(DataError, match=r"row 0 .* is a list, not numbers"):
+        StoredFeatures.of(Rows([[[1.0, 2.0], 3]]), pd.RangeIndex(1))
+
+
+class Rows:
+    """What looks like a dataset, of rows of any kind."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index]
+
+
+class Places(nn.Module):
+    """Adds what a network may make on its way: where a feature stands, and while it learns noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = x + torch.linspace(0, 1, 4)
+        out: Tensor = self.layer(x + 0.1 * torch.randn(x.shape) if self.training else x)
+        return out
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+def test_tensors_that_a_network_makes_are_in_the_precision_of_its_weights(
+    data: Annotations, name: str, engine: str
+) -> None:
+    settings = {"network": Places(), "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
+    found = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
+    unlabelled = data.items[data.votes().sum(1) == 0]
+    classified = found.classify(data.features).loc[unlabelled]
+    np.testing.assert_allclose(found.probabilities().loc[unlabelled], classified, atol=1e-6)
+    assert found.predict(data).shape == found.without([0]).probabilities().shape

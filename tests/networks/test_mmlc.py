@@ -1,0 +1,347 @@
+"""MMLC: its objective and its oracle worker by hand, populations with and without a centre, the annotator map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib.figure import Figure
+from scipy.stats import gaussian_kde
+from torch import nn
+
+import crowdppl
+from crowdppl.criticism.doubts import modes, one_mode, population_doubts
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
+from crowdppl.evaluation.metrics import evaluate
+from crowdppl.inference.tables import probe_block
+from crowdppl.networks.classifier import feature_tensor, log_shares
+from crowdppl.networks.experts import (
+    GRID,
+    TYPICAL,
+    Experts,
+    GatedClassifier,
+    population_centre,
+    principal_axes,
+    silverman_bandwidth,
+)
+from crowdppl.plots.annotators import annotator_map, plot_annotator_map
+from crowdppl.posterior import Posterior
+from tests.handmade import coloured, posterior
+from tests.inference.neural.test_trained import LABELS, objective, tiny
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+QUICK = {"n_experts": 4, "widths": [16, 8], "training": {"epochs": 12, "learning_rate": 1e-2, "dropout": 0.0}}
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[Annotations, pd.Series]:
+    return clouds(240, 180)
+
+
+@pytest.fixture(scope="module")
+def fitted(both: tuple[Annotations, pd.Series]) -> Posterior:
+    return crowdppl.fit("mmlc", both[0], inference="svi", seed=1, settings=QUICK)
+
+
+def prepared(data: Annotations, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        torch.set_default_dtype(torch.float32)
+        found: Any = crowdppl.method("mmlc", n_experts=3, widths=[5, 4], tower=[6], **settings)
+        found = found.setup(data)
+        torch.set_default_dtype(torch.float64)
+    return found
+
+
+def answers(story: Any, gate: torch.Tensor, features: Any) -> np.ndarray:
+    """p(label) of gates (..., M) on items, (..., N, K), layer by layer from the weights."""
+    x = np.asarray(features, np.float64)
+    first = story.experts.first
+    x = (x - first.mean.double().numpy()) * first.scale.double().numpy()
+    w = [p.detach().double().numpy() for p in story.experts.body.parameters()]
+    hidden = np.maximum(x @ w[0].T + w[1], 0).reshape(len(x), 3, 5)
+    own = w[2].reshape(3, 4, 5), w[3].reshape(3, 4)
+    seen = np.maximum(np.einsum("nmj,mhj->nmh", hidden, own[0]) + own[1], 0)
+    t = [p.detach().double().numpy() for p in story.experts.tower.parameters()]
+    h = np.maximum(np.einsum("...m,nmh->...nh", gate.numpy(), seen) @ t[0].T + t[1], 0)
+    odds = np.exp(h @ t[2].T + t[3])
+    return np.asarray(odds / odds.sum(-1, keepdims=True))
+
+
+def gates(n: int = 3, m: int = 3, mass: float = 2.0, seed: int = 1) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return torch.distributions.Dirichlet(torch.full((n, m), mass)).sample()
+
+
+@pytest.mark.parametrize("oracle", ["mode", "mean", "median"])
+@pytest.mark.parametrize("gold", [None, {0: 1, 3: 2}])
+def test_labels_are_of_the_annotators_gate_and_known_truths_of_the_oracles(
+    double: None, oracle: Any, gold: dict[int, int] | None
+) -> None:
+    data, gate = tiny(gold), gates()
+    story = prepared(data, oracle=oracle)
+    p = answers(story, gate, data.features)
+    want = sum(np.log(p[a, i, label]) for i, a, label in LABELS)
+    typical = answers(story, population_centre(gate, oracle), data.features)
+    want += sum(np.log(typical[i, k]) for i, k in (gold or {}).items())
+    assert objective(story, data.as_block(), {"gate": gate}) == pytest.approx(want, rel=1e-5)
+
+
+def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -> None:
+    data, gate = tiny({0: 1}), gates()
+    story, centre = prepared(data, oracle="centre"), gates(1)[0]
+    values = {"gate": gate, "centre": centre, "closeness": torch.tensor(7.0)}
+    labels = answers(story, gate, data.features)
+    want = sum(np.log(labels[a, i, x]) for i, a, x in LABELS) + np.log(answers(story, centre, data.features)[0, 1])
+    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    prior = torch.distributions.Dirichlet(7 * centre + 1e-6)
+    trace = crowdppl.inference.density.Density(story.model).trace(data.as_block(), values)
+    torch.testing.assert_close(trace.nodes["gate"]["fn"].log_prob(gate), prior.log_prob(gate))
+
+
+def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) -> None:
+    data, gate = tiny(), gates()
+    story = prepared(data, oracle="mean")
+    p, typical = answers(story, gate, data.features), answers(story, gate.mean(0), data.features)
+    table, log_p = story.experts.on_typical(gate, gate.mean(0))
+    np.testing.assert_allclose(log_p.exp(), typical.mean(0), rtol=1e-5)
+    joint = sum(typical[n][:, None] * p[:, n][:, None, :] for n in range(4))
+    np.testing.assert_allclose(table.exp(), joint / joint.sum(-1, keepdims=True), rtol=1e-5)
+    probe = probe_block(replace(data.as_block(), features=None))
+    want = sum(np.log((typical.mean(0) * table.exp().numpy()[a, :, x]).sum()) for a in range(3) for x in range(3))
+    assert objective(story, probe, {"gate": gate}) == pytest.approx(want, rel=1e-5)
+    chains, prevalence = story.experts.on_typical(torch.stack([gate, gate.flip(0)]), gate[:2])
+    torch.testing.assert_close(chains[1], story.experts.on_typical(gate.flip(0), gate[1])[0])
+    assert prevalence.shape == (2, 1, 3)
+
+
+def test_many_items_are_represented_by_some() -> None:
+    features = torch.arange(2000.0).reshape(1000, 2)
+    experts = Experts(nn.Identity(), features, nn.Linear(2, 3))
+    assert len(experts.typical) == TYPICAL
+    assert experts.typical[0, 0] == 0 and experts.typical[-1, 1] == 1999
+
+
+def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
+    both: tuple[Annotations, pd.Series], fitted: Posterior
+) -> None:
+    data, truth = both
+    p = fitted.probabilities()
+    assert evaluate(p, truth).accuracy > 0.8
+    gate = torch.from_numpy(fitted.result.sites["gate"].mean)
+    assert gate.shape == (12, 4) and torch.allclose(gate.sum(-1), torch.ones(12, dtype=gate.dtype))
+    story: Any = fitted.model
+    features = feature_tensor(data)
+    assert features is not None
+    found = log_shares(GatedClassifier(story.experts, population_centre(gate)), features).exp()
+    np.testing.assert_allclose(p, found, atol=1e-5)
+    sites = {name: torch.from_numpy(site.mean) for name, site in fitted.result.sites.items()}
+    np.testing.assert_allclose(log_shares(story.classifier(sites), features).exp(), found, atol=1e-6)
+    # Right is who names what the oracle worker most probably says: a label of the oracle's errs as others' do.
+    assert fitted.annotators()["accuracy"].mean() == pytest.approx(0.6, abs=0.06)
+
+
+def test_a_fit_is_the_same_again_and_survives_the_disk(
+    both: tuple[Annotations, pd.Series], fitted: Posterior, tmp_path: Any
+) -> None:
+    again = crowdppl.fit("mmlc", both[0], inference="svi", seed=1, settings=QUICK)
+    pd.testing.assert_frame_equal(again.probabilities(), fitted.probabilities(), check_exact=True)
+    other = crowdppl.fit("mmlc", both[0], inference="svi", seed=2, settings=QUICK)
+    assert not other.probabilities().equals(fitted.probabilities())
+    fitted.save(tmp_path)
+    loaded = crowdppl.load(tmp_path)
+    pd.testing.assert_frame_equal(loaded.predict(both[0]), fitted.predict(both[0]), check_exact=True)
+    pd.testing.assert_frame_equal(annotator_map(loaded), annotator_map(fitted), check_exact=True)
+
+
+def test_a_latent_centre_has_a_posterior(both: tuple[Annotations, pd.Series]) -> None:
+    data, truth = both
+    settings = {**QUICK, "oracle": "centre"}
+    found = crowdppl.fit("mmlc", data, inference="svi", settings=settings)
+    assert evaluate(found.probabilities(), truth).accuracy > 0.8
+    centre = found.result.sites["centre"].mean
+    assert centre.shape == (4,) and centre.sum() == pytest.approx(1)
+    assert (found.probabilities(sd=True).to_numpy() > 0).any(), "draws of the centre differ"
+    assert (annotator_map(found).query("kind == 'centre'")["away"] == 0).all()
+
+
+class Own(nn.Module):
+    """Experts of a user's own: four linear maps."""
+
+    def __init__(self, size: int = 4) -> None:
+        super().__init__()
+        self.linear, self.size = nn.Linear(4, size * 5), size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.linear(x).unflatten(1, (self.size, 5))
+        return out
+
+
+def test_experts_of_a_users_own(both: tuple[Annotations, pd.Series]) -> None:
+    data, truth = both
+    own = Own()
+    before = own.linear.weight.detach().clone()
+    settings = {**QUICK, "experts": own}
+    found = crowdppl.fit("mmlc", data, inference="svi", settings=settings)
+    assert evaluate(found.probabilities(), truth).accuracy > 0.8
+    assert torch.equal(own.linear.weight, before), "a fit trains a copy"
+
+
+def test_what_has_no_meaning_is_refused_by_name(both: tuple[Annotations, pd.Series]) -> None:
+    data, _ = both
+    with pytest.raises(MethodError, match="oracle='max'"):
+        crowdppl.method("mmlc", oracle="max")
+    for size in (2, 8):
+        with pytest.raises(MethodError, match=rf"\(2, {size}, 5\) for 2 items"):
+            crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": Own(size)})
+    with pytest.raises(MethodError, match="cannot read features"):
+        crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": nn.Linear(3, 4)})
+    with pytest.raises(DataError, match="no features"):
+        crowdppl.method("mmlc", experts=Own()).setup(crowdppl.anaesthetists())  # type: ignore[attr-defined]
+    with pytest.raises(MethodError, match=r"bandwidth=0"):
+        population_centre(gates(), "mode", 0.0)
+    with pytest.raises(MethodError, match="'mode', 'mean' or 'median'"):
+        population_centre(gates(), "middle")  # type: ignore[arg-type]
+
+
+def test_centres_of_a_population_by_hand() -> None:
+    crowd = torch.tensor([[0.8, 0.1, 0.1]] * 5 + [[0.1, 0.6, 0.3]] * 2 + [[0.0, 0.9, 0.1]], dtype=torch.float64)
+    crowd = crowd + 0.01 * torch.rand(crowd.shape, dtype=crowd.dtype, generator=torch.Generator().manual_seed(0))
+    x = crowd.numpy()
+    np.testing.assert_allclose(population_centre(crowd, "mean"), x.mean(0))
+    middle = np.median(x, 0)
+    np.testing.assert_allclose(population_centre(crowd, "median"), middle / middle.sum())
+    assert (
+        (population_centre(crowd, "mode")[0] - 0.8).abs() < 0.05 < (population_centre(crowd, "mean")[0] - 0.8).abs()
+    )
+    both_of = population_centre(torch.stack([crowd, crowd.flip(-1)]), "mode")
+    torch.testing.assert_close(both_of[1], both_of[0].flip(-1))
+    assert torch.equal(population_centre(crowd[:1].repeat(4, 1), "mode"), crowd[0] / crowd[0].sum())
+
+
+@pytest.mark.parametrize("bandwidth", [None, 0.05])
+def test_the_mode_is_that_of_another_density_estimate(bandwidth: float | None) -> None:
+    crowd = gates(30, 4, 3.0, seed=5).double()
+    at = []
+    for x in crowd.numpy().T:
+        quartiles = np.quantile(x, [0.25, 0.75])
+        h = bandwidth or 0.9 * min(x.std(), (quartiles[1] - quartiles[0]) / 1.34) * 30**-0.2
+        assert bandwidth or float(silverman_bandwidth(torch.from_numpy(x))) == pytest.approx(h)
+        grid = np.linspace(x.min(), x.max(), GRID)
+        at.append(grid[gaussian_kde(x, h / x.std(ddof=1))(grid).argmax()])
+    np.testing.assert_allclose(population_centre(crowd, "mode", bandwidth), np.array(at) / sum(at), atol=1e-9)
+
+
+def test_silvermans_test_tells_one_mode_from_two() -> None:
+    stream = np.random.default_rng(0)
+    one = [one_mode(stream.normal(size=60), stream) for _ in range(10)]
+    two = [one_mode(np.append(stream.normal(size=30), 5 + stream.normal(size=30)), stream) for _ in range(5)]
+    assert np.mean(one) > 0.2 and min(one) > 0.01 and max(two) < 0.05
+    assert one_mode(np.ones(20), stream) == 1
+    assert modes(np.array([0.0, 0.1, 3.0, 3.1]), 0.3) == 2 and modes(np.array([0.0, 0.1, 3.0, 3.1]), 3.0) == 1
+
+
+def test_populations_without_a_centre_are_doubted() -> None:
+    def kinds(crowd: torch.Tensor) -> list[str]:
+        return [doubt.kind for doubt in population_doubts(crowd.double().numpy())]
+
+    tight = gates(40, 5, 60.0)
+    assert kinds(tight) == []
+    assert kinds(tight[:4]) == [], "of so few nothing is said"
+    corners = torch.eye(5)[torch.arange(40) % 2]
+    assert "modes" in kinds(0.8 * corners + 0.2 * tight)
+    assert kinds(gates(40, 8, 1.0)) == ["diffuse"], "spread evenly over all gates"
+
+
+def test_the_plane_is_that_of_the_largest_spread() -> None:
+    line = np.array([[0.2, 0.8, 0], [0.4, 0.6, 0], [0.6, 0.4, 0], [0.8, 0.2, 0]])
+    mean, axes, share = principal_axes(line)
+    np.testing.assert_allclose(mean, [0.5, 0.5, 0])
+    np.testing.assert_allclose(np.abs(axes[:, 0]), [0.5**0.5, 0.5**0.5, 0], atol=1e-12)
+    np.testing.assert_allclose(share, [1, 0], atol=1e-12)
+    np.testing.assert_allclose(principal_axes(np.full((3, 4), 0.25))[2], 0)
+
+
+def test_two_kinds_of_annotators_lie_apart_on_the_map() -> None:
+    """Of 16 annotators, 5 swap two classes always: nobody told the fit."""
+    stream = np.random.default_rng(1)
+    truth = stream.integers(0, 3, 300)
+    features = pd.DataFrame(2.5 * np.eye(3, 4)[truth] + stream.normal(size=(300, 4)))
+    rows = [(i, a) for i in range(300) for a in stream.choice(16, 3, replace=False)]
+    label = [(1, 0, 2)[truth[i]] if a < 5 else truth[i] for i, a in rows]
+    frame = pd.DataFrame(rows, columns=["item", "annotator"]).assign(label=label)
+    data = Annotations.from_frame(frame, features=features, classes=range(3))
+    settings = {**QUICK, "training": {**QUICK["training"], "epochs": 25}}  # type: ignore[dict-item]
+    found = crowdppl.fit("mmlc", data, inference="svi", settings=settings)
+    with pytest.warns(DoubtWarning, match="several modes"):
+        table = annotator_map(found)
+    people = table[table["kind"] == "annotator"].set_index("annotator")
+    swap = people.index.to_numpy().astype(int) < 5
+    assert people["away"][swap].min() > 1.3 * people["away"][~swap].max()
+    assert abs(people["x"][swap].mean() - people["x"][~swap].mean()) > 4 * people["x"][~swap].std()
+    mode, mean = (shares_of(found, data, kind) for kind in ("mode", "mean"))
+    assert (mode.argmax(1) == truth).mean() > 0.9
+    sure = [p[np.arange(300), truth].mean() for p in (mode, mean)]
+    assert sure[0] > sure[1] + 0.01, "the mean blends both kinds"
+    assert list(people["labels"]) == list(np.bincount(frame["annotator"]))
+
+
+def shares_of(found: Posterior, data: Annotations, kind: Any) -> np.ndarray:
+    story: Any = found.model
+    features = feature_tensor(data)
+    assert features is not None
+    gate = population_centre(torch.from_numpy(found.result.sites["gate"].mean), kind)
+    return np.asarray(log_shares(GatedClassifier(story.experts, gate), features).exp())
+
+
+def test_the_map_names_who_is_far_and_draws_in_greys(fitted: Posterior) -> None:
+    table, ax = annotator_map(fitted), Figure().subplots()
+    assert plot_annotator_map(fitted, ax=ax) is ax and plt.get_fignums() == []
+    people = table[table["kind"] == "annotator"]
+    assert list(table["kind"][12:]) == ["mode", "mean", "median"] and table["annotator"][12:].isna().all()
+    drawn = np.asarray(ax.collections[0].get_offsets())
+    order = people["labels"].sort_values(ascending=False, kind="stable").index
+    np.testing.assert_allclose(drawn, people.loc[order, ["x", "y"]])
+    np.testing.assert_allclose(people[["x", "y"]].mean(), 0, atol=1e-12)
+    named = [text.get_text() for text in ax.texts]
+    assert set(named) == set(people.nlargest(6, "away")["annotator"].astype(str))
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["annotator (12)", "mode, the oracle worker", "mean", "median"]
+    assert coloured(ax) == []
+
+
+def test_only_gates_make_a_map() -> None:
+    with pytest.raises(MethodError, match="no gates"):
+        annotator_map(posterior())
+
+
+def test_experts_of_a_users_own_are_handed_over_again(both: tuple[Annotations, pd.Series], tmp_path: Any) -> None:
+    settings = {**QUICK, "experts": Own(), "training": {"epochs": 1}}
+    found = crowdppl.fit("mmlc", both[0], inference="svi", settings=settings)
+    found.save(tmp_path)
+    with pytest.raises(ResultError, match="network of your own"):
+        crowdppl.load(tmp_path)
+    again = crowdppl.load(tmp_path, model=crowdppl.method("mmlc", **settings))
+    pd.testing.assert_frame_equal(again.predict(both[0]), found.predict(both[0]), check_exact=True)

@@ -1,0 +1,102 @@
+"""Fits whose features are a dataset: killed and resumed, saved without what the dataset holds, loaded with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor, nn
+
+import crowdppl
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError, ResultError
+from crowdppl.networks import classifier as networks
+from crowdppl.plots.model_graph import graph_of
+from tests.data.test_stored_features import Disk, again
+from tests.inference.test_checkpoints import Killed, kill
+from tests.networks.test_networks import clouds
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+SETTINGS = {"training": {"epochs": 6, "batch_size": 16}}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return clouds(90, 60)[0]
+
+
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+def test_a_killed_fit_goes_on(
+    name: str, engine: str, data: Annotations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.asarray(data.features)
+    path, stored = str(tmp_path / "checkpoint"), again(data, Disk(values))
+    how = {"inference": engine, "seed": 0, "settings": SETTINGS}
+    with pytest.raises(Killed):
+        crowdppl.fit(name, stored, checkpoint=path, checkpoint_every=2, callback=kill, **how)
+    other = values.copy()
+    other[80, 1] += 1e-3
+    with pytest.raises(ResultError, match="of other data"):
+        crowdppl.fit(name, again(data, Disk(other)), checkpoint=path, **how)
+    found = crowdppl.fit(name, again(data, values), checkpoint=path, **how)  # the same features in memory
+    np.testing.assert_array_equal(found.probabilities(), crowdppl.fit(name, stored, **how).probabilities())
+
+
+@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("mmlc", "svi")])
+def test_what_is_saved_and_what_is_not(name: str, engine: str, data: Annotations, tmp_path: Path) -> None:
+    values = np.asarray(data.features)
+    rows = np.random.default_rng(0).permutation(90)
+    stored = again(data, Disk(values[rows]), data.items[rows])
+    found = crowdppl.fit(name, stored, inference=engine, seed=0, settings=SETTINGS)
+    found.save(tmp_path)
+    bare = crowdppl.load(tmp_path)
+    np.testing.assert_array_equal(bare.probabilities(), found.probabilities())
+    np.testing.assert_array_equal(bare.classify(values), found.classify(values))
+    np.testing.assert_array_equal(bare.predict(again(data, values)), found.predict(stored))
+    with pytest.raises(DataError, match=r"crowdppl\.load\(path, features=dataset\)"):
+        bare.predict(data.frame())
+    whole = crowdppl.load(tmp_path, features=Disk(values[rows]))
+    np.testing.assert_array_equal(whole.predict(data.frame()), found.predict(data.frame()))
+    np.testing.assert_array_equal(np.asarray(whole.data.features), values.astype(np.float32))
+    with pytest.raises(ResultError, match="has 5 rows, and the fit used row 89"):
+        crowdppl.load(tmp_path, features=Disk(values[:5]))
+    with pytest.raises(ResultError, match=r"has rows \(3,\), and those of the fit were \(4,\)"):
+        crowdppl.load(tmp_path, features=Disk(values[:, :3]))
+
+
+def test_features_that_were_saved_are_not_handed_over(data: Annotations, tmp_path: Path) -> None:
+    crowdppl.fit("one_coin", data, inference="em").save(tmp_path)
+    with pytest.raises(ResultError, match="leave features= out"):
+        crowdppl.load(tmp_path, features=Disk(np.asarray(data.features)))
+
+
+def test_a_story_on_stored_features_has_the_same_graph(data: Annotations) -> None:
+    stored = again(data, Disk(np.asarray(data.features)))
+    story = crowdppl.method("raykar")
+    assert graph_of(story, stored).parents == graph_of(story, data).parents
+    assert networks.feature_tensor(stored) is stored.features
+
+
+class Contrast(nn.Module):
+    """Standardises each row, of which nothing finite comes where a row is all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last((x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True))
+        return out
+
+
+def test_a_loaded_fit_tells_what_needs_no_row(data: Annotations, tmp_path: Path) -> None:
+    stored = again(data, Disk(np.asarray(data.features)[:, :, None, None]))
+    body = nn.Sequential(nn.Flatten(), Contrast())
+    how = {"inference": "em", "seed": 0, "settings": {**SETTINGS, "network": body}}
+    found = crowdppl.fit("raykar", stored, **how)
+    found.save(tmp_path)
+    bare = crowdppl.load(tmp_path, model=crowdppl.method("raykar", network=body))
+    assert "thin" in [doubt.kind for doubt in found.doubts()]
+    assert bare.doubts() == found.doubts() and bare.summary() == found.summary()
