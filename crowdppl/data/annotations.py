@@ -499,7 +499,7 @@ def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Bloc
         gold: (N,) in codebook order, -1 where a class is not known; None without gold.
     """
     mine = order[block.offset : block.offset + block.n_items]
-    return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)), _views={})
+    return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)))
 
 
 def with_covariates(
@@ -523,10 +523,7 @@ def with_covariates(
         at = torch.arange(block.offset, block.offset + block.n_items)
         return None if items is None else items.at(at)
 
-    return [
-        replace(block, item_covariates=of_block(block), annotator_covariates=annotators, _views={})
-        for block in blocks
-    ]
+    return [replace(block, item_covariates=of_block(block), annotator_covariates=annotators) for block in blocks]
 
 
 def feature_tensor(data: Annotations) -> Features | None:
@@ -801,7 +798,7 @@ def count_votes(blocks: Sequence[Block], order: np.ndarray) -> np.ndarray:
 def join(blocks: Sequence[Block]) -> Block:
     """One block of all items, in the order of the blocks."""
     if len(blocks) == 1:
-        return replace(blocks[0], _views={})
+        return replace(blocks[0])
     first = blocks[0]
     row = np.repeat(np.arange(sum(b.n_items for b in blocks)), np.concatenate([row_sizes(b) for b in blocks]))
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
@@ -813,7 +810,7 @@ def join(blocks: Sequence[Block]) -> Block:
     known["item_covariates"] = CovariateColumns.joined(block.item_covariates for block in blocks)
     seen = [block.seen for block in blocks if block.seen is not None]
     known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
-    return replace(first, bags=bags, entries=None, _views={}, **known)
+    return replace(first, bags=bags, entries=None, **known)
 
 
 def answer_again(

@@ -62,7 +62,7 @@ class Block:
     uses_power: bool = True
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
-    _views: dict[tuple[int, ...], RaggedIndex] = field(default_factory=dict, repr=False, compare=False)
+    _views: dict[tuple[int, ...], RaggedIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n_items(self) -> int:
@@ -152,7 +152,7 @@ class Block:
     def answered(self, cells: Tensor) -> Block:
         """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels."""
         pairs = (self.item.cpu().numpy(), cells.cpu().numpy(), self.n_items, self.bags.n_cells)
-        return replace(self, bags=RaggedIndex.of_pairs(*pairs).to(self.device), has_labels=True, _views={})
+        return replace(self, bags=RaggedIndex.of_pairs(*pairs).to(self.device), has_labels=True)
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
@@ -187,7 +187,7 @@ class Block:
         bags = RaggedIndex.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
         mine = torch.as_tensor(at, device=self.device)
         known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
-        return replace(self, bags=bags.to(self.device), scale=scale, _views={}, **known)
+        return replace(self, bags=bags.to(self.device), scale=scale, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
         """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""
@@ -202,7 +202,7 @@ class Block:
         found = {name: getattr(self, name) for name in (*names, "item_covariates", "annotator_covariates")}
         moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
         seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
-        return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, _views={}, **moved)
+        return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, **moved)
 
     def as_block(self) -> Block:
         """Itself; whole annotations answer the same call with all their items in one block."""

@@ -248,13 +248,13 @@ def build_problem(
     blocks = with_network_outputs(model, data, data.on(options.device, dtype))
     known = None if evidence is None else evidence.to(options.device, dtype)
     if known is not None:
-        blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items], _views={}) for b in blocks]
+        blocks = [replace(b, evidence=known[b.offset : b.offset + b.n_items]) for b in blocks]
 
     def whole() -> Any:
         if len(blocks) == 1:
             return blocks[0]
         every = with_network_outputs(model, data, [data.as_block().to(options.device, dtype)])[0]
-        return replace(every, evidence=known, _views={})
+        return replace(every, evidence=known)
 
     def moments() -> Tensor:
         from crowdppl.inference.starts import spectral_truth  # only restarts need it
@@ -312,5 +312,5 @@ def with_network_outputs(model: Model, data: Annotations, blocks: list[Block]) -
     for network in found.values():
         network.to(blocks[0].device)
     spans = (slice(b.offset, b.offset + b.n_items) for b in blocks)
-    looking = [replace(b, features=features[at], _views={}) for b, at in zip(blocks, spans, strict=True)]
+    looking = [replace(b, features=features[at]) for b, at in zip(blocks, spans, strict=True)]
     return cached_outputs(model, looking)

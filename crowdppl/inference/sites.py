@@ -343,7 +343,7 @@ def reads_item_covariates(model: Model, block: Block) -> bool:
     watched = replace(some.item_covariates, asked=set())
     program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
     with seeded(0):
-        poutine.trace(program).get_trace(replace(some, item_covariates=watched, _views={}))
+        poutine.trace(program).get_trace(replace(some, item_covariates=watched))
     return bool(watched.asked)
 
 
@@ -373,7 +373,7 @@ def refuse_without_labels(model: Model, small: Block, trace: Trace, truth: str) 
     """
     found = {n: x for n, x in nodes(trace).items() if is_latent(x) and not x["infer"].get("enumerate")}
     values = {n: x["value"].detach().double() for n, x in found.items()}
-    told = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device), _views={})
+    told = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
     try:
         density = Density(model.model, plates_of(model))
         share = density(told, values, marginals=(truth,)).marginals[truth]

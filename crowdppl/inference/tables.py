@@ -286,7 +286,6 @@ def _views(problem: Problem, block: Block, probe: Block) -> list[Block]:
         replace(
             probe,
             seen={name: x[n].expand(probe.n_items, *x.shape[1:]) for name, x in block.seen.items()},
-            _views={},
         )
         for n in at
     ]
@@ -311,7 +310,6 @@ def probe_block(block: Block) -> Block:
         scale=1.0,
         uses_power=False,
         dtype=torch.float64,
-        _views={},
     )
 
 

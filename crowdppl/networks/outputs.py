@@ -154,7 +154,7 @@ def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
     def one(block: Block) -> Block:
         assert block.features is not None, "a story with networks gives its blocks features"
         seen = {name: outputs(network, block.features).to(block.dtype) for name, network in found.items()}
-        return replace(block, seen=seen, _views={})
+        return replace(block, seen=seen)
 
     return [one(block) for block in blocks]
 

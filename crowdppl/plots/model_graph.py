@@ -92,7 +92,7 @@ def _on(model: Any, data: Annotations) -> Callable[[], None]:
         with pyro.plate(SEEN, block.n_items):
             x = pyro.sample(FEATURES, near, obs=features)
         seen = {name: network(x) for name, network in networks_of(model).items()}
-        model.model(replace(block, features=x, seen=seen, _views={}))
+        model.model(replace(block, features=x, seen=seen))
 
     return program
 

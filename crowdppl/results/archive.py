@@ -301,7 +301,7 @@ def _fit_of(folder: Path, contents: Mapping[str, Any], data: Annotations, given:
     result = dict(contents["result"])
     sites = {name: SiteResult(**parts) for name, parts in result.pop("sites").items()}
     return {
-        "story": restored_networks(model, contents["networks"], data),
+        "model": restored_networks(model, contents["networks"], data),
         "method": contents["method"],
         "inference": contents["inference"],
         "data": data,

@@ -131,7 +131,7 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
     with without_validation("cpu"), seeded(seed):
         for block in _looked_at(model, design):
             program = poutine.condition(model.model, data=shared)
-            drawn, latents = _run(program, replace(block, has_labels=False, _views={}), shared)
+            drawn, latents = _run(program, replace(block, has_labels=False), shared)
             cells.append(drawn)
             for name, node in latents.items():
                 axis = _item_axis(node)
@@ -155,7 +155,7 @@ def _looked_at(model: Model, design: Annotations) -> list[Block]:
         return blocks
     spans = (slice(block.offset, block.offset + block.n_items) for block in blocks)
     return cached_outputs(
-        model, [replace(block, features=features[at], _views={}) for block, at in zip(blocks, spans, strict=True)]
+        model, [replace(block, features=features[at]) for block, at in zip(blocks, spans, strict=True)]
     )
 
 

@@ -61,7 +61,7 @@ def runs_with_validation(trial: Trial) -> None:
     """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
     for data in (trial.data, trial.odd):
         model = ready(trial, data)
-        for given in (data, data.as_block(), replace(data.as_block(), has_labels=False, _views={})):
+        for given in (data, data.as_block(), replace(data.as_block(), has_labels=False)):
             with without_validation("cpu", validate=True):
                 pyro.set_rng_seed(1)
                 poutine.trace(model.model).get_trace(given).compute_log_prob()
@@ -108,7 +108,7 @@ def plain_svi(trial: Trial) -> None:
             svi.step(data)
         after = _mean_loss(svi, data)
         require(math.isfinite(after) and after < before, f"40 steps of Adam took the loss from {before} to {after}")
-        design = replace(data.as_block(), has_labels=False, _views={})
+        design = replace(data.as_block(), has_labels=False)
         drawn = Predictive(model.model, guide=guide, num_samples=2)(design)
         truth = _truth(model)
         require(truth in drawn, f"Predictive drew {', '.join(drawn)}, but no {truth!r}")

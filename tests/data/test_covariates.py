@@ -209,7 +209,7 @@ def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns
     rows, items, _ = crowd(40, seed=1, first=1000)
     new = Annotations.from_frame(rows, item_covariates=items[["source", "web"]])  # annotators' are known
     found = fitted.predict(new)
-    block = replace(given(40, 1, 1000, like=data).as_block(), _views={})
+    block = replace(given(40, 1, 1000, like=data).as_block())
     with double():
         values = {n: torch.from_numpy(site.mean) for n, site in fitted.result.sites.items()}
         p = Density(fitted.model.model, 1)(block, values, marginals=("truth",)).marginals["truth"].t()
@@ -259,7 +259,7 @@ class Blind(BySource):
         assert block.item_covariates is not None and block.annotator_covariates is not None
         items, people = block.item_covariates, block.annotator_covariates
         alike = {"item_covariates": items.average(block.n_items), "annotator_covariates": people.average(5)}
-        super().model(replace(block, **alike, _views={}))
+        super().model(replace(block, **alike))
 
 
 def test_labels_left_out_are_more_probable_than_without() -> None:

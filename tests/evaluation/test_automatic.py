@@ -16,9 +16,10 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.evaluation import calibration
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.options import Callback
+from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
 from crowdppl.results import correction
-from crowdppl.results.correction import Correction, TruthMap, fit_map
+from crowdppl.results.correction import fit_map
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
 
@@ -200,7 +201,7 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
     """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
     seen: list[np.ndarray] = []
 
-    def spy(p: np.ndarray, truth: np.ndarray) -> TruthMap:
+    def spy(p: np.ndarray, truth: np.ndarray) -> CalibrationMap:
         seen.append(p)
         return fit_map(p[:0], truth[:0])
 

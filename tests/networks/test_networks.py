@@ -135,7 +135,7 @@ class Frozen:
         first = self.by_position[block.offset : block.offset + block.n_items]
         if len(first) != block.n_items:  # a probe of other items: nothing is seen of them
             return block
-        return replace(block, seen={"network": first.to(block.dtype)}, _views={})
+        return replace(block, seen={"network": first.to(block.dtype)})
 
 
 def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(

@@ -15,7 +15,8 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError, NumericalError, ResultError
-from crowdppl.evaluation import heldout, volumes
+from crowdppl.evaluation import heldout
+from crowdppl.evaluation import heldout as volumes
 from crowdppl.evaluation.heldout import ClassifierScore, select_volume
 from crowdppl.inference.neural import early_stopping
 from crowdppl.inference.neural import learner as learning
@@ -113,7 +114,7 @@ def test_few_items_are_not_tried_and_of_many_some(
 ) -> None:
     few, _ = clouds(300, 290)
     assert look(house(), few) == (SMALL, {}) and not trials["seen"]
-    monkeypatch.setattr(volumes, "MOST", 310)
+    monkeypatch.setattr(volumes, "MOST_ITEMS", 310)
     trials[LARGE] = scored([-2.0] * 4)
     look(house(), many, seed=1)
     first, second = (data for _, data, _ in trials["seen"])

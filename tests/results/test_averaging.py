@@ -14,8 +14,9 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
+from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import Correction, TruthMap, averaged, design_effect, members
+from crowdppl.results.correction import averaged, design_effect, members
 from crowdppl.results.updating import OLDER
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
@@ -23,7 +24,7 @@ from tests.crowd import crowd
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 NAMES = ("bayesian_dawid_skene", "one_coin")
-HALF = TruthMap(0.5, np.array([0.3, 0.0, -0.3]), np.array([2.0]), np.array([1.0]), np.full((1, 3, 3), 1 / 3))
+HALF = CalibrationMap(0.5, np.array([0.3, 0.0, -0.3]), np.array([2.0]), np.array([1.0]), np.full((1, 3, 3), 1 / 3))
 
 
 def together(data: Annotations, **more: Any) -> Posterior:
@@ -62,7 +63,7 @@ def test_members_are_the_methods_as_they_are(data: Annotations, posterior: Poste
 
 
 @pytest.mark.parametrize("truth_map", [None, HALF])
-def test_new_items_are_averaged_as_those_of_the_fit(data: Annotations, truth_map: TruthMap | None) -> None:
+def test_new_items_are_averaged_as_those_of_the_fit(data: Annotations, truth_map: CalibrationMap | None) -> None:
     posterior = together(data, truth_map=truth_map, gold=0 if truth_map is None else 10)
     new = pd.DataFrame({"item": ["x", "x", "x", "y"], "annotator": [0, 1, 2, 3], "label": [0, 0, 1, 2]})
     said = {name: fit.predict(new).to_numpy() for name, fit in posterior.members().items()}

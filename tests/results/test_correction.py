@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.results import correction
-from crowdppl.results.correction import Correction, TruthMap, design_effect, fit_map, fit_scale, softmax
+from crowdppl.results.correction import apply_map, design_effect, fit_map, fit_scale, softmax
 
 
 def simulated(n: int, sharpen: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -60,8 +61,8 @@ def test_mapped_probabilities_are_honest_again(sharpen: float) -> None:
 
 def test_a_map_that_changes_nothing_changes_nothing() -> None:
     p, _ = simulated(50, 1.0)
-    same = TruthMap(1.0, np.zeros(3), np.array([1.0]), np.array([1.0]), np.eye(3)[None])
-    np.testing.assert_allclose(same(p), p, atol=1e-12)
+    same = CalibrationMap(1.0, np.zeros(3), np.array([1.0]), np.array([1.0]), np.eye(3)[None])
+    np.testing.assert_allclose(apply_map(same, p), p, atol=1e-12)
 
 
 def test_classes_that_labels_confuse_come_apart_as_the_channel_says() -> None:
@@ -114,7 +115,7 @@ def test_of_two_classes_the_likelier_stays_the_likelier() -> None:
 
 
 def test_a_correction_says_what_it_is() -> None:
-    found_map = TruthMap(0.6, np.zeros(2), np.array([1.0]), np.array([1.0]), np.eye(2)[None])
+    found_map = CalibrationMap(0.6, np.zeros(2), np.array([1.0]), np.array([1.0]), np.eye(2)[None])
     rates = {"a": 0.0, "b": 0.3}
     found = Correction(np.ones((1, 2)), {"a": 0.25, "b": 0.75}, rates, {}, gold=12, truth_map=found_map)
     assert str(found) == (

@@ -131,10 +131,10 @@ def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], ful
     seen = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     spans = [slice(block.offset, block.offset + block.n_items) for block in full]
     looking = [
-        replace(block, gold=None, seen={name: x[at] for name, x in seen.items()}, _views={})
+        replace(block, gold=None, seen={name: x[at] for name, x in seen.items()})
         for block, at in zip(full, spans, strict=True)
     ]
-    blind = [replace(block, gold=None, _views={}) for block in kept]
+    blind = [replace(block, gold=None) for block in kept]
     totals = []
     for blocks in (looking, blind):
         evidence = FullPass(density, blocks, problem.sites)(values, evidence=True).per_item

@@ -220,7 +220,7 @@ class Learner:
         assert isinstance(blocks, list)
         for n, block in enumerate(blocks):
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
-            blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine}, _views={})
+            blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine})
 
     def epoch(self, targets: Tensor, objective: float = math.nan) -> None:
         """One pass over the items that have labels or a known truth, or the rest of one.

@@ -74,8 +74,8 @@ class Regularised:
         shares, other = partners(len(x), 1, self.training.mixup, x.device)
         share = shares[0]
         blend = share.to(x.dtype) * x + (1 - share).to(x.dtype) * x[other]
-        own = loss(replace(batch, features=blend, _views={}))
-        others = loss(replace(batch, features=blend[other.argsort()], _views={}))  # where each is the second part
+        own = loss(replace(batch, features=blend))
+        others = loss(replace(batch, features=blend[other.argsort()]))  # where each is the second part
         return share * own + (1 - share) * others
 
 

@@ -148,7 +148,7 @@ class AnswerTables:
         known: dict[str, Any] = {"gold": None, "evidence": None, "features": None}
         known["seen"] = seen_of(self._problem, self.data, np.repeat(items, m))
         known["item_covariates"] = covariates_of(self._problem, self.data, np.repeat(items, m))
-        block = replace(first, bags=bags, offset=0, scale=1.0, _views={}, **known)
+        block = replace(first, bags=bags, offset=0, scale=1.0, **known)
         logs = frozenset(site.name for site in self._problem.of_kind("conjugate"))
         truth, n_draws = str(self._problem.truth), max(map(len, self._draws.values()), default=1)
         with without_validation("cpu"):

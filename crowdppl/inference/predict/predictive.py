@@ -180,7 +180,7 @@ def rows_block(problem: Problem, data: Annotations, rows: Rows) -> Block:
     known: dict[str, Any] = {"evidence": said_of(problem, data, rows.item)}
     known["seen"] = seen_of(problem, data, rows.item)
     known["item_covariates"] = covariates_of(problem, data, rows.item)
-    return replace(first, bags=bags, gold=gold, features=None, offset=0, scale=1.0, _views={}, **known)
+    return replace(first, bags=bags, gold=gold, features=None, offset=0, scale=1.0, **known)
 
 
 def said_of(problem: Problem, data: Annotations, item: np.ndarray) -> Tensor | None:

@@ -270,7 +270,7 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, cut, marginals=_enumerated(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
-        design = replace(block, has_labels=False, _views={})
+        design = replace(block, has_labels=False)
         trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)
         cells = next(x["value"] for x in nodes(trace).values() if type(x.get("fn")).__name__ == "Labels")
         out.append(cells.long() % block.n_answers)

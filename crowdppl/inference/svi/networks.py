@@ -69,7 +69,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
 
 def for_pyro(block: Block) -> Block:
     """The block in the precision of parameters, float64: plain Pyro multiplies factors of one precision only."""
-    return replace(block, dtype=torch.float64, _views={})
+    return replace(block, dtype=torch.float64)
 
 
 def _refuse(options: Options, training: Training) -> None:
@@ -95,7 +95,7 @@ class Epochs:
         self.midway = WithinEpoch()
         for network in networks_of(problem.model).values():
             init_weights(network, training, options.seed)
-        self.whole = replace(for_pyro(problem.whole()), seen=None, _views={})
+        self.whole = replace(for_pyro(problem.whole()), seen=None)
         known = has_informative_label(self.whole)
         if self.whole.gold is not None:
             known |= (self.whole.gold >= 0).cpu().numpy()

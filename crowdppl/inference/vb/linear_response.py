@@ -273,7 +273,7 @@ class _Curvature:
     @cached_property
     def blocks(self) -> list[Block]:
         """The data in float64: what parameters of many labels leave open is lost in the rounding of float32."""
-        return [replace(block, dtype=torch.float64, _views={}) for block in self.ascent.fold.blocks]
+        return [replace(block, dtype=torch.float64) for block in self.ascent.fold.blocks]
 
     @cached_property
     def counts(self) -> Parts:

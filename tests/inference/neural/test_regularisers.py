@@ -44,7 +44,7 @@ def regularised(data: Annotations, network: Any = None, **training: Any) -> tupl
     """A story's regularisers, and a block of its items with their features."""
     story: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
     problem = build_problem(story, data, Options())
-    block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)), _views={})
+    block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)))
     return Regularised(problem, training_of(training)), block, story.network
 
 

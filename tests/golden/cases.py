@@ -1,0 +1,102 @@
+"""All cases, each a function from nothing to numbers by name, and which of them are quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tests.golden import answers, fits
+from tests.golden.crowds import CROWDS
+from tests.golden.numbers import Numbers
+
+QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em"), ("features", "svi")}
+LONG = ("hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is computed anew.
+
+    Attributes:
+        name: method, engine, data set and seed, or what is asked.
+        file: where its numbers are kept.
+        run: what computes them.
+        quick: whether every run of the tests does.
+        loose: whether another machine may differ by more than rounding: steps along gradients add it up, and
+            networks learn in single precision.
+    """
+
+    name: str
+    file: str
+    run: Callable[[], Numbers]
+    quick: bool = False
+    loose: bool = False
+
+
+def cases() -> list[Case]:
+    """All of them, those of a data set side by side."""
+    return [*_fits(), *_special(), *_answers()]
+
+
+def _fits() -> list[Case]:
+    """Every method by every engine on every data set with every seed."""
+    return [
+        Case(
+            f"{method}-{engine}-{data}-seed{seed}",
+            data,
+            partial(fits.fit, method, data, engine, seed),
+            quick=seed == 0 and (data, engine) in QUICK and method not in LONG,
+            loose=engine in ("nuts", "svi") or data == "features",
+        )
+        for data in CROWDS
+        for method in fits.methods()
+        for engine in fits.ENGINES
+        for seed in fits.SEEDS
+    ]
+
+
+def _special() -> list[Case]:
+    """Settings beside the defaults."""
+    return [
+        Case(
+            f"{method}[{name}]-{engine}-{data}-seed0", "settings", partial(fits.special, name, data, 0), loose=True
+        )
+        for name, (method, engine, _) in fits.SPECIAL.items()
+        for data in ("crowd", "features")
+    ]
+
+
+def _answers() -> list[Case]:
+    """Everything else."""
+    asked: dict[str, tuple[Any, ...]] = {
+        "evaluate": (answers.evaluation,),
+        "compare": (answers.comparison,),
+        "heldout-one_coin-em": (answers.heldout, "one_coin", "em"),
+        "heldout-bayesian_dawid_skene-vb": (answers.heldout, "bayesian_dawid_skene", "vb"),
+        "heldout-ebcc-gibbs": (answers.heldout, "ebcc", "gibbs"),
+        "classifier": (answers.classifier,),
+        "auto": (answers.automatic, False),
+        "auto-gold": (answers.automatic, True),
+        "calibrate": (answers.calibrated,),
+        "update": (answers.updated,),
+        **{f"leave_one_out-{engine}": (answers.left_out, engine) for engine in ("vb", "gibbs")},
+        **{f"save-{engine}": (answers.saved, engine) for engine in ("vb", "gibbs", "nuts", "svi")},
+        "criticism": (answers.criticism,),
+        "agreement": (answers.agreement,),
+        "decisions": (answers.decisions,),
+        "fill": (answers.filled,),
+        **{f"simulate-{method}": (answers.simulated, method) for method in ("ebcc", "glad", "mace", "community")},
+        "simulate_annotators": (answers.annotators,),
+        **{f"arviz-{engine}": (answers.exported, engine) for engine in ("vb", "gibbs", "nuts")},
+        "few_shot": (answers.few_shot,),
+        "seen": (answers.seen,),
+        "recipe": (answers.recipe,),
+        "ranks": (answers.ranks,),
+        "options": (answers.kept,),
+    }
+    slow = ("auto", "auto-gold", "ranks", "recipe", "save-nuts", "arviz-nuts", "heldout-ebcc-gibbs")
+    return [
+        Case(name, "answers", partial(*what), quick=name not in slow, loose=True) for name, what in asked.items()
+    ]

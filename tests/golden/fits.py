@@ -1,0 +1,135 @@
+"""Short fits of every method by every engine, and what a posterior says of itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import crowdppl
+from crowdppl import Posterior
+from tests.golden.crowds import CROWDS
+from tests.golden.numbers import Numbers, numbers
+
+ENGINES = ("em", "vb", "gibbs", "nuts", "svi")
+SEEDS = (0, 1)
+LEARNING = {"training": {"epochs": 3}}
+"""Settings of the methods that train networks."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "em": {"max_iterations": 25},
+    "vb": {"max_iterations": 12},
+    "gibbs": {"chains": 2, "draws": 10, "warmup": 4},
+    "nuts": {"chains": 2, "draws": 4, "warmup": 1},
+    "svi": {"max_iterations": 12},
+}
+SPECIAL: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "joint": ("ccem", "svi", {"likelihood": "joint", **LEARNING}),
+    "house": ("bayes_dgc", "vb", {"likelihood_power": 0.5, "crowd_prior_strength": 8.0, **LEARNING}),
+    "plain": ("bayes_dgc", "vb", {"recipe": "plain", **LEARNING}),
+    "pooled": (
+        "trace_reg",
+        "svi",
+        {"likelihood": "joint", "likelihood_power": 0.5, "crowd_prior_strength": 8.0, **LEARNING},
+    ),
+    "mixup": ("raykar", "em", {"training": {"epochs": 3, "mixup": 0.4, "balance": 0.5, "volume": 0.1}}),
+    "bootstrapped": ("raykar", "em", {"bootstrapped": True, **LEARNING}),
+    "full_batch": ("global_noise", "em", {"training": {"epochs": 3, "full_batch": True}}),
+    "uniform": (
+        "bayesian_dawid_skene",
+        "vb",
+        {"prevalence": "uniform", "prior_strength": 3.0, "prior_accuracy": 0.6},
+    ),
+    "coins": ("meta_em", "em", {"coins": True, "likelihood_power": 0.5}),
+    **{form: ("crowd_layer", "svi", {"form": form, **LEARNING}) for form in ("VW", "VB", "VW+B")},
+    "penalised": ("coin_net", "svi", {"form": "penalised", **LEARNING}),
+    "W": ("geo_crowdnet", "svi", {"volume": "W", **LEARNING}),
+}
+"""Settings that defaults leave out: name -> method, engine, settings."""
+
+
+@cache
+def methods() -> dict[str, dict[str, Any]]:
+    """All methods, with what keeps a fit of them short."""
+    taken = crowdppl.zoo(engines=False)["settings"]
+    return {name: LEARNING if "training=" in text else {} for name, text in taken.items()}
+
+
+def made(method: str, data: str, engine: str, seed: int = 0) -> Posterior:
+    """A short fit; the second seed has two starts."""
+    options = short(methods()[method], data, engine) | ({"restarts": 2} if seed and engine in ("em", "vb") else {})
+    settings = methods()[method] or None
+    return crowdppl.fit(method, CROWDS[data](), inference=engine, settings=settings, seed=seed, **options)
+
+
+fitted = cache(made)
+"""The same, shared by all that ask of it."""
+
+
+def short(settings: dict[str, Any], data: str, engine: str) -> dict[str, Any]:
+    """Options of a short fit; where a network learns, its epochs alone say how short."""
+    learns = data == "features" and "training" in settings
+    return {name: value for name, value in OPTIONS[engine].items() if not (learns and name == "max_iterations")}
+
+
+def fit(method: str, data: str, engine: str, seed: int) -> Numbers:
+    """What a fit finds, and for one of the data sets all that can be read from it."""
+    more = read if (data, seed) == ("crowd", 0) else None
+    return outcome(lambda: made(method, data, engine, seed), more)
+
+
+def special(name: str, data: str, seed: int) -> Numbers:
+    """What a fit with settings of its own finds."""
+    method, engine, settings = SPECIAL[name]
+    options = short(settings, data, engine)
+    return outcome(
+        lambda: crowdppl.fit(method, CROWDS[data](), inference=engine, settings=settings, seed=seed, **options)
+    )
+
+
+def outcome(make: Callable[[], Posterior], more: Callable[[Posterior], Numbers] | None = None) -> Numbers:
+    """What a fit finds and warns of, or the error that refuses it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            posterior = make()
+        except crowdppl.errors.CrowdpplError as error:
+            return numbers(refused=type(error).__name__)
+    told = {w.category.__name__ for w in caught if issubclass(w.category, crowdppl.errors.CrowdpplWarning)}
+    return numbers(told=sorted(told)) | found(posterior) | (more(posterior) if more else {})
+
+
+def found(posterior: Posterior) -> Numbers:
+    """The truth, the annotators and how the fit went."""
+    return numbers(
+        probabilities=posterior.probabilities().to_numpy(),
+        annotators=posterior.annotators(),
+        confusion=posterior.confusion().to_numpy(),
+        prevalence=posterior.prevalence(),
+        diagnostics=posterior.diagnostics(),
+    )
+
+
+def read(posterior: Posterior) -> Numbers:
+    """What else is read from a posterior, or the error that refuses it."""
+    rows = posterior.data.frame().iloc[:9].assign(item=[f"new {i // 3}" for i in range(9)])
+    asked = {
+        "predict": lambda: posterior.predict(rows),
+        "entropy": posterior.entropy,
+        "intervals": posterior.confusion_intervals,
+        "asking": lambda: posterior.suggest_labels(6),
+        "label_sets": lambda: posterior.label_sets(0.8).drop(columns="set"),
+        "drawn": lambda: posterior.draw_labels(1, seed=3)["label"],
+        "decisions": lambda: posterior.decide(ask_again=0.02),
+    }
+    return {key: array for name, ask in asked.items() for key, array in answered(name, ask).items()}
+
+
+def answered(name: str, ask: Any) -> Numbers:
+    """An answer, or the name of the error in its place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return numbers(**{name: ask()})
+        except crowdppl.errors.CrowdpplError as error:
+            return numbers(**{name: type(error).__name__})
