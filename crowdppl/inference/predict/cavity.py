@@ -108,9 +108,7 @@ def no_form(problem: Problem, why: str) -> MethodError:
 def _probe(block: Block, cells: np.ndarray) -> Block:
     """An item for each (annotator, answer), and one without labels."""
     bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, block.bags.n_cells)
-    return replace(
-        block, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0, _views={}
-    )
+    return replace(block, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0)
 
 
 def _log_p(

@@ -175,9 +175,7 @@ class Epochs:
     def _batch(self, rows: np.ndarray) -> Block:
         batch = self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
         assert batch.features is not None, "a fit with networks gives its blocks features"
-        return replace(
-            batch, features=read_stored(batch.features), _views={}
-        )  # once for all networks, and the guide
+        return replace(batch, features=read_stored(batch.features))  # once for all networks, and the guide
 
     def _groups(self) -> list[dict[str, Any]]:
         """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""
