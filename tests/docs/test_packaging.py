@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -114,25 +113,15 @@ def test_importing_is_cheap(root: Path, tmp_path: Path, code: str, absent: list[
     assert run(sys.executable, "-c", f"{code}\n{listing}", cwd=tmp_path, path=root) == ""
 
 
-def test_public_names_exist_and_are_known_to_type_checkers(root: Path) -> None:
-    tree = ast.parse((root / "crowdppl" / "__init__.py").read_text())
-    typed = {
-        (alias.name, alias.asname, node.module)
-        for block in tree.body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert typed == {(name, name, f"crowdppl.{home}") for name, home in crowdppl._HOME.items()}
+def test_public_names_exist_and_say_what_they_are() -> None:
     for name in crowdppl.__all__:
         assert getattr(crowdppl, name).__doc__, f"crowdppl.{name} says nothing about itself"
-    with pytest.raises(AttributeError, match="no attribute 'fitt'"):
+    with pytest.raises(AttributeError, match="fitt"):
         crowdppl.fitt  # noqa: B018
 
 
 def test_submodules_are_attributes() -> None:
-    assert crowdppl.errors.MethodError is crowdppl.errors.MethodError
+    assert issubclass(crowdppl.errors.MethodError, crowdppl.errors.CrowdpplError)
 
 
 def test_every_dependency_is_pinned(root: Path) -> None:
