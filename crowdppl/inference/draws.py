@@ -46,8 +46,7 @@ def draws_of(
             x = x.index_select(
                 1 + site.batch_shape.index(-1), torch.from_numpy(order.astype(np.int64)).to(x.device)
             )
-        pad = (1,) * (problem.plates - len(site.batch_shape))
-        out[name] = x.reshape(x.shape[:1] + pad + x.shape[1:])
+        out[name] = site.widen(x, problem.plates)
     return out
 
 
@@ -114,6 +113,5 @@ def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generato
             lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
             lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
             lines = lines.log() if site.kind == "conjugate" else lines
-        pad = (1,) * (problem.plates - len(site.batch_shape))
-        out[name] = lines.reshape(lines.shape[:1] + pad + x.shape)
+        out[name] = site.widen(lines, problem.plates)
     return out

@@ -443,7 +443,7 @@ def _sampled(
     from crowdppl.inference.mcmc.gibbs import permutations
 
     out["permutations"] = permutations(problem, draws)
-    out |= mixing(draws, frozenset(s.name for s in problem.of_kind("conjugate")))
+    out |= mixing(draws, problem.conjugate)
     out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
     worst = max(out["rhat"].values(), default=float("nan"))
     out["converged"] = bool(worst < 1.05) and not out["interrupted"]

@@ -18,8 +18,9 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations, placed_features
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.density import states_of
+from crowdppl.inference.density import Density, states_of
 from crowdppl.inference.options import Options
+from crowdppl.inference.passes import FullPass
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, read_sites, refuse_other, refuse_without_labels, validate_model
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
@@ -170,6 +171,23 @@ class Problem:
     def of_kind(self, kind: str) -> list[Site]:
         """The sites of one kind."""
         return [s for s in self.sites.values() if s.kind == kind]
+
+    @property
+    def conjugate(self) -> frozenset[str]:
+        """Names of the conjugate sites."""
+        return frozenset(s.name for s in self.of_kind("conjugate"))
+
+    def density(self, chains: int | None = None) -> Density:
+        """The model's log marginal density; conjugate sites are given as log theta.
+
+        Args:
+            chains: number of values of all sites that are evaluated together, or None for one value.
+        """
+        return Density(self.program, self.plates, chains, self.conjugate)
+
+    def full_pass(self, chains: int | None = None) -> FullPass:
+        """The same density on all blocks."""
+        return FullPass(self.density(chains), self.blocks, self.sites)
 
     def refuse_hyper(self, engine: str) -> None:
         """Refuses stories whose priors are themselves inferred.

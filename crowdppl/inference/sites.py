@@ -445,6 +445,10 @@ class Site:
         """Shape of a value for data of ``n_items`` items."""
         return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
 
+    def widen(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
+        """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""
+        return x.reshape(*x.shape[:lead], *(1,) * (plates - len(self.batch_shape)), *x.shape[lead:])
+
     def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
         """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
         dim = value.dim() - 1 - len(self.event_shape)

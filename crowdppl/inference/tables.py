@@ -14,7 +14,6 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.density import FLOOR, Density, nodes
-from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
@@ -132,8 +131,7 @@ def truth_over(problem: Problem, draws: Draws) -> TruthOver:
     sums: list[Tensor] = []
     for start in range(0, n_draws, step):
         some = {n: x[start : start + step] for n, x in draws.items()}
-        density = density_of(problem, len(next(iter(some.values()))))
-        fold = FullPass(density, problem.blocks, problem.sites)
+        fold = problem.full_pass(len(next(iter(some.values()))))
         marginal = fold(some, marginals=(problem.truth,)).marginals[problem.truth].double()
         found = [marginal.sum(1), marginal.square().sum(1), _bits(marginal).sum(0)]
         sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
@@ -152,16 +150,9 @@ def _bits(p: Tensor) -> Tensor:
 def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> np.ndarray:
     """Truth probabilities (N, K) by position at one value of the parameters (particles are averaged)."""
     assert problem.truth is not None
-    fold = FullPass(density_of(problem, chains), problem.blocks, problem.sites)
-    marginal = fold(values, marginals=(problem.truth,)).marginals[problem.truth].double()
+    marginal = problem.full_pass(chains)(values, marginals=(problem.truth,)).marginals[problem.truth].double()
     out = marginal if chains is None else marginal.mean(1)
     return out.t().cpu().numpy()
-
-
-def density_of(problem: Problem, chains: int | None) -> Density:
-    """The density of a problem's story, its Dirichlet sites given as log theta."""
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    return Density(problem.program, problem.plates, chains, conjugate)
 
 
 @dataclass(frozen=True)
@@ -256,7 +247,7 @@ def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, p
     assert problem.truth is not None
     local = [n for n, s in problem.sites.items() if s.local]
     given = {n: x for n, x in values.items() if n not in local}
-    density, joint = density_of(problem, chains), torch.zeros(())
+    density, joint = problem.density(chains), torch.zeros(())
     for own in new_item_quantiles(density, probe, given, local):
         one = density(probe, given | own, marginals=(problem.truth,))
         share = one.marginals[problem.truth].double()

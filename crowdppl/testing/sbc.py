@@ -18,12 +18,10 @@ from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.inference.density import Density
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import refuse_engine, run
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import FitOptions, Options, options_from
-from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.tables import tables_at
 from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
@@ -311,8 +309,7 @@ def _quantities(
     problem: Problem, wide: Mapping[str, Tensor], drawn: Simulation, more: Mapping[str, Quantity]
 ) -> dict[str, np.ndarray]:
     n = len(next(iter(wide.values())))
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    fold = FullPass(Density(problem.program, problem.plates, n, conjugate), problem.blocks, problem.sites)
+    fold = problem.full_pass(n)
     assert problem.truth is not None  # simulate has found it
     total = fold(wide, marginals=(problem.truth,), extra=lambda first: None)
     table, prevalence = tables_at(problem, wide, n)

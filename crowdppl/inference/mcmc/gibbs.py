@@ -82,8 +82,7 @@ def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int
         C lists of K classes, [0, 1, ...] where nothing is permuted; none where the story's truth is no class.
     """
     chains, length = next(iter(draws.values())).shape[:2]
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    fold = FullPass(Density(problem.program, problem.plates, chains, conjugate), problem.blocks, problem.sites)
+    fold = problem.full_pass(chains)
     found = []
     for at in np.unique(np.linspace(0, length - 1, LOOKS).round().astype(int)):
         marginal = truth_shares(problem, fold, {name: x[:, at] for name, x in draws.items()})
@@ -235,9 +234,8 @@ class Gibbs:
                 f"gibbs has no exact update for {', '.join(free)} of {type(problem.model).__name__}: their "
                 "gradient changes with their value; use inference='nuts' or 'vb'"
             )
-        conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-        self.density = Density(problem.program, problem.plates, self.options.chains, conjugate)
-        self.fold = FullPass(self.density, problem.blocks, problem.sites)
+        self.fold = problem.full_pass(self.options.chains)
+        self.density = self.fold.density
         self._start()
 
     def _start(self) -> None:
@@ -277,8 +275,8 @@ class Gibbs:
         return {self.problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
 
     def _for_chains(self, name: str, x: Tensor) -> Tensor:
-        pad = (1,) * (self.problem.plates - len(self.problem.sites[name].batch_shape))
-        return x.expand(self.options.chains, *x.shape).reshape(self.options.chains, *pad, *x.shape).contiguous()
+        wide = x.expand(self.options.chains, *x.shape)
+        return self.problem.sites[name].widen(wide, self.problem.plates).contiguous()
 
     def values(self) -> dict[str, Tensor]:
         """The state of all chains; Dirichlets as log theta."""

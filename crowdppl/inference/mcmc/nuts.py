@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import handlers_kept, let_through, seeded
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Density, nodes
+from crowdppl.inference.density import nodes
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.passes import FullPass
@@ -42,9 +42,8 @@ class Marginal:
                 f"nuts refuses {type(self.problem.model).__name__}: {', '.join(onehot)} is discrete and cannot be "
                 "summed out; use inference='gibbs' or 'vb'"
             )
-        self.conjugate = frozenset(s.name for s in self.problem.of_kind("conjugate"))
-        density = Density(self.problem.program, self.problem.plates, None, self.conjugate)
-        self.fold = FullPass(density, self.problem.blocks, self.problem.sites)
+        self.conjugate = self.problem.conjugate
+        self.fold = self.problem.full_pass()
         self.found = Replayed(self._with_slopes) if self.problem.steady else self._with_slopes
 
     def __call__(self, at: Mapping[str, Tensor]) -> Tensor:
@@ -181,8 +180,6 @@ def _stack(problem: Problem, chains: list[_Chain], conjugate: frozenset[str]) ->
     out = {}
     for name, site in problem.sites.items():
         u = torch.stack([torch.stack([draw[name] for draw in draws[:length]]) for draws in kept])
-        x = site.transform(u)
-        pad = (1,) * (problem.plates - len(site.batch_shape))
-        x = x.reshape(x.shape[:2] + pad + x.shape[2:])
+        x = site.widen(site.transform(u), problem.plates, lead=2)
         out[name] = x.clamp(min=1e-35).log() if name in conjugate else x
     return out

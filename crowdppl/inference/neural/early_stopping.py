@@ -105,8 +105,7 @@ def _epochs(
     options = problem.options
     if engine == "svi":
         guide = getattr(problem.model, "guide", None) or (lambda data: mean_field(problem.model, data))
-        logs = frozenset(site.name for site in problem.of_kind("conjugate"))
-        density = Density(problem.program, problem.plates, None, logs)
+        density = problem.density()
         with pyro.get_param_store().scope(), torch.random.fork_rng():
             running = Epochs(problem, training, options, guide)
             for number in range(training.epochs):

@@ -14,9 +14,8 @@ from torch import Tensor
 from crowdppl.data.annotations import row_codes
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Density, nodes
+from crowdppl.inference.density import nodes
 from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.passes import FullPass
 from crowdppl.inference.predict.predictive import covariates_of, label_power, seen_of
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
@@ -42,9 +41,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
         values, chains = _draw_values(problem, posterior)
-        conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-        density = Density(problem.program, problem.plates, chains, conjugate)
-        found = FullPass(density, problem.blocks, problem.sites)(values, marginals=(name,)).marginals
+        found = problem.full_pass(chains)(values, marginals=(name,)).marginals
     if name not in found or found[name].dim() != (2 if chains is None else 3):
         raise MethodError(f"{posterior.method} has no discrete site {name!r} of items")
     share = found[name].double()
@@ -149,10 +146,9 @@ class AnswerTables:
         known["seen"] = seen_of(self._problem, self.data, np.repeat(items, m))
         known["item_covariates"] = covariates_of(self._problem, self.data, np.repeat(items, m))
         block = replace(first, bags=bags, offset=0, scale=1.0, **known)
-        logs = frozenset(site.name for site in self._problem.of_kind("conjugate"))
         truth, n_draws = str(self._problem.truth), max(map(len, self._draws.values()), default=1)
         with without_validation("cpu"):
-            density = Density(self._problem.program, self._problem.plates, None, logs)
+            density = self._problem.density()
             for draw in range(n_draws):
                 found = density(block, self._cut(draw, np.repeat(items, m)), marginals=(truth,))
                 log_p = found.per_item.double().numpy().reshape(n, 1, m)

@@ -14,9 +14,9 @@ from crowdppl.data.annotations import row_codes
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import FLOOR, Density, nodes
+from crowdppl.inference.density import FLOOR, nodes
 from crowdppl.inference.draws import center_of
-from crowdppl.inference.passes import FullPass, Total
+from crowdppl.inference.passes import Total
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
@@ -117,8 +117,7 @@ def _log_p(
     """log p(label | truth = k) of each item of the probe but the last, then log p(truth = k): (K, U + 1)."""
     assert problem.truth is not None
     given = {**values, **{n: torch.from_numpy(x) for n, x in leaves.items()}}
-    density = Density(problem.program, problem.plates, None, frozenset(leaves))
-    found = density(probe, given, marginals=(problem.truth,))
+    found = problem.density()(probe, given, marginals=(problem.truth,))
     if found.per_item.shape[-1] != probe.n_items:
         raise no_form(problem, "its truth is not that of items")
     out = (found.marginals[problem.truth].log() + found.per_item).numpy().copy()
@@ -352,8 +351,7 @@ def _read_fit(
     """What labels taught about each site, the truth's probabilities (N, K), and what is known of it (K, N)."""
     assert problem.truth is not None
     names = [s.name for s in problem.of_kind("conjugate")]
-    density = Density(problem.program, problem.plates, None, frozenset(names))
-    total = FullPass(density, problem.blocks, problem.sites)(values, gradient=names, marginals=(problem.truth,))
+    total = problem.full_pass()(values, gradient=names, marginals=(problem.truth,))
     taught = {n: _taught(n, posterior.result.sites[n], values[n], total) for n in names}
     order, shape = posterior.data.order, (problem.n_items, problem.blocks[0].n_classes)
     marginal, known = np.empty(shape), np.zeros(shape)

@@ -17,7 +17,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import Density, nodes
+from crowdppl.inference.density import nodes
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import SelectVolume, run
 from crowdppl.inference.options import Options
@@ -162,8 +162,7 @@ def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], at: T
         shape = (*site.batch_shape, *site.event_shape)  # of draws, the last dimensions
         values[name] = x.index_select(x.dim() - len(shape) + shape.index(-1), at) if site.local else x
     chains = len(next(iter(values.values()))) if values else None
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    found = Density(problem.program, problem.plates, chains, conjugate)(block, values).per_item.double()
+    found = problem.density(chains)(block, values).per_item.double()
     if found.shape[-1] != block.n_items:
         raise MethodError(
             f"{type(problem.model).__name__} scores {found.shape[-1]} units where {block.n_items} items are asked "

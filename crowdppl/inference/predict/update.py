@@ -19,12 +19,11 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.density import Density, nodes
+from crowdppl.inference.density import nodes
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.engines import run
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
-from crowdppl.inference.passes import FullPass
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
@@ -129,13 +128,13 @@ class _Truths:
     def _of_block(self, block: Block, share: np.ndarray, sites: Sites) -> np.ndarray:
         problem, truth = self.problem, str(self.problem.truth)
         names = [n for n, s in problem.sites.items() if not s.local]
-        conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
+        conjugate = problem.conjugate
         values = center_of(problem, sites, names)
         local = [n for n in problem.sites if n not in names]
         stream = self.options.generator(2, 0)
         typical = typical_values(problem.model, block, local, {}, problem.plates, stream) if local else {}
         values |= {n: x.clamp(min=1e-30).log() if n in conjugate else x for n, x in typical.items()}
-        density = Density(problem.program, problem.plates, None, conjugate)
+        density = problem.density()
         before = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         said = torch.as_tensor(share).clamp(min=1e-30).log().t().to(before) - before
         found = density(block, values, gradient=names, tilt={truth: said})
@@ -212,12 +211,8 @@ def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> n
     keyed = problem.signatures if normal else None
     seed, particles = problem.options.seed, quadrature_draws(problem)
     free = Gaussians.around(local, values, problem.plates, keyed, seed, particles=particles)
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    density = Density(problem.program, problem.plates, free.chains, conjugate)
     state = State({}, {}, free)
-    ascent = Ascent(
-        FullPass(density, problem.blocks, problem.sites), MeanFieldUpdate(), state, fixed, problem.steady
-    )
+    ascent = Ascent(problem.full_pass(free.chains), MeanFieldUpdate(), state, fixed, problem.steady)
     steps = problem.options.max_iterations or 1000
     tolerance = problem.options.tolerance
     tolerance = problem.default_tolerance if tolerance is None else tolerance
@@ -259,16 +254,14 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
 
 def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.ndarray:
     shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
-    conjugate = frozenset(s.name for s in problem.of_kind("conjugate"))
-    density = Density(problem.program, problem.plates, None, conjugate)
-    fold = FullPass(density, problem.blocks, problem.sites)
+    fold = problem.full_pass()
     out = []
     for index, block in enumerate(problem.blocks):
         cut = fold.cut(shaped, block)
-        given = {n: x.exp() if n in conjugate else x for n, x in cut.items()}
+        given = {n: x.exp() if n in problem.conjugate else x for n, x in cut.items()}
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))
-            found = density(block, cut, marginals=_enumerated(problem, block), how=how)
+            found = fold.density(block, cut, marginals=_enumerated(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         design = replace(block, has_labels=False)
         trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)

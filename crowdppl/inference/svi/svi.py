@@ -229,7 +229,6 @@ def _last(objectives: list[float]) -> float:
 
 
 def _draw(problem: Problem, guide: Any, whole: Block, most: int = DRAWS) -> dict[str, Tensor]:
-    conjugate = {s.name for s in problem.of_kind("conjugate")}
     out: dict[str, list[Tensor]] = {n: [] for n in problem.sites}
     with torch.no_grad():
         for _ in range(most):
@@ -241,8 +240,6 @@ def _draw(problem: Problem, guide: Any, whole: Block, most: int = DRAWS) -> dict
                 break
     draws = {}
     for name, values in out.items():
-        x = torch.stack(values)
-        pad = (1,) * (problem.plates - len(problem.sites[name].batch_shape))
-        x = x.reshape(x.shape[:1] + pad + x.shape[1:])[None]
-        draws[name] = x.clamp(min=1e-35).log() if name in conjugate else x
+        x = problem.sites[name].widen(torch.stack(values), problem.plates)[None]
+        draws[name] = x.clamp(min=1e-35).log() if name in problem.conjugate else x
     return draws

@@ -12,11 +12,10 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of
-from crowdppl.inference.density import FLOOR, Density
+from crowdppl.inference.density import FLOOR
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.options import Options
-from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import DIRICHLET, Site
@@ -258,9 +257,7 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
         state = problem.earlier.state(problem.sites, state.gaussians)
     conjugate = [s.name for s in problem.of_kind("conjugate")]
     chains = state.gaussians.chains if problem.of_kind("free") else None
-    density = Density(problem.program, problem.plates, chains, frozenset(conjugate))
-    fold = FullPass(density, problem.blocks, problem.sites)
-    ascent = Ascent(fold, rule, state, repeats=problem.steady, kind=problem.kind)
+    ascent = Ascent(problem.full_pass(chains), rule, state, repeats=problem.steady, kind=problem.kind)
     if conjugate and not resumed:
         _first_update(ascent, problem, conjugate, values, shares, engine)
     elif engine == "em":

@@ -93,8 +93,7 @@ class Gaussians:
             x = self.loc[name]
             if self.noise:
                 x = x + self.log_scale[name].exp() * self.noise[name]
-                pad = (1,) * (self.plates - len(site.batch_shape))
-                x = x.reshape(x.shape[:1] + pad + x.shape[1:])
+                x = site.widen(x, self.plates)
             out[name] = x
         return out
 

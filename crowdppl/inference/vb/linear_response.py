@@ -298,8 +298,7 @@ class _Curvature:
             moved = x.double().expand(vectors, *x.shape)
             if name in y:
                 moved = moved + y[name] * away.reshape(-1, *(1,) * x.dim())
-            pad = (1,) * (self.problem.plates - len(site.batch_shape))
-            values[name] = moved.reshape(vectors, *pad, *x.shape)
+            values[name] = site.widen(moved, self.problem.plates)
         fold = replace(
             self.ascent.fold, density=replace(self.ascent.fold.density, chains=vectors), blocks=self.blocks
         )
