@@ -43,10 +43,6 @@ class RepeatsWarning(CrowdpplWarning):
     """An annotator labelled an item more than once."""
 
 
-class SpellingWarning(CrowdpplWarning):
-    """Items, annotators or labels that differ only in blanks, case, Unicode form or how a number is written."""
-
-
 class SparseDataWarning(CrowdpplWarning):
     """Fewer labels than the question needs."""
 
@@ -85,11 +81,3 @@ class LogitsWarning(CrowdpplWarning):
 
 class ParetoWarning(CrowdpplWarning):
     """Leave-one-out scores by importance sampling that are not to be trusted: a few draws weigh most."""
-
-
-class GlyphWarning(CrowdpplWarning):
-    """No installed font has the letters of some names, so that a picture has boxes in their place."""
-
-
-class UnwrittenWarning(CrowdpplWarning):
-    """A checkpoint could not be written amid a fit, which goes on without it."""

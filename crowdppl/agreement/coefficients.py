@@ -17,7 +17,7 @@ import pandas as pd
 from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
-from crowdppl.data.annotations import Annotations, require_annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import plain
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 
@@ -214,8 +214,7 @@ class DeduplicatedVotes:
     @classmethod
     def of(cls, data: Annotations) -> DeduplicatedVotes:
         """The ballots of annotations."""
-        item, cell = row_codes(data.blocks, data.order)
-        annotator, answer = np.divmod(cell, data.n_answers)
+        item, annotator, answer = data.label_codes()
         said = answer < data.n_classes
         labelled, item = np.unique(item[said], return_inverse=True)
         ballot = item.astype(np.int64) * data.n_annotators + annotator[said]

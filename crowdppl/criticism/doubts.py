@@ -16,7 +16,7 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import Design, predictive_check
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
-from crowdppl.data.annotations import row_codes, row_sizes
+from crowdppl.data.annotations import row_sizes
 from crowdppl.data.blocks import count_repeats
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import plain, ranked
@@ -186,8 +186,7 @@ def moved_answers(posterior: Fit, seed: int = 0) -> float:
         A number from 0; 0 where fewer than 5 annotators named a class.
     """
     data, stream = posterior.data, np.random.default_rng(seed)
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, answer = np.divmod(cell, data.n_answers)
+    item, annotator, answer = data.label_codes()
     oracle = posterior.result.probabilities.argmax(1)
     counts = np.zeros((data.n_annotators, data.n_classes, data.n_answers), np.int64)
     np.add.at(counts, (annotator, oracle[item], answer), 1)
@@ -298,8 +297,7 @@ def overfitting(posterior: Fit) -> Iterator[Doubt]:
     sites = posterior.result.sites.values()
     if {site.family for site in sites} != {"point"} or not any(_is_table(x.mean, posterior) for x in sites):
         return
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, label = np.divmod(cell, data.n_classes)
+    item, annotator, label = data.label_codes()
     share = posterior.result.probabilities[item]
     counts = np.zeros((data.n_annotators, data.n_classes, data.n_classes))
     np.add.at(counts.transpose(0, 2, 1), (annotator, label), share)

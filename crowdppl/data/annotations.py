@@ -47,7 +47,7 @@ from crowdppl.data.ids import (
 from crowdppl.data.ids import bare as bare_of
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.data.tables import Rows, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
-from crowdppl.errors import CrowdpplWarning, DataError, SpellingWarning
+from crowdppl.errors import CrowdpplWarning, DataError
 
 REPEATS = ("keep", "error", "first", "last")
 
@@ -269,7 +269,7 @@ ZEROS = (re.compile(r"\n(?:\+|-?0[0-9])"), re.compile(r"\.0*\n"))
 """Marks of whole numbers that could be written shorter, in lines of ids."""
 
 
-def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
+def spelling_warnings(coded: Coded, options: Options) -> list[CrowdpplWarning]:
     """What to say of items, annotators and labels that differ in spelling alone: at most one warning of each.
 
     Books that are given as such and classes that are listed are as their owner wants them, and are passed over.
@@ -291,7 +291,7 @@ def spelling_warnings(coded: Coded, options: Options) -> list[SpellingWarning]:
     return [warning for warning in found if warning is not None]
 
 
-def _misspelt(alphabet: LabelSet, given: np.ndarray) -> SpellingWarning | None:
+def _misspelt(alphabet: LabelSet, given: np.ndarray) -> CrowdpplWarning | None:
     """Of an abstention that nobody gave, where a label is nearly spelled so and counts as a class.
 
     Args:
@@ -302,14 +302,14 @@ def _misspelt(alphabet: LabelSet, given: np.ndarray) -> SpellingWarning | None:
     classes = [names[code] for code in np.flatnonzero(given[: alphabet.n_classes])]
     for name in [name for name, n in zip(names, given, strict=True) if not n and name not in classes]:
         for near in get_close_matches(name, classes, 1, CLOSE):
-            return SpellingWarning(
+            return CrowdpplWarning(
                 f"nobody abstained by {name!r}, and {near!r} counts as a class; name it in abstentions= as it is "
                 "spelled in the labels, or list the classes in classes= if it is one"
             )
     return None
 
 
-def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
+def _warning(kind: str, book: Codebook) -> CrowdpplWarning | None:
     if kind == "labels":
         # Abstentions may be text where classes are numbers.
         texts = [text for text in book.ids if isinstance(text, str)]
@@ -327,7 +327,7 @@ def _warning(kind: str, book: Codebook) -> SpellingWarning | None:
     # Accents look alike in either Unicode form, so that the message spells them out.
     one, other = map(ascii if len({composed(text) for text in pair}) == 1 else repr, pair)
     unless = "or list all in classes=" if kind == "labels" else "or go on"
-    return SpellingWarning(
+    return CrowdpplWarning(
         f"{len(alike)} of {len(book)} {kind} differ from another in blanks, zeros, case or Unicode form alone, "
         f"such as {one} and {other}, and count as {kind} of their own; spell each in one way, {unless} if they are "
         "meant to differ"
@@ -703,13 +703,18 @@ class Annotations:
 
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""
-        item, cell = row_codes(self.blocks, self.order)
-        annotator, answer = np.divmod(cell, np.int32(self.n_answers))
+        item, annotator, answer = self.label_codes()
         columns: dict[str, Any] = {"item": self.items[item], "annotator": self.annotators[annotator]}
         if self.blocks[0].has_labels:
             columns["label"] = self.answers[answer]
         rows = pd.DataFrame(columns)
         return rows if self.columns is None else pd.concat([rows, self.columns], axis=1)
+
+    def label_codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Item, annotator and answer code of each label, each int32 (S,), in the order of ``frame()``."""
+        item, cell = row_codes(self.blocks, self.order)
+        annotator, answer = np.divmod(cell, np.int32(self.n_answers))
+        return item, annotator, answer
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, row_codes, with_covariates, with_known
+from crowdppl.data.annotations import Annotations, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.data.checks import require_labels
 from crowdppl.data.features import StoredFeatures, in_columns
@@ -57,8 +57,8 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
     code = old.item_book.codes(new.items).astype(np.int64)
 
     def pairs(data: Annotations, number: np.ndarray) -> np.ndarray:
-        item, cell = row_codes(data.blocks, data.order)
-        found: np.ndarray = number[item] * data.n_annotators + cell // np.int32(data.n_answers)
+        item, annotator, _ = data.label_codes()
+        found: np.ndarray = number[item] * data.n_annotators + annotator
         return found
 
     again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
@@ -114,20 +114,21 @@ def keep(data: Annotations, kept: np.ndarray) -> Annotations:
         data: the annotations.
         kept: bool (S,), in the order of ``data.frame()``; items may be left without a label.
     """
-    item, cell = row_codes(data.blocks, data.order)
     columns = None if data.columns is None else data.columns[kept].reset_index(drop=True)
-    return with_rows(data, item[kept], cell[kept], columns)
+    item, annotator, answer = data.label_codes()
+    return with_rows(data, item[kept], annotator[kept], answer[kept], columns)
 
 
-def with_rows(data: Annotations, item: np.ndarray, cell: np.ndarray, columns: pd.DataFrame | None) -> Annotations:
+def with_rows(
+    data: Annotations, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray, columns: pd.DataFrame | None
+) -> Annotations:
     """Other labels of the same items, annotators and classes.
 
     Args:
         data: the annotations.
-        item, cell: item code and table cell of each label, (S,).
+        item, annotator, answer: codes of each label, (S,).
         columns: further columns of the rows, in the order that ``frame()`` will give them, or None.
     """
-    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
     order, blocks = build_blocks(
         item,
         annotator,
@@ -162,8 +163,7 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     Raises:
         DataError: when no item has labels of two annotators.
     """
-    item, cell = row_codes(data.blocks, data.order)
-    annotator = cell // np.int32(data.n_answers)
+    item, annotator, _ = data.label_codes()
     first = np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0))
     unit = np.cumsum(first) - 1
     owner = item[first]
@@ -194,7 +194,7 @@ def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     Items with labels are dealt out, and no others: items that folds of the same seed have left out would take whole
     folds with them.
     """
-    item, _ = row_codes(data.blocks, data.order)
+    item = data.label_codes()[0]
     told, place = np.unique(item, return_inverse=True)
     out: np.ndarray = (np.random.default_rng(seed).permutation(len(told)) % folds)[place]
     return out

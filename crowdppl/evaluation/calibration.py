@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
@@ -146,7 +146,7 @@ def _scored(
         For each member (1 + rates, n), and (n,) codes of items.
     """
     seed = next(iter(members.values())).options["seed"]
-    item, _ = row_codes(data.blocks, data.order)
+    item = data.label_codes()[0]
     fold = _at_most(MOST, label_folds(data, FOLDS, seed), item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
     draws = min(MANY, max(DRAWS, WORK // max(data.n_labels, 1)))
@@ -198,9 +198,8 @@ def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarra
 
 def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
-    item, cell = row_codes(full.blocks, full.order)
-    annotator, answer = np.divmod(cell[out], np.int32(full.n_answers))
-    table = posterior.result.table[annotator, :, answer]  # (n, K)
+    item, annotator, answer = full.label_codes()
+    table = posterior.result.table[annotator[out], :, answer[out]]  # (n, K)
     labels = labels_an_item(posterior.data)
     p = [design_effect(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))

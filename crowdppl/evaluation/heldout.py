@@ -14,7 +14,7 @@ import torch
 
 from crowdppl import registry
 from crowdppl.core.validation import kind_of, named_settings, switch, whole_number
-from crowdppl.data.annotations import Annotations, require_annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
@@ -134,7 +134,7 @@ def classifier_score(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
-        item, _ = row_codes(data.blocks, data.order)
+        item = data.label_codes()[0]
         fold = item_folds(data, folds, seed)
         if len(np.unique(fold)) < folds:
             raise DataError(f"folds={folds} are too many for {len(np.unique(item))} items with labels; give fewer")
@@ -165,8 +165,7 @@ def _without(data: Annotations, kept: np.ndarray, hidden: np.ndarray) -> Annotat
 def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
     log = np.log(np.clip(shares, LEAST, None))
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    item, annotator, answer = data.label_codes()
     plain = data if data.gold_codes is None else data.with_gold(None)
     model = registry.method(JUDGE, prevalence="uniform")
     options, of_labels = options_from({"seed": seed}, "vb"), np.zeros_like(log)
@@ -441,7 +440,7 @@ def select_volume(
             f"training: volume='auto' fits copies of the story, and {type(asked).__name__} is no dataclass; give a "
             f"number, such as {VOLUMES[0]}"
         )
-    item, _ = row_codes(data.blocks, data.order)
+    item = data.label_codes()[0]
     told = np.unique(item)
     if len(told) < FEWEST_ITEMS or not any(map(learns, networks_of(ready).values())):
         return VOLUMES[0], {}

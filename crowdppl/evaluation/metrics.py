@@ -637,15 +637,12 @@ def matched(
 
 def _on_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
     """The annotators' accuracies on gold beside the posterior's; None for a design without labels."""
-    from crowdppl.data.annotations import row_codes  # opens torch, which a bare table does not need
-
     data = posterior.data
     if not data.blocks[0].has_labels:
         return None
     known = np.full(data.n_items, -1)
     known[row] = truth
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    item, annotator, answer = data.label_codes()
     named = answer < data.n_classes
     estimate = intervals.accuracy(posterior.result, level)
     table = annotators_on_gold(annotator[named], answer[named], known[item[named]], estimate, level)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.core.validation import shown, warn
-from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
+from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.networks.classifier import init_weights, parts
@@ -203,7 +203,7 @@ def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -
         warn(
             f"the checkpoint {path} could not be written: {error}; the fit goes on, and would go on from the last "
             "one that could",
-            UnwrittenWarning,
+            CrowdpplWarning,
         )
 
 

@@ -15,7 +15,7 @@ from crowdppl.core import validation
 from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
 from crowdppl.core.validation import kind_of, warn, whole_number
 from crowdppl.data.annotations import labels_given
-from crowdppl.errors import DataError, GlyphWarning, MethodError
+from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.results import intervals
 from crowdppl.results.choices import choose, entropy
@@ -234,7 +234,7 @@ def legible(*panels: Axes) -> None:
         panels: axes on which everything is written.
 
     Warns:
-        GlyphWarning: once, with the names for whose letters no installed font has a glyph.
+        CrowdpplWarning: once, with the names for whose letters no installed font has a glyph.
     """
     boxed: dict[str, None] = {}
     for axes in panels:
@@ -254,7 +254,7 @@ def legible(*panels: Axes) -> None:
             f"no installed font has all letters of {names}{more}, so that boxes stand for some; install one that "
             "has, such as Noto Sans of that script, hand its file to matplotlib.font_manager.fontManager.addfont "
             'or set matplotlib.rcParams["font.family"], and draw again',
-            GlyphWarning,
+            CrowdpplWarning,
         )
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from crowdppl import __version__, errors, registry
 from crowdppl.core.validation import require_path
-from crowdppl.data.annotations import Annotations, row_codes, with_covariates, with_known
+from crowdppl.data.annotations import Annotations, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet
@@ -133,8 +133,7 @@ class Blank:
 
 def annotation_parts(data: Annotations) -> dict[str, Any]:
     """Everything that annotations hold, as ids, arrays and plain values."""
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    item, annotator, answer = data.label_codes()
     history = data.history
     return {
         "kind": data.kind,

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
@@ -168,8 +168,7 @@ def labels_an_item(data: Annotations) -> np.ndarray:
 
 def annotators_an_item(data: Annotations) -> float:
     """Annotators who gave an item a class, repeats counted once: the mean over items that have any."""
-    item, cell = row_codes(data.blocks, data.order)
-    annotator, answer = np.divmod(cell, np.int32(data.n_answers))
+    item, annotator, answer = data.label_codes()
     named = answer < data.n_classes
     pairs = np.unique(item[named].astype(np.int64) * data.n_annotators + annotator[named])
     return len(pairs) / max(1, len(np.unique(pairs // data.n_annotators)))

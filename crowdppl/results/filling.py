@@ -57,16 +57,16 @@ def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, dr
     full = posterior.data if data is None else _checked(posterior, data)
     counts = np.concatenate([block.annotator.cpu().numpy() for block in posterior.data.blocks])
     may = np.flatnonzero(np.bincount(counts, minlength=full.n_annotators) >= least)
-    owner, cell = row_codes(full.blocks, full.order)
+    owner, annotator, _ = full.label_codes()
     empty = np.ones((full.n_items, full.n_annotators), bool)
-    empty[owner, cell // full.n_answers] = False
+    empty[owner, annotator] = False
     item, place = np.nonzero(empty[:, may])
     annotator, answer = may[place], np.empty(len(item), np.int64)
     votes = np.asarray(full.votes())
     for at in _chunks(item, np.bincount(owner, minlength=full.n_items), full.n_classes):
         p = answer_shares(replace(posterior, data=full), item[at], annotator[at], draws)
         answer[at] = choose(p, votes[item[at]], full.items.take(item[at]), full.classes)[0]
-    return _with_labels(full, item, annotator * full.n_answers + answer)
+    return _with_labels(full, item, annotator, answer)
 
 
 def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
@@ -114,11 +114,11 @@ def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[sli
     return (slice(a, b) for a, b in zip(edges, np.append(edges, len(item))[1:], strict=True))
 
 
-def _with_labels(data: Annotations, item: np.ndarray, cell: np.ndarray) -> Annotations:
+def _with_labels(data: Annotations, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray) -> Annotations:
     """The annotations and some more labels."""
-    owner, given = row_codes(data.blocks, data.order)
-    items, cells = np.concatenate([owner, item]), np.concatenate([given, cell])
-    old = pd.DataFrame(index=range(len(owner))) if data.columns is None else data.columns
-    columns = old.reindex(range(len(items))).assign(filled=np.arange(len(items)) >= len(owner))
-    columns = columns.iloc[np.lexsort((cells, items))].reset_index(drop=True)  # as frame() sorts rows
-    return with_rows(data, items, cells, columns)
+    old = data.label_codes()
+    items, annotators, answers = map(np.concatenate, zip(old, (item, annotator, answer), strict=True))
+    columns = pd.DataFrame(index=range(data.n_labels)) if data.columns is None else data.columns
+    columns = columns.reindex(range(len(items))).assign(filled=np.arange(len(items)) >= data.n_labels)
+    columns = columns.iloc[np.lexsort((answers, annotators, items))].reset_index(drop=True)  # as frame() sorts
+    return with_rows(data, items, annotators, answers, columns)

@@ -14,7 +14,7 @@ from torch import nn
 from crowdppl.core import validation
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.validation import seed_number, warn, whole_number
-from crowdppl.data.annotations import Annotations, row_codes, row_sizes
+from crowdppl.data.annotations import Annotations, row_sizes
 from crowdppl.data.ids import one_or_several, plain
 from crowdppl.data.split import align_to, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError
@@ -94,8 +94,7 @@ def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
             f"annotator {plain(data.annotators[most])!r} gave {before[most]} labels before an update, whose lesson "
             "cannot be taken out without them; fit to all labels that are to stay, old and new together"
         )
-    _, cell = row_codes(data.blocks, data.order)
-    kept = ~np.isin(cell // np.int32(data.n_answers), out)
+    kept = ~np.isin(data.label_codes()[1], out)
     if not kept.any():
         raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
     return keep(data, kept)
@@ -224,11 +223,11 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
     data = posterior.data
     drawn = fits.draw_labels(posterior, n, seed, kind)
     by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
-    item, cell = row_codes(data.blocks, data.order)
+    item, annotator, _ = data.label_codes()
     columns = {
         "draw": np.repeat(np.arange(n), len(item)),
         "item": data.items.take(np.tile(item, n)),
-        "annotator": data.annotators.take(np.tile(cell // np.int32(data.n_answers), n)),
+        "annotator": data.annotators.take(np.tile(annotator, n)),
         "label": data.answers.take(drawn[:, by_item].ravel()),
     }
     return pd.DataFrame(columns)

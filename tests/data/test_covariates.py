@@ -18,7 +18,7 @@ from pyro.optim import Adam
 import crowdppl
 from crowdppl import Annotations, heldout_score, simulate, testing
 from crowdppl.cli.commands import main
-from crowdppl.data.annotations import row_codes, with_covariates, with_known
+from crowdppl.data.annotations import with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
@@ -97,9 +97,8 @@ def given(n: int = 60, seed: int = 0, first: int = 0, **more: Any) -> Annotation
 
 def in_blocks(data: Annotations, labels: int) -> Annotations:
     """The same data in small blocks."""
-    item, cell = row_codes(data.blocks, data.order)
     sizes = {name: getattr(data, name) for name in ("n_items", "n_annotators", "n_classes", "n_answers")}
-    order, blocks = build_blocks(item, cell // data.n_answers, cell % data.n_answers, **sizes, block_labels=labels)
+    order, blocks = build_blocks(*data.label_codes(), **sizes, block_labels=labels)
     known = [with_known(block, order, data.gold_codes) for block in blocks]
     tables = (data.item_covariates, data.annotator_covariates)
     return replace(data, blocks=with_covariates(known, order, *tables), order=order)

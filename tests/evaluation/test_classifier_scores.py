@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import item_folds, keep
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.heldout import _judged
@@ -54,14 +54,14 @@ def test_labels_are_judged_as_by_hand(both: tuple[Annotations, pd.Series]) -> No
     shares = rng.dirichlet([1, 1, 1], data.n_items)
     fold = item_folds(data, 3, 0)
     found = _judged(data, shares, fold, 3, 0)
-    item, cell = row_codes(data.blocks, data.order)
+    item, annotator, answer = data.label_codes()
     uniform = _judged(data, np.full_like(shares, 1 / 3), fold, 3, 0)
     out = fold == 1
     story = crowdppl.method("bayesian_dawid_skene", prevalence="uniform")
     learned = crowdppl.fit(story, keep(data, ~out), inference="vb").result
     table = learned.sites["confusion"].mean  # exact; the fit's own table is a mean over draws
     for i in np.unique(item[out])[:20]:
-        each = [table[c // 3, :, c % 3] for c in cell[item == i]]
+        each = [table[a, :, x] for a, x in zip(annotator[item == i], answer[item == i], strict=True)]
         assert uniform[i] == pytest.approx(np.log(np.prod(each, axis=0).mean()), abs=1e-6)
     assert not np.allclose(found, uniform)
 

@@ -20,7 +20,7 @@ from torch import nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import MethodError, ResultError, UnwrittenWarning
+from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
 from crowdppl.inference.checkpoint import Checkpoint, key_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem
@@ -349,7 +349,7 @@ def test_a_full_disk_ends_no_fit(name: str, engine: str, tmp_path: Path, monkeyp
         save_file(arrays, file, about)
 
     whole = fitted(name, engine, data)
-    with monkeypatch.context() as patched, pytest.warns(UnwrittenWarning, match="No space left on device; the fit"):
+    with monkeypatch.context() as patched, pytest.warns(CrowdpplWarning, match="No space left on device; the fit"):
         patched.setattr("safetensors.torch.save_file", full)
         found = fitted(name, engine, data, checkpoint=path, checkpoint_every=1)
     assert len(saved) == TRAINING["epochs"]

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import crowdppl
-from crowdppl.errors import GlyphWarning
+from crowdppl.errors import CrowdpplWarning
 from crowdppl.plots.posterior import legible
 from crowdppl.posterior import Posterior
 from tests.handmade import posterior
@@ -56,7 +56,7 @@ def test_letters_that_no_font_has_are_boxes_and_one_warning_names_the_ids() -> N
         ax = held.plot_annotators()
         ax.figure.canvas.draw()
     (warning,) = said
-    assert warning.category is GlyphWarning and warning.filename == __file__
+    assert warning.category is CrowdpplWarning and warning.filename == __file__
     assert str(warning.message).count("'") == 6 and " and 1 more" in str(warning.message)
     assert "install one" in str(warning.message) and 'rcParams["font.family"]' in str(warning.message)
     assert {text.get_text() for text in ax.get_yticklabels()} == {"□□", "Eve", "a □", "b □□", "□"}
@@ -73,7 +73,7 @@ def test_every_picture_with_ids_warns_once(plot: str) -> None:
         getattr(held, plot)(*given)
         for number in plt.get_fignums():
             plt.figure(number).canvas.draw()
-    assert [warning.category for warning in said] == [GlyphWarning]
+    assert [warning.category for warning in said] == [CrowdpplWarning]
     assert said[0].filename == __file__
 
 
@@ -84,7 +84,7 @@ def test_the_network_of_agreement_is_legible() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = crowdppl.fit("one_coin", data, inference="em", seed=0)
-    with pytest.warns(GlyphWarning, match="and 2 more"):
+    with pytest.warns(CrowdpplWarning, match="and 2 more"):
         ax = found.plot_agreement_network()
     assert {text.get_text() for text in ax.texts} >= {f"□□{n}" for n in range(5)}
 

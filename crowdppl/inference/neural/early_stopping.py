@@ -12,7 +12,7 @@ import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError
@@ -83,8 +83,7 @@ def _best_epoch(model: Model, data: Annotations, engine: str, options: Options, 
 
 def _left_out(data: Annotations, seed: int) -> np.ndarray:
     """Labels that the first training does not see, bool (S,), in the order of ``data.frame()``."""
-    item, cell = row_codes(data.blocks, data.order)
-    annotator = cell // np.int32(data.n_answers)
+    item, annotator, _ = data.label_codes()
     if ((np.diff(item) == 0) & (np.diff(annotator) != 0)).any():  # labels are sorted by both
         out: np.ndarray = label_folds(data, PARTS, seed) == 0
         return out
