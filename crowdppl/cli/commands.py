@@ -1,8 +1,4 @@
-"""The command ``crowdppl``: fit, evaluate, list the zoo, and a demonstration.
-
-Commands import what they need, so that --help is there at once. Those that read answers have the same options
-for it (``answer_file.reading``), and hand them on as a whole: ``answer_file.read_answers`` knows what each means.
-"""
+"""The command ``crowdppl``. Commands import what they need, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -11,14 +7,12 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments, inputs
-from crowdppl.cli.inputs import on_command_line, summary_on_command_line
-from crowdppl.core.devices import held_back
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.fitting import check_automatic, fit
 from crowdppl.primitives.model import card_of, in_a_line
@@ -32,20 +26,20 @@ app = typer.Typer(
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """Runs the command; what crowdppl refuses is one line on the standard error and exit status 2.
+    """Runs the command. An error of crowdppl is printed in one line; the exit status is 2.
 
     Args:
         command: the arguments, by default those of the process.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("always", CrowdpplWarning)
-        warnings.showwarning = _say_warning  # restored by catch_warnings
+        warnings.showwarning = _print_warning  # restored by catch_warnings
         try:
             app(None if command is None else list(command))
         except CrowdpplError as error:
-            _say(on_command_line(str(error)))
+            _print(str(error))
         except OSError as error:
-            _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            _print(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         else:
             return
     raise SystemExit(2)
@@ -60,20 +54,20 @@ def common(version: Annotated[bool, typer.Option("--version", help="Print the ve
 
 
 @app.command("fit")
-@inputs.reading
+@arguments.reading()
 def fit_answers(
     answers: arguments.Answers,
     out: arguments.Out,
     model: arguments.Model = "bayesian_dawid_skene",
     inference: arguments.Inference = "auto",
     setting: arguments.Settings = None,
-    option: arguments.Options = None,
+    option: arguments.EngineOptions = None,
     calibrate: arguments.Calibrate = False,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     progress: arguments.Progress = arguments.ON_TERMINAL,
     overwrite: arguments.Overwrite = False,
-    **how: Any,
+    **given: Any,
 ) -> None:
     """Fit a method to a file of answers.
 
@@ -81,56 +75,59 @@ def fit_answers(
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     from crowdppl.cli.outputs import FILES, require_room, write_result
+    from crowdppl.inference.options import options_from
 
     settings = arguments.pairs(setting, "--setting")
-    options: Any = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
-    _check(model, inference, settings, options)  # what is wrong is said before a long file is read
-    inputs.warn_of_unread([model], how)
-    files = inputs.sources(answers, how)
-    require_room(out, overwrite, list(files.values()))
+    options = arguments.engine_options(option) | {"seed": seed, "device": device, "progress": progress}
+    options_from(options)  # errors are found before a long file is read
+    if model == "auto":
+        check_automatic(inference, alone=not settings)
+    else:
+        registry.method(model, **settings)
+    inputs.warn_of_unread([model], given)
+    files = inputs.sources(answers, given)
+    require_room(out, overwrite, files.values())
     began = time.perf_counter()
-    data = inputs.read_answers(answers, how)
+    data = inputs.read_answers(answers, given)
     read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
-    said = {name: path and str(path) for name, path in files.items() if path or name == "gold"}
-    with held_back():  # a second Ctrl-C, or one that comes late, loses no fit
-        write_result(posterior, out, said, seconds)
-    print(summary_on_command_line(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
+    write_result(posterior, out, {"gold": None} | {name: str(path) for name, path in files.items()}, seconds)
+    print(_without_warnings(posterior.summary()), f"\n{FILES} are in {out}", sep="\n")
 
 
 @app.command("compare")
-@inputs.reading
+@arguments.reading()
 def compare_methods(
     answers: arguments.Answers,
     model: arguments.Models = arguments.COMPARED,
     inference: arguments.Inference = "auto",
     folds: arguments.Folds = 5,
     setting: arguments.SettingsOfMethods = None,
-    option: arguments.Options = None,
+    option: arguments.EngineOptions = None,
     seed: arguments.Seed = 0,
     device: arguments.Device = "cpu",
     out: arguments.Table = None,
     overwrite: arguments.Overwrite = False,
-    **how: Any,
+    **given: Any,
 ) -> None:
-    """Compare methods by how well they predict labels that they were not shown; no truth is needed.
+    """Compare methods by how well they predict held-out labels; no truth is needed.
 
-    Prints the mean log-probability of a label left out, its distance from the best method's with a standard error,
+    Prints the mean log-probability of a held-out label, its distance from the best method's with a standard error,
     and the weights of the methods in the best mixture of their predictions.
     """
     from crowdppl.cli.outputs import require_new
     from crowdppl.evaluation.compare import compare
     from crowdppl.evaluation.heldout import unprepared
 
-    options: Any = arguments.engine_options(option) | {"seed": seed, "device": device}
+    options = arguments.engine_options(option) | {"seed": seed, "device": device}
     settings = arguments.settings_by_method(setting, model)
-    for name in model:  # before a large file is read
+    for name in model:  # errors are found before a long file is read
         unprepared(name, settings.get(name))
-    inputs.warn_of_unread(model, how)
+    inputs.warn_of_unread(model, given)
     if out is not None:
-        require_new(out, overwrite, list(inputs.sources(answers, how).values()))
-    data = inputs.read_answers(answers, how)
+        require_new(out, overwrite, inputs.sources(answers, given).values())
+    data = inputs.read_answers(answers, given)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
@@ -139,29 +136,31 @@ def compare_methods(
 
 @app.command()
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
-    """List the methods, or say all about one."""
-    table = registry.zoo({"about": in_a_line}, engines=name is not None)
+    """List the methods, or show all about one."""
     if name is None:
+        table = registry.zoo({"about": in_a_line}, engines=False)
         width = max(map(len, table.index), default=0)
         for method, about in table["about"].items():
             print(f"{method:{width}}  {about}")
-        print("\ncrowdppl zoo NAME says more about one.")
+        print("\ncrowdppl zoo NAME shows more about one.")
         return
-    registry.method(name)
-    for key, text in _card(name, table.loc[name]).items():
-        print(f"{key:>10}  {text}")
+    card = card_of(registry.method(name))
+    parts: dict[str, Any] = {"method": name, **registry.zoo({"about": in_a_line}).loc[name]}
+    if card is not None:
+        parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
+        parts |= {f"not {engine}": why for engine, why in card.refused.items()}
+    for key, text in parts.items():
+        if text:
+            print(f"{key:>10}  {text}")
 
 
 @app.command()
+@arguments.reading("item", "label", "format", "delimiter", "encoding")
 def evaluate(
     result: Annotated[Path, typer.Argument(help="Folder that `crowdppl fit` wrote.")],
     truth: Annotated[Path, typer.Argument(help="File with the true class of items, an item a row.")],
-    item: arguments.Item = None,
-    label: arguments.Label = None,
-    format: arguments.Format = None,
-    delimiter: arguments.Delimiter = None,
-    encoding: arguments.Encoding = None,
     bootstrap: arguments.Bootstrap = 1000,
+    **given: Any,
 ) -> None:
     """Score a result against known truths: accuracy, log score, calibration, detection of errors, annotators.
 
@@ -171,8 +170,7 @@ def evaluate(
     from crowdppl.evaluation import metrics
     from crowdppl.posterior import load
 
-    gold = read_gold(truth, item, label, format=format, delimiter=delimiter, encoding=encoding)
-    found = metrics.evaluate(load(result), gold, bootstrap=max(1, bootstrap))
+    found = metrics.evaluate(load(result), read_gold(truth, **given), bootstrap=max(1, bootstrap))
     ends = found.intervals()[["low", "high"]].dropna().T.to_dict("list") if bootstrap else {}
     for key, value in dict(found).items():
         interval = "{:.4f} to {:.4f}".format(*ends[key]) if key in ends else ""
@@ -185,7 +183,7 @@ def demo(
     seed: arguments.Seed = 0,
     overwrite: arguments.Overwrite = False,
 ) -> None:
-    """Fit Bayesian Dawid-Skene by Gibbs to the anaesthetists of Dawid & Skene (1979)."""
+    """Fit Bayesian Dawid-Skene to the anaesthetists of Dawid & Skene (1979)."""
     from crowdppl.cli.demo import run_demo
 
     run_demo(out, seed, overwrite=overwrite)
@@ -195,47 +193,26 @@ def demo(
 def list_datasets(
     name: Annotated[str | None, typer.Argument(help="A data set; by default all.")] = None,
 ) -> None:
-    """List public data sets, or say all about one."""
+    """List public data sets, or show all about one."""
     from crowdppl.datasets.public import described
 
     print(described(name))
 
 
-def _check(model: str, inference: str, settings: dict[str, Any], options: Any) -> None:
-    """Refuses a method, settings or options that there are not."""
-    from crowdppl.inference.options import options_from
-
-    if model == "auto":
-        check_automatic(inference, alone=not settings)
-    else:
-        registry.method(model, **settings)
-    options_from(options)
+def _without_warnings(summary: str) -> str:
+    """A summary without warnings and doubts, which the fit has printed already."""
+    head, blank, tables = summary.partition("\n\n")
+    kept = [line for line in head.split("\n") if not line.startswith(("warning: ", "doubt: "))]
+    return "\n".join(kept) + blank + tables
 
 
-def _card(name: str, row: Any) -> dict[str, str]:
-    """What there is to say about a method; empty parts are left out."""
-    card = card_of(registry.method(name))
-    parts = {"method": name, **dict(row)}
-    if card is not None:
-        parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
-        parts |= {f"not {engine}": why for engine, why in card.refused.items()}
-    return {key: str(text) for key, text in parts.items() if text}
-
-
-def _say_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Warnings of crowdppl as one clean line, others as they are."""
+def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Prints warnings of crowdppl in one line, others without their place."""
     if issubclass(category, CrowdpplWarning):
-        _say(on_command_line(str(message)), "warning: ")
+        _print(str(message), "warning: ")
     else:
         print(f"{category.__name__}: {message}", file=sys.stderr)
 
 
-def _say(text: str, kind: str = "") -> None:
+def _print(text: str, kind: str = "") -> None:
     print(f"crowdppl: {kind}{' '.join(text.split())}", file=sys.stderr)

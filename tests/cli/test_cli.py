@@ -8,6 +8,7 @@ import os
 import runpy
 import shutil
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def run(*command: str | Path) -> int:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *command: str | Path) -> str:
-    """The one line that a refused command says."""
+    """The one line that a refused command prints."""
     capsys.readouterr()
     assert run(*command) == 2
     printed = capsys.readouterr()
@@ -107,7 +108,7 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert isinstance(record["warnings"], list)
 
 
-def test_what_a_fit_is_doubted_for_is_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doubts_are_printed_once_and_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     careful = [[f"i{n}", f"a{m}", "yes" if n % 2 else "no"] for n in range(60) for m in range(4)]
     at_random = [[f"i{n}", "a4", "yes" if n // 2 % 2 else "no"] for n in range(60)]
     answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *careful, *at_random])
@@ -115,8 +116,8 @@ def test_what_a_fit_is_doubted_for_is_on_record(tmp_path: Path, capsys: pytest.C
     assert run("fit", answers, "--model", "one_coin", "--inference", "em", "--out", out) == 0
     record = json.loads((out / "run.json").read_text())
     printed = capsys.readouterr()
-    assert printed.err.count("less than 0.05 bits") == 1 and "less than 0.05 bits" not in printed.out
-    assert any("less than 0.05 bits" in said and "a4" in said for said in record["warnings"])
+    doubts = [said for said in record["warnings"] if "a4" in said]
+    assert doubts and all(" ".join(doubt.split()) in printed.err and doubt not in printed.out for doubt in doubts)
 
 
 def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
@@ -175,19 +176,17 @@ def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.Cap
     short = write(tmp_path / "short.csv", [["item", "annotator", "label"], ["1", "a", "x"], ["2", "b"]])
     assert "gone.csv" in refused(capsys, "fit", tmp_path / "gone.csv", *out)
     assert "dawid_sken" in refused(capsys, "fit", answers, "--model", "dawid_sken", *out)
-    assert "no setting 'x'" in refused(capsys, "fit", answers, "--setting", "x=1", *out)
-    assert "key=value" in refused(capsys, "fit", answers, "--setting", "prevalence", *out)
-    assert "draw is unknown" in refused(capsys, "fit", answers, "--option", "draw=3", *out)
+    assert "'x'" in refused(capsys, "fit", answers, "--setting", "x=1", *out)
+    assert "'prevalence'" in refused(capsys, "fit", answers, "--setting", "prevalence", *out)
+    assert "'draw'" in refused(capsys, "fit", answers, "--option", "draw=3", *out)
     assert "'bp'" in refused(capsys, "fit", answers, "--inference", "bp", *out)
     assert "'nowhere'" in refused(capsys, "fit", answers, "--item", "nowhere", *out)
-    assert "two classes" in refused(capsys, "fit", few, *out)
-    assert "line 3" in refused(capsys, "fit", short, *out)
+    assert "classes" in refused(capsys, "fit", few, *out)
+    assert "short.csv" in refused(capsys, "fit", short, *out)
     for path in (answers, answers / "inside"):
-        assert "is a file or lies in one; give the path of a folder" in refused(
-            capsys, "fit", answers, "--out", path
-        )
+        assert str(path) in refused(capsys, "fit", answers, "--out", path)
     assert "posterior.json" in refused(capsys, "evaluate", tmp_path, answers)
-    assert "there is no method 'nothing'; crowdppl zoo lists all" in refused(capsys, "zoo", "nothing")
+    assert "'nothing'" in refused(capsys, "zoo", "nothing")
 
 
 def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,61 +196,51 @@ def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pyte
     assert "damaged" in refused(capsys, "evaluate", out, answers)
 
 
-def test_a_result_is_replaced_only_when_told(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_result_is_replaced_only_with_overwrite(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, em = tmp_path / "result", ("--inference", "em")
     assert run("fit", answers, "--model", "majority_vote", *em, "--out", out) == 0
-    said = refused(capsys, "fit", answers, "--model", "one_coin", *em, "--out", out)
-    assert (
-        said.endswith("give another folder, or say --overwrite") and "holds a result already (labels.csv, " in said
-    )
-    assert "holds a result" in refused(capsys, "demo", "--out", out)
+    assert "labels.csv" in refused(capsys, "fit", answers, "--model", "one_coin", *em, "--out", out)
+    assert "labels.csv" in refused(capsys, "demo", "--out", out)
     assert load(out).method == "majority_vote"
     assert run("fit", answers, "--model", "one_coin", *em, "--out", out, "--overwrite") == 0
     assert load(out).method == "one_coin"
-    assert refused(capsys, "compare", answers, "--out", out).endswith("in a folder that there is")
-    assert "folder that is not there" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
-    table = write(tmp_path / "table.csv", [["kept"]])
-    assert "say --overwrite" in refused(capsys, "compare", answers, "--out", table)
-    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 40)
-    for _ in range(2):
-        assert run("demo", "--out", tmp_path / "demo") == 0
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "run.json").write_text("[" * 100_000)  # says nothing that can be read
-    for name in ("labels.csv", "posterior.json"):
-        write(mine / name, [["kept"]])
-        said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
-        assert "is there already, and no run.json says that crowdppl wrote it; give another folder, or" in said
-        assert (mine / name).read_text() == "kept\n"
-    for name in ("labels.csv", "run.json"):
-        (mine / name).unlink()
-    said = refused(capsys, "fit", answers, "--out", mine, "--overwrite")
-    assert "posterior.json is there already, and is not of a posterior that crowdppl saved" in said
     load(out).save(tmp_path / "python")  # without run.json and tables
     assert run("fit", answers, "--model", "one_coin", *em, "--out", tmp_path / "python", "--overwrite") == 0
-    own = shutil.copy(answers, tmp_path / "labels.csv")
-    for more in ((), ("--overwrite",)):
-        assert "written over it" in refused(capsys, "fit", own, "--out", tmp_path, *more)
-    assert Path(own).read_bytes() == answers.read_bytes()
+    assert str(out) in refused(capsys, "compare", answers, "--out", out)
+    assert "a.csv" in refused(capsys, "compare", answers, "--out", tmp_path / "no" / "a.csv")
+    table = write(tmp_path / "table.csv", [["kept"]])
+    assert "--overwrite" in refused(capsys, "compare", answers, "--out", table)
 
 
-@pytest.mark.parametrize("link", [os.link, os.symlink])
-def test_what_is_read_is_never_written_over(
+@pytest.mark.parametrize("name", ["labels.csv", "posterior.json"])
+def test_files_of_somebody_else_are_never_replaced(
+    name: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    write(mine / name, [["kept"]])
+    assert str(mine / name) in refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+    (mine / "run.json").write_text("[" * 100_000)  # cannot be read
+    assert str(mine) in refused(capsys, "fit", answers, "--out", mine, "--overwrite")
+    assert (mine / name).read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("link", [shutil.copy, os.link, os.symlink])
+def test_what_is_read_is_never_replaced(
     link: Callable[[Path, Path], None], answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gold, before = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]]), answers.read_bytes()
-    (tmp_path / "result").mkdir()
-    link(answers, tmp_path / "result" / "labels.csv")
-    link(answers, tmp_path / "other.csv")
-    said = refused(capsys, "fit", answers, "--out", tmp_path / "result", "--overwrite")
-    assert said.endswith("written over it; give another folder")
-    for out in (answers, gold, tmp_path / "other.csv"):
+    result, other = tmp_path / "result" / "labels.csv", tmp_path / "other.csv"
+    result.parent.mkdir()
+    for path in (result, other):
+        link(answers, path)
+    assert str(result) in refused(capsys, "fit", result, "--out", result.parent, "--overwrite")
+    for out in (other, gold):
         for more in ((), ("--overwrite",)):
-            said = refused(capsys, "compare", answers, "--gold", gold, "--out", out, *more)
-            assert said.endswith("written over it; give another file")
-    assert answers.read_bytes() == before
+            assert "replaced" in refused(capsys, "compare", other, "--gold", gold, "--out", out, *more)
+    assert {path.read_bytes() for path in (answers, result, other)} == {before}
 
 
 def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,17 +249,17 @@ def test_wide_tables_and_other_encodings(tmp_path: Path, capsys: pytest.CaptureF
     wide.write_bytes(text.encode("cp1252"))
     gold.write_bytes("item;truth\nKöln;nein\n".encode("utf-16"))
     fit = ("fit", wide, "--model", "one_coin", "--inference", "em", "--out", out)
-    assert "is not UTF-8; say --encoding (perhaps 'cp1252')" in refused(capsys, *fit)
+    assert "encoding" in refused(capsys, *fit)
     fit = (*fit, "--encoding", "cp1252")
-    assert refused(capsys, *fit).endswith("say --annotator, or --wide if each annotator has a column")
+    assert "annotator" in refused(capsys, *fit)
     known = (*fit, "--wide", "--gold", gold)
-    assert "say --gold-encoding (perhaps 'utf-16')" in refused(capsys, *known)
+    assert "gold.csv" in refused(capsys, *known)
     assert run(*known, "--gold-encoding", "utf-16") == 0
     found = load(out).data
     assert (list(found.items), list(found.annotators)) == (["Bonn", "Köln", "Ulm"], ["Bob", "Zoë"])
     assert found.n_labels == 5 and found.gold is not None and found.gold.to_dict() == {"Köln": "nein"}
     assert run("evaluate", out, gold, "--encoding", "utf-16") == 0
-    assert "'klingon' is none that Python knows" in refused(capsys, *fit[:-1], "klingon", "--overwrite")
+    assert "'klingon'" in refused(capsys, *fit[:-1], "klingon", "--overwrite")
 
 
 def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,64 +282,67 @@ def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_texts_become_values() -> None:
-    assert pairs(["a=None", "b=True", "c=null", "d=Nobody"], "--setting") == {
+    json_values = ["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g=", "h=null"]
+    want: dict[str, object] = {"a": 1, "b_c": "x=y", "d": [0, 1], "e": True, "f": 1e-3, "g": "", "h": None}
+    assert pairs(json_values, "--setting") == want
+    python_values = [
+        "a=None",
+        "b=True",
+        "c=Nobody",
+        "d=.1",
+        "e=(0.5, .3)",
+        "f=1_000",
+        "g=007",
+        "h='x'",
+        "i={[1]: 2}",
+    ]
+    want = {
         "a": None,
         "b": True,
-        "c": None,
-        "d": "Nobody",
+        "c": "Nobody",
+        "d": 0.1,
+        "e": (0.5, 0.3),
+        "f": 1000,
+        "g": "007",
+        "h": "x",
+        "i": "{[1]: 2}",
     }
-    assert pairs(
-        ["rate=.1", "blends=(0.5, .3)", "n=1_000", "id=007", "w=a b", "q='x'", "x={[1]: 2}"], "--option"
-    ) == {
-        "rate": 0.1,
-        "blends": (0.5, 0.3),
-        "n": 1000,
-        "id": "007",
-        "w": "a b",
-        "q": "x",
-        "x": "{[1]: 2}",
-    }
-    assert pairs(["a=1", "b-c=x=y", "d=[0, 1]", "e=true", "f=1e-3", "g="], "--setting") == {
-        "a": 1,
-        "b_c": "x=y",
-        "d": [0, 1],
-        "e": True,
-        "f": 1e-3,
-        "g": "",
-    }
+    assert pairs(python_values, "--option") == want
+    for wrong in (["a=1", "a=2"], ["=1"], ["a"]):
+        with pytest.raises(MethodError, match="--setting"):
+            pairs(wrong, "--setting")
+
+
+def test_names_of_classes() -> None:
     assert names('no, yes,"well, maybe"') == ["no", "yes", "well, maybe"]
     assert names('no,yes,""') == ["no", "yes", ""]
     assert names(None) is None
-    assert engine_options(["draws=1e3", "tolerance=1e-9", "guide=point"]) == {
-        "draws": 1000,
-        "tolerance": 1e-9,
-        "guide": "point",
-    }
-    with pytest.raises(DataError, match="--classes"):
-        names('a,"b')
-    for empty in ("no,yes,", "no,,yes", " , no"):
-        with pytest.raises(DataError, match="a comma with no class beside it"):
-            names(empty)
-    for wrong in (["a=1", "a=2"], ["=1"], ["a"]):
-        with pytest.raises(MethodError):
-            pairs(wrong, "--setting")
-    for wrong in (["draws=x"], ["draws=1.5"], ["draws=true"], ["tolerance=low"], ["guide=1"], ["seed=1"]):
-        with pytest.raises(MethodError, match=wrong[0].partition("=")[0]):
-            engine_options(wrong)
+    for wrong in ('a,"b', "no,yes,", "no,,yes", " , no"):
+        with pytest.raises(DataError, match="--classes"):
+            names(wrong)
 
 
+def test_options_of_the_engine() -> None:
+    expected = {"draws": 1000, "tolerance": 1e-9, "guide": "point"}
+    assert engine_options(["draws=1e3", "tolerance=1e-9", "guide=point"]) == expected
+    for wrong in ["draws=x", "draws=1.5", "draws=true", "tolerance=low", "guide=1", "seed=1", "nothing=1"]:
+        with pytest.raises(MethodError, match=wrong.partition("=")[0]):
+            engine_options([wrong])
+
+
+@pytest.mark.filterwarnings("ignore::crowdppl.errors.ConvergenceWarning")
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdppl.cli.demo.DRAWS", 60)
+    quick = partial(crowdppl.fit, draws=60, chains=4)
+    monkeypatch.setattr("crowdppl.cli.demo.fit", quick)
     out = tmp_path / "demo"
-    assert run("demo", "--out", out, "--seed", 1) == 0
+    for _ in range(2):  # a demonstration replaces another
+        assert run("demo", "--out", out, "--seed", 1) == 0
     printed = capsys.readouterr().out
     for part in ("Probability of each class", "accuracy_low", "R-hat", "ESS", str(out)):
         assert part in printed
     labels = pd.read_csv(out / "labels.csv", index_col="item")
-    assert labels.shape[0] == 45
-    np.testing.assert_allclose(labels.filter(like="p(").sum(axis=1), 1)
-    assert labels.loc[1, "label"] == 1
-    assert labels.loc[11, "label"] == 4
+    ten_lines = quick("bayesian_dawid_skene", crowdppl.anaesthetists(), seed=1)  # as in README
+    np.testing.assert_array_equal(labels["probability"], ten_lines.labels()["probability"])
     assert (pd.read_csv(out / "annotators.csv")["labels"] == [135, 45, 45, 45, 45]).all()
     pictures = {path.name for path in (out / "pictures").iterdir()}
     assert pictures == {f"confusion_{n}.png" for n in range(1, 6)} | {
@@ -368,12 +360,11 @@ def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "averaged" in json.loads((out / "run.json").read_text())["correction"]
     assert load(out).correction is not None
     for more in (["--setting", "prior_strength=3"], ["--inference", "gibbs"]):
-        said = refused(capsys, "fit", answers, "--model", "auto", *more, "--out", out)
-        assert "'auto' chooses methods and engines itself" in said
+        assert "'auto'" in refused(capsys, "fit", answers, "--model", "auto", *more, "--out", out)
     assert "posterior.correction.scores" in refused(capsys, "compare", answers, "--model", "auto")
 
 
-def test_truths_that_a_fit_was_told_do_not_judge_it_unsaid(
+def test_evaluating_by_gold_of_the_fit_warns(
     answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "told"
@@ -381,7 +372,7 @@ def test_truths_that_a_fit_was_told_do_not_judge_it_unsaid(
     assert run("fit", answers, "--model", "majority_vote", "--inference", "em", "--gold", truth, "--out", out) == 0
     capsys.readouterr()
     assert run("evaluate", out, truth) == 0
-    assert "warning: the fit was told 8 of the 8 truths" in capsys.readouterr().err
+    assert "crowdppl: warning: " in capsys.readouterr().err
 
 
 def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -397,14 +388,14 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
     said = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold)
     assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", *said) == 0
-    told = read_annotations(answers, gold={"007": "no"})
+    same = read_annotations(answers, gold={"007": "no"})
     settings = {"majority_vote": {"prevalence": "uniform"}, "one_coin": {"prevalence": "uniform", "right": 9}}
-    again = compare(methods[1::2], told, folds=3, inference="em", settings=settings).table
+    again = compare(methods[1::2], same, folds=3, inference="em", settings=settings).table
     printed = pd.read_fwf(StringIO(capsys.readouterr().out), skiprows=[1]).set_index("Unnamed: 0")
     np.testing.assert_allclose(printed["log_p"], again["log_p"], rtol=1e-3)
-    assert "has no setting 'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
-    assert "'glad', which is not compared" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
-    assert "--folds 1" in refused(capsys, "compare", answers, *methods, "--folds", "1")
+    assert "'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
+    assert "'glad'" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
+    assert "folds" in refused(capsys, "compare", answers, *methods, "--folds", "1")
 
 
 def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,8 +405,7 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
     fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")
     quick = ("--setting", 'training={"epochs": 30}')
-    said = refused(capsys, *fit, "--features", tmp_path / "features.csv")
-    assert "features.csv is not UTF-8" in said and "--features-encoding" in said
+    assert "features.csv" in refused(capsys, *fit, "--features", tmp_path / "features.csv")
     given = ("--features", tmp_path / "features.csv", "--features-encoding", "utf-16")
     assert run(*fit, *quick, *given) == 0
     assert "features" not in capsys.readouterr().err
@@ -427,11 +417,8 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(found) == 120  # those that nobody labelled, too
     np.testing.assert_allclose(found.loc[want.index], want, atol=1e-5)
     assert run(*fit, "--option", "max_iterations=2") == 0
-    assert "raykar: there are no features, so that no network learns; give --features" in capsys.readouterr().err
+    assert "no features" in capsys.readouterr().err
     assert run("fit", *fit[1:3], "one_coin", *fit[4:], *given) == 0
-    assert "one_coin: no card says that features are read, so that" in capsys.readouterr().err
-    assert "say --features-item" in refused(
-        capsys, *fit, "--features", write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
-    )
-    said = refused(capsys, "compare", tmp_path / "answers.csv", *given, "--out", tmp_path / "features.csv")
-    assert said.endswith("written over it; give another file")
+    assert "one_coin: no card says that features are read" in capsys.readouterr().err
+    without_ids = write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
+    assert "x.csv" in refused(capsys, *fit, "--features", without_ids)
