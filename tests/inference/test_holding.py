@@ -6,7 +6,6 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
 
 import crowdppl
 from crowdppl import fitting as automatic
-from crowdppl.cli import outputs
-from crowdppl.cli.commands import main
 from crowdppl.core.devices import handlers_kept, held_back, let_through
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
@@ -319,18 +316,3 @@ def test_what_is_let_through_and_what_is_not() -> None:
             ctrl_c()
         with pytest.raises(KeyboardInterrupt):  # nobody is trapped
             ctrl_c()
-
-
-def test_the_command_writes_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: Annotations
-) -> None:
-    answers = tmp_path / "answers.csv"
-    data.frame().to_csv(answers, index=False)
-    at(monkeypatch, nuts.Marginal, "__call__", call=30)
-    at(monkeypatch, outputs, "_write_table")
-    with pytest.raises(SystemExit) as ended:
-        main(["fit", str(answers), "--model", "class_coin", "--inference", "nuts", "--out", str(tmp_path / "out")])
-    assert not ended.value.code
-    assert "nuts was stopped in its warm-up" in capsys.readouterr().err
-    said = outputs.run_record(tmp_path / "out")
-    assert said["crowdppl"] and crowdppl.load(tmp_path / "out").diagnostics()["interrupted"] is True

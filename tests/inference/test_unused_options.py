@@ -91,7 +91,7 @@ def test_the_command_says_it_as_its_own_option(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         main(["fit", str(tmp_path / "answers.csv"), "--model", "one_coin", *options])
     lines = [line for line in capsys.readouterr().err.splitlines() if "changes nothing" in line]
-    assert len(lines) == 1 and lines[0].startswith("crowdppl: warning: --option draws=7 changes nothing: it is")
+    assert len(lines) == 1 and lines[0].startswith("crowdppl: warning: draws=7 changes nothing: it is")
 
 
 def test_every_engine_and_option_that_is_named_is_there() -> None:
