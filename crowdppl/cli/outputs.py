@@ -20,11 +20,12 @@ from crowdppl import __version__
 from crowdppl.errors import ResultError
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
-from crowdppl.results.archive import ARRAYS, TEXT, made_folder, spare_others
+from crowdppl.results.archive import FILES as POSTERIOR
+from crowdppl.results.archive import made_folder, spare_others
 
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
-WRITTEN = (LABELS, ANNOTATORS, RUN, TEXT, ARRAYS)
+WRITTEN = (LABELS, ANNOTATORS, RUN, *POSTERIOR)
 LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 
 

@@ -147,25 +147,6 @@ class UpdateState:
         out = np.where((code >= 0)[:, None], self.evidence[code], 0.0)
         return np.asarray(out[data.order])
 
-    def taken_apart(self) -> dict[str, Any]:
-        """Everything as ids, arrays and plain values."""
-        records = [vars(x) | {"sites": _plain(x.sites)} for x in self.records]
-        return vars(self) | {"sites": _plain(self.sites), "records": records}
-
-
-def restore_update_state(parts: Mapping[str, Any]) -> UpdateState:
-    """The memory that ``taken_apart`` described."""
-    records = tuple(Record(**{**x, "sites": _again(x["sites"])}) for x in parts["records"])
-    return UpdateState(**{**parts, "sites": _again(parts["sites"]), "records": records})
-
-
-def _plain(sites: Sites) -> dict[str, Any]:
-    return {name: vars(site) for name, site in sites.items()}
-
-
-def _again(sites: Mapping[str, Any]) -> Sites:
-    return {name: SiteResult(**parts) for name, parts in sites.items()}
-
 
 @dataclass(frozen=True)
 class CalibrationMap:

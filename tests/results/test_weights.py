@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import crowdppl
-from crowdppl.results.archive import network_parts
+from crowdppl.results.archive import network_states
 from tests.networks.test_networks import clouds
 
 pytestmark = [
@@ -35,14 +35,14 @@ def test_a_loaded_fit_begins_again_with_the_first_weights_of_a_network_of_ones_o
     loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=body(), **settings))
     who = [data.annotators[0]]
     np.testing.assert_array_equal(loaded.without(who).probabilities(), found.without(who).probabilities())
-    kept: Any = network_parts(found.model)
+    kept: Any = network_states(found.model)
     assert sorted(kept["network"]["first"]) == ["2.bias", "2.weight"]  # what never moved is not kept twice
     assert kept["network"]["own"]
 
 
 def test_default_networks_keep_no_first_weights() -> None:
     found = crowdppl.fit("raykar", clouds(90, 60)[0], inference="em", settings={"training": {"epochs": 1}})
-    kept: Any = network_parts(found.model)
+    kept: Any = network_states(found.model)
     assert not kept["network"]["own"] and not kept["network"]["first"]
 
 
@@ -53,5 +53,5 @@ def test_a_network_without_parameters_is_ones_own_too() -> None:
 
     story = crowdppl.method("raykar", network=Cut(), training={"epochs": 1})
     found = crowdppl.fit(story, clouds(90, 60)[0], inference="em", seed=0)
-    kept: Any = network_parts(found.model)
+    kept: Any = network_states(found.model)
     assert kept["network"]["own"]
