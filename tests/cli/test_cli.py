@@ -24,6 +24,7 @@ from crowdppl.data.files import read_annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.compare import compare
 from crowdppl.posterior import load
+from crowdppl.results.archive import FILES
 from tests.networks.test_networks import clouds
 
 ODD_ITEMS = ["007", "7", " a b ", 'quote "x"', "a,b", "naïve ☃", "line\nbreak", "-1e3"]
@@ -77,7 +78,7 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert "dawid_skene by em: 24 labels of 8 items by 3 annotators" in printed
     assert str(out) in printed
     written = {path.name for path in out.iterdir()}
-    assert written == {"labels.csv", "annotators.csv", "run.json", "posterior.json", "posterior.safetensors"}
+    assert written == {"labels.csv", "annotators.csv", "run.json", *FILES}
     posterior = load(out, method="dawid_skene")
     assert posterior.inference == "em"
 
