@@ -11,14 +11,14 @@ WORKERS ?= 2
 .PHONY: help setup demo test check style types slow format bench gpu notebooks pages docs clean
 
 help:
-	@echo "make demo    set everything up, then run the main job on built-in data"
+	@echo "make demo    set everything up, then fit a method to built-in data"
 	@echo "make test    the same set-up, then the fast tests"
 	@echo "make check   what CI runs: format, lint, types, fast tests, slow tests"
 	@echo "make format  format the code and mend what lint can mend"
 	@echo "make bench   measure against other packages and write the tables (some: ONLY=\"few_shot filling\")"
 	@echo "make gpu     every method and engine on CUDA against CPU"
 	@echo "make notebooks  run tutorials/ anew and compare what they print (WRITE=1 writes it, ONLY=few_shot takes one)"
-	@echo "make pages   bring README's table of the zoo and the pages of methods up to date"
+	@echo "make pages   write the generated pages of docs and tables of README"
 	@echo "make docs    build the documentation site into build/site, and check it"
 	@echo "make clean   remove the virtual environment, caches and builds"
 
@@ -71,14 +71,12 @@ notebooks: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.tutorial_runner $(if $(WRITE),--write) $(ONLY)
 
 pages: setup
-	$(BIN)/python -m tests.benchmarks.readme zoo
-	$(BIN)/python -m docs.making.pages
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.making.pages
 
 # No --quiet: it hides warnings from --strict, too.
 docs: $(VENV)/docs-ready
-	$(BIN)/python -m docs.making.links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_docs_site.py
+	CROWDPPL_SITE=build/site $(PYTEST) tests/docs/test_site.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

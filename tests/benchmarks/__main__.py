@@ -1,4 +1,4 @@
-"""`make bench`: runs every benchmark in one session, writes the results, and brings README up to date.
+"""`make bench`: runs every benchmark in one session, writes docs/benchmarks.md and the pages made of it.
 
 `make bench ONLY="few_shot filling"` runs some, and replaces their sections.
 """
@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import machine, readme, results
+from docs.making import pages
+from tests.benchmarks import machine, results
 from tests.benchmarks.recorder import Recorder
 
 TIMED = ("test_em", "test_em_memory", "test_em_scaling", "test_epoch", "test_gibbs", "test_gpu", "test_import")
-"""Those that measure time and memory come first: for ten minutes the machine has to be left alone, then no more."""
+"""These measure time and memory and come first: leave the machine alone for ten minutes."""
 
 
 def kept() -> dict[str, str]:
-    """What is on record of a GPU, for machines without one."""
-    old = results.sections(results.read()) if results.PATH.exists() else {}
+    """The recorded results of a GPU, for machines without one."""
+    old = results.sections(results.read())
     return {title: old.get(title, "Not measured: torch saw no GPU.") for title in results.ON_A_GPU}
 
 
@@ -46,10 +47,9 @@ def main(only: Sequence[str] = ()) -> int:
     except results.ResultsError as error:
         print(error)
         return 1
-    results.PATH.parent.mkdir(exist_ok=True)
     results.PATH.write_text(text, encoding="utf-8")
     print(f"wrote {results.PATH}")
-    readme.write()
+    pages.write()
     return 0
 
 

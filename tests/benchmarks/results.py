@@ -1,8 +1,7 @@
-"""The file of results: sections in Markdown, written by `make bench` alone, and a line that shows hand edits."""
+"""The file of results: sections in Markdown, written by `make bench`."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -42,7 +41,7 @@ SECTIONS = (
     "Truth from features and labels: Music",
     "Probabilities from features and labels, corrected and not",
     "Methods chosen by labels of items left out",
-    "The house recipe in other joint methods",
+    "The default recipe in other joint methods",
     "Features and labels of sentiment_polarity",
     "Features that had no part in the recipe",
     "Few-shot tasks",
@@ -52,63 +51,43 @@ SECTIONS = (
 )
 """What a complete run measures, in this order."""
 
-SEAL = "<!-- written by `make bench`; sha256 of the lines above: "
-
 
 class ResultsError(ValueError):
-    """The file of results is missing, or was not written by `make bench`."""
+    """A complete run lacks a section."""
 
 
-def compose(machine: str, sections: Mapping[str, str]) -> str:
+def compose(machine: str, found: Mapping[str, str]) -> str:
     """The text of the file.
 
     Args:
         machine: a paragraph that names machine and versions.
-        sections: Markdown by title.
+        found: Markdown by title.
 
     Raises:
         ResultsError: when a section is missing.
     """
-    missing = [title for title in SECTIONS if title not in sections]
+    missing = [title for title in SECTIONS if title not in found]
     if missing:
         raise ResultsError(f"these benchmarks did not run: {', '.join(missing)}; `make bench` runs all")
-    body = "\n\n".join(f"## {title}\n\n{sections[title].strip()}" for title in SECTIONS)
-    return seal(f"# Benchmarks\n\n{machine.strip()}\n\n{body}\n")
+    return _text(f"# Benchmarks\n\n{machine.strip()}", found)
 
 
 def amended(text: str, machine: str, found: Mapping[str, str]) -> str:
     """The text of the file after some benchmarks ran alone; a section says so where the machine is another.
 
     Args:
-        text: what ``read`` returns.
+        text: the file as it was.
         machine: a paragraph that names machine and versions.
         found: Markdown by title.
     """
-    head, _, _ = text.partition("\n## ")
+    head = text.partition("\n## ")[0]
     apart = "" if machine.strip() in head else f"*Measured by itself. {machine.strip()}*\n\n"
-    every = {**sections(text), **{title: f"{apart}{body.strip()}" for title, body in found.items()}}
-    body = "\n\n".join(f"## {title}\n\n{every[title]}" for title in SECTIONS if title in every)
-    return seal(f"{head.strip()}\n\n{body}\n")
+    return _text(head, sections(text) | {title: apart + body.strip() for title, body in found.items()})
 
 
-def seal(text: str) -> str:
-    """The text with a last line that holds its checksum."""
-    return f"{text}\n{SEAL}{_checksum(text)} -->\n"
-
-
-def read(path: Path = PATH) -> str:
-    """The text above the checksum.
-
-    Raises:
-        ResultsError: when the file is missing, or its text is not what `make bench` wrote.
-    """
-    if not path.exists():
-        raise ResultsError(f"{path.name} is missing; `make bench` writes it")
-    whole = path.read_text(encoding="utf-8")
-    text, found, last = whole.rpartition(f"\n{SEAL}")
-    if not found or last != f"{_checksum(text)} -->\n":
-        raise ResultsError(f"{path.name} was edited by hand; `make bench` writes it anew")
-    return text
+def read() -> str:
+    """The recorded results."""
+    return PATH.read_text(encoding="utf-8")
 
 
 def sections(text: str) -> dict[str, str]:
@@ -117,5 +96,6 @@ def sections(text: str) -> dict[str, str]:
     return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
 
 
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _text(head: str, found: Mapping[str, str]) -> str:
+    body = [f"## {title}\n\n{found[title].strip()}" for title in SECTIONS if title in found]
+    return "\n\n".join([head.strip(), *body]) + "\n"

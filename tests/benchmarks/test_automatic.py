@@ -26,7 +26,7 @@ pytestmark = pytest.mark.bench
 
 BLIND, TOLD = "Probabilities by auto", "Probabilities by auto with known truths"
 AUTO, OWN, SMOOTHED = "auto", "auto, uncorrected", "vote shares + 1"
-IBCC, HOUSE = "variational IBCC (4, 1)", "variational IBCC, house prior"
+IBCC, DEFAULT = "variational IBCC (4, 1)", "variational IBCC, default prior"
 GIVEN, SAME = "auto, truths given", "auto, none given"
 BASE = "bayesian_dawid_skene"
 """The method that is variational IBCC by vb."""
@@ -45,7 +45,7 @@ SPLITS = 20
 GOLD = 50
 """Known truths that are given; a third of them where there are fewer than 150."""
 
-BESIDE = (AUTO, OWN, IBCC, HOUSE, SMOOTHED)
+BESIDE = (AUTO, OWN, IBCC, DEFAULT, SMOOTHED)
 """Rows of the tables without known truths."""
 
 # Scores by method and set; of a set by name.
@@ -76,7 +76,7 @@ def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureReq
 ABOUT_BLIND = (
     '`fit("auto", data)`, from labels alone, seed 0, beside `uncorrected()` of the same posterior, variational '
     f"IBCC (`{BASE}` by vb) and vote shares with one vote added to each class. IBCC with 4 pseudo-counts on the "
-    "diagonal, 1 beside it and 1 a class is what the guard on accuracy is for; its house prior is the method's "
+    "diagonal, 1 beside it and 1 a class is what the guard on accuracy is for; its default prior is the method's "
     "default. Log score in nats, ECE of 15 bins; all but accuracy are better when lower. The aims are for the mean."
 )
 ABOUT_TOLD = (
@@ -100,7 +100,7 @@ def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
     """Probabilities by method: those of "auto" and what they are compared with."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        house = fit(BASE, data, inference="vb", seed=0)
+        default = fit(BASE, data, inference="vb", seed=0)
         plain = fit(BASE, data, inference="vb", seed=0, settings=four_to_one(data.n_classes))
     votes = data.votes() + 1
     shares = pd.DataFrame(votes / votes.sum(1, keepdims=True), index=data.items, columns=data.classes)
@@ -108,7 +108,7 @@ def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
         AUTO: free.probabilities(),
         OWN: free.uncorrected().probabilities(),
         IBCC: plain.probabilities(),
-        HOUSE: house.probabilities(),
+        DEFAULT: default.probabilities(),
         SMOOTHED: shares,
     }
 
@@ -198,7 +198,7 @@ def named(table: Table) -> str:
             if scores[key] >= table[OWN][name][key] + SEEN
         }
         lines.append(f"- {shown} worse than uncorrected: {listed(worse)}.")
-    for rival in (IBCC, HOUSE):
+    for rival in (IBCC, DEFAULT):
         lost = {
             name: table[rival][name]["accuracy"] - scores["accuracy"]
             for name, scores in table[AUTO].items()

@@ -24,7 +24,7 @@ SETS = {"labelme": "LabelMe", "music": "Music"}
 BARS = {"labelme": (87.0, 85.0), "music": (73.0, 82.5)}
 """Per cent on test items and on the labelled ones, for the method that is chosen."""
 FOLDS, LEVEL = 3, 0.05
-HOUSE = "bayes_dgc, house default"
+DEFAULT = "bayes_dgc, default recipe"
 
 
 def test_methods_chosen_without_gold(recorder: Recorder, request: pytest.FixtureRequest) -> None:
@@ -88,16 +88,16 @@ def cell(score: ClassifierScore, best: ClassifierScore) -> str:
 
 
 def kept(scores: Mapping[str, ClassifierScore]) -> str:
-    """The house default, or the rival that is furthest ahead of it beyond chance."""
-    ahead = compare_to_default(scores, HOUSE, LEVEL).query("beyond_chance")
-    return str(ahead.index[0]) if len(ahead) else HOUSE
+    """The default recipe, or the rival that is furthest ahead of it beyond chance."""
+    ahead = compare_to_default(scores, DEFAULT, LEVEL).query("beyond_chance")
+    return str(ahead.index[0]) if len(ahead) else DEFAULT
 
 
 def choices(found: Featured, name: str, rows: list[neural.Row], best: str, careful: str) -> str:
     """How good the methods are that two rules choose."""
     told = {title: chosen(found, name, rows, title) for title in dict.fromkeys((best, careful))}
     return (
-        f"the highest score chooses {told[best]}. `crowdppl.compare_to_default`, which keeps the house default unless a rival "
+        f"the highest score chooses {told[best]}. `crowdppl.compare_to_default`, which keeps the default recipe unless a rival "
         f"is ahead of it beyond chance (level {LEVEL}), chooses {told[careful]}."
     )
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.bench
 
 TITLE = "Probabilities from features and labels, corrected and not"
 SETS = {"labelme": "LabelMe", "music": "Music"}
-METHODS = ("bayes_dgc, house default", "bayes_dgc, plain", "raykar", "global_noise")
+METHODS = ("bayes_dgc, default recipe", "bayes_dgc, plain", "raykar", "global_noise")
 """Methods of one truth an item, which folds of labels can be taken from."""
 SEEDS = 3
 HEADER = ("set", "method", "own", "corrected", f"own, rest of {GOLD}", f"corrected, {GOLD} truths")
@@ -32,7 +32,7 @@ ABOUT = (
     "Log score in nats / ECE of 15 bins of the truth of labelled items, by labels and classifier: as the method "
     "has them (own), with `calibrate=True` from labels alone (corrected), and with `calibrate=True` and "
     f"{GOLD} random known truths, scored on the other items beside the method's own on the same. Means of {SEEDS} "
-    "seeds; settings as in the tables of truth from features and labels, but the house default keeps the volume "
+    "seeds; settings as in the tables of truth from features and labels, but the default recipe keeps the volume "
     "that its first seed chose. A corrected fit takes six fits, with truths twelve."
 )
 

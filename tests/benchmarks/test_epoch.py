@@ -49,7 +49,7 @@ def test_labelme(recorder: Recorder, request: pytest.FixtureRequest) -> None:
             began = time.perf_counter()
             fit("bayes_dgc", data, inference="vb", seed=0, settings={"training": {"epochs": 30}})
             took[n] = time.perf_counter() - began
-    text = "A fit of 30 epochs by the house recipe, default network, on labels and features of LabelMe: "
+    text = "A fit of 30 epochs by the default recipe, default network, on labels and features of LabelMe: "
     recorder.add(
         LABELME, text + ", ".join(f"{seconds(t)} on {n} thread{'s' * (n > 1)}" for n, t in took.items()) + "."
     )

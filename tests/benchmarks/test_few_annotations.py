@@ -29,9 +29,9 @@ TITLES = dict(zip(SETS, results.FEW_ANNOTATIONS, strict=True))
 SHARES = (0.1, 0.25, 0.5, 1.0)
 """Of the annotations, drawn at random, that are kept; items may be left without any."""
 REPETITIONS = 10
-HOUSE, PLAIN, BASE = "bayes_dgc, house", "bayes_dgc, plain", "bayesian_dawid_skene"
+DEFAULT, PLAIN, BASE = "bayes_dgc, default", "bayes_dgc, plain", "bayesian_dawid_skene"
 ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    HOUSE: ("bayes_dgc", "vb", {"recipe": "default"}),
+    DEFAULT: ("bayes_dgc", "vb", {"recipe": "default"}),
     PLAIN: ("bayes_dgc", "vb", {"recipe": "plain"}),
     "raykar": ("raykar", "em", {}),
     BASE: (BASE, "vb", {}),
@@ -66,7 +66,7 @@ def test_truth_from_few_annotations(name: str, recorder: Recorder, request: pyte
         print(name, share, shown, f"{time.perf_counter() - began:.0f} s", flush=True)
     size = f"{data.n_items} items, {data.n_labels} labels; {remaining(left)}."
     took = f"All of it took {(time.perf_counter() - began) / 60:.0f} minutes."
-    words = "\n".join([GAINS, "", *(verdict(row, runs) for row in (HOUSE, PLAIN))])
+    words = "\n".join([GAINS, "", *(verdict(row, runs) for row in (DEFAULT, PLAIN))])
     recorder.add(TITLES[name], "\n\n".join([EXPLAINED, f"{size} {took}", tables(runs), words]))
 
 
@@ -79,7 +79,7 @@ EXPLAINED = (
     "The last table has only the items that still have a label, where such methods are not at that "
     "disadvantage. Default settings, "
     + ", ".join(f"{row} by {engine}" for row, (_, engine, _) in ROWS.items())
-    + "; seed of the draw and of the fit from 0 on. The house recipe was found on labelme and music with their "
+    + "; seed of the draw and of the fit from 0 on. The default recipe was found on labelme and music with their "
     "known truths in sight, so that its figures on these two are somewhat flattered."
 )
 GAINS = "Where the gain of bayes_dgc over bayesian_dawid_skene is largest, and where it is a loss:"

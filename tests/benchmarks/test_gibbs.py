@@ -62,7 +62,7 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
     )
     text = (
         "Bayesian Dawid-Skene on 500 items x 5 labels, 20 annotators, K = 3; rows of the confusions have "
-        "crowdppl's house prior everywhere, the prevalence is flat, the truth is summed out. Chains of 250 warm-up "
+        "crowdppl's default prior everywhere, the prevalence is flat, the truth is summed out. Chains of 250 warm-up "
         "and 500 kept draws; both are in the time. 32 chains are what `fit` takes for data of this size. ESS: "
         "ArviZ's bulk ESS, the smallest of 180 confusion entries. crowdppl's time is that of `fit`, diagnostics "
         "and label probabilities included. One thread of torch, JAX as it comes; the last two once, the others in "

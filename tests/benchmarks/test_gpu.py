@@ -54,7 +54,7 @@ def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
     folder = data_folder(request, recorder, FITS)
     if folder is None:
         return
-    house = {"settings": {"training": {"epochs": 30}}}
+    default = {"settings": {"training": {"epochs": 30}}}
     full = "bayesian_dawid_skene"
     rows = [
         compared("dawid_skene by em, 30 iterations, 1,000,000 labels", labels(200_000), "dawid_skene", "em", WHOLE),
@@ -63,7 +63,7 @@ def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
         compared(f"{full} by gibbs, 4 chains of 100, 100,000 labels", labels(20_000), full, "gibbs", DRAWS),
         compared("one_coin by nuts, 4 chains of 20, 1,000 labels", labels(200, 20), "one_coin", "nuts", FEW),
         compared(
-            "bayes_dgc by vb, 30 epochs, LabelMe", read_featured(folder, "labelme").data, "bayes_dgc", "vb", house
+            "bayes_dgc by vb, 30 epochs, LabelMe", read_featured(folder, "labelme").data, "bayes_dgc", "vb", default
         ),
     ]
     about = (

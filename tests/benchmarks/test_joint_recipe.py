@@ -1,4 +1,4 @@
-"""The house recipe in the other methods of one truth an item: what labels left out, seeds and gold say of it."""
+"""The default recipe in the other methods of one truth an item: what labels left out, seeds and gold say of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.benchmarks.test_choosing import scored
 
 pytestmark = pytest.mark.bench
 
-TITLE = "The house recipe in other joint methods"
+TITLE = "The default recipe in other joint methods"
 SETS = {"labelme": "LabelMe", "music": "Music"}
 VOLUME = 0.02
 JOINT: Mapping[str, Any] = {"likelihood": "joint"}
@@ -132,10 +132,10 @@ def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
     crowd_prior_strength: dict[str, Any] = {"crowd_prior_strength": 0.0} if pair.engine == "em" else {}
     recipe = crowdppl.default_recipe(found.data, training={"volume": VOLUME}, **crowd_prior_strength)
     both = {"plain": neural.LONGER, "recipe": {**recipe, **pair.off}}
-    plain, house = (
+    plain, default = (
         neural.Row(title, pair.method, pair.engine, {**pair.settings, **more}) for title, more in both.items()
     )
-    return plain, house
+    return plain, default
 
 
 def compared(found: Featured, pair: Pair) -> Gain:

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.bench
 
 TITLE = "Probabilities by auto of new items"
 WHOLE, NEW, MORE = "auto, all items fitted", "auto, predict", "auto, update"
-OWN, IBCC = "auto, uncorrected, predict", "variational IBCC, house prior, predict"
+OWN, IBCC = "auto, uncorrected, predict", "variational IBCC, default prior, predict"
 ABOUT = (
     'Half of the items, drawn at random, are fitted by `fit("auto", data)`; the others are new: `predict` says '
     "what their labels mean by what was learned of annotators, `update` learns from their labels, too. Beside them "
-    "`predict` by the method of the largest weight alone and by variational IBCC under its house prior, and the "
+    "`predict` by the method of the largest weight alone and by variational IBCC under its default prior, and the "
     "same items in a fit to all. Scores are of the new items, seed 0. Seconds: of `predict`."
 )
 

@@ -100,7 +100,7 @@ EXPLAINED = (
     f"has which share is drawn by the seed), {EACH} labels an image; a mixed crowd is the one of "
     f"`crowdppl.digits`, good annotators are {GOOD} experts, right in 95 % of cases. product: its real labels, "
     f"and {FEATURES} features from normal distributions of unit variance whose means lie {APART:g} apart. "
-    f"{TEST:.0%} of the items have no labels and are the test part. bayes_dgc by vb with the house recipe, whose "
+    f"{TEST:.0%} of the items have no labels and are the test part. bayes_dgc by vb with the default recipe, whose "
     "term `balance` draws the mean prediction to equal shares (`uniform`), to those of the votes (`votes`), or to "
     "equal ones where votes are nearly even and else nowhere (`auto`); bayesian_dawid_skene by vb sees no "
     f"features. Accuracies in per cent, log scores in nats; mean of {SEEDS} seeds (of data and fit) ± its standard "

@@ -1,4 +1,4 @@
-"""The house recipe on tables of features that had no part in how it came about."""
+"""The default recipe on tables of features that had no part in how it came about."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EACH = (1, 3)
 """Labels of an item."""
 TEST = 0.3
 """Share of the items that nobody labels."""
-HOUSE, BASE = "bayes_dgc, house", "bayesian_dawid_skene"
+DEFAULT, BASE = "bayes_dgc, default", "bayesian_dawid_skene"
 ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    HOUSE: ("bayes_dgc", "vb", {"recipe": "default"}),
+    DEFAULT: ("bayes_dgc", "vb", {"recipe": "default"}),
     "bayes_dgc, plain": ("bayes_dgc", "vb", {"recipe": "plain"}),
     "raykar": ("raykar", "em", {}),
     BASE: (BASE, "vb", {}),
@@ -109,12 +109,12 @@ def table(runs: Runs) -> str:
 
 
 def verdict(runs: Runs) -> str:
-    """Where the house recipe is not the best row."""
+    """Where the default recipe is not the best row."""
     lost = []
     for at, (score, digits) in enumerate(SCORES.items()):
         sign = 1 if "accuracy" in score else -1
         for name in SETS:
             means = {row: sign * round(float(np.mean(runs[name, row], 0)[at]), digits) for row in ROWS}
-            better = [row for row, x in means.items() if x > means[HOUSE]]
+            better = [row for row, x in means.items() if x > means[DEFAULT]]
             lost += [f"{name.replace('_', ' ')}, {score}: {' and '.join(better)}"] if better else []
-    return f"Better than {HOUSE}: {'; '.join(lost) or 'none, on no set and by no score'}."
+    return f"Better than {DEFAULT}: {'; '.join(lost) or 'none, on no set and by no score'}."

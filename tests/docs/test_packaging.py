@@ -113,15 +113,11 @@ def test_importing_is_cheap(root: Path, tmp_path: Path, code: str, absent: list[
     assert run(sys.executable, "-c", f"{code}\n{listing}", cwd=tmp_path, path=root) == ""
 
 
-def test_public_names_exist_and_say_what_they_are() -> None:
+def test_public_names_exist() -> None:
     for name in crowdppl.__all__:
-        assert getattr(crowdppl, name).__doc__, f"crowdppl.{name} says nothing about itself"
+        assert getattr(crowdppl, name).__doc__, name
     with pytest.raises(AttributeError, match="fitt"):
         crowdppl.fitt  # noqa: B018
-
-
-def test_submodules_are_attributes() -> None:
-    assert issubclass(crowdppl.errors.MethodError, crowdppl.errors.CrowdpplError)
 
 
 def test_every_dependency_is_pinned(root: Path) -> None:

@@ -1,0 +1,126 @@
+"""The plate diagrams show what models do, and can be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
+
+import pyro
+import pyro.distributions as dist
+import pytest
+import torch
+
+import crowdppl.primitives as cp
+from crowdppl.plots import model_graph
+from docs.making import pages
+
+
+@cache
+def graph_of(name: str) -> model_graph.ModelGraph:
+    return pages.graph(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "parents", "plates"),
+    [
+        (
+            "glad",
+            {
+                "ability": set(),
+                "difficulty": set(),
+                "truth": set(),
+                "label": {"ability", "difficulty", "truth"},
+            },
+            {"annotators": {"ability", "label"}, "items": {"difficulty", "truth", "label"}},
+        ),
+        (
+            "dependent_clusters",
+            {
+                "prevalence": set(),
+                "link": set(),
+                "confusion": set(),
+                "truth": {"prevalence"},
+                "opinion": {"link", "truth"},
+                "label": {"confusion", "opinion"},
+            },
+            {
+                "annotators": {"confusion", "label"},
+                "items": {"truth", "opinion", "label"},
+                "groups": {"opinion"},
+                "linked": {"link"},
+            },
+        ),
+        (
+            "raykar",
+            {"features": set(), "confusion": set(), "truth": {"features"}, "label": {"confusion", "truth"}},
+            {"annotators": {"confusion", "label"}, "items": {"features", "truth", "label"}},
+        ),
+    ],
+)
+def test_relations_are_those_of_the_story(
+    name: str, parents: dict[str, set[str]], plates: dict[str, set[str]]
+) -> None:
+    graph = graph_of(name)
+    assert {child: set(above) for child, above in graph.parents.items()} == parents
+    assert {plate: set(members) for plate, members in graph.plates.items()} == plates
+    assert graph.observed == {"label", "features"} & parents.keys()
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Three variables in a row, one that nothing depends on, and no annotators."""
+
+    def model(self, data: cp.Block) -> None:
+        first = pyro.sample("first", dist.Normal(0.0, 1.0))
+        pyro.sample("idle", dist.Normal(0.0, 1.0))
+        second = pyro.sample("second", dist.Dirichlet(first.exp().expand(data.n_classes)))
+        with cp.plates.items(data):
+            rows = torch.zeros(data.n_annotators, data.n_classes, data.n_answers)
+            cp.annotate(data, rows, cp.truth(data, second.log()))
+
+
+def test_relations_of_a_story_that_has_others() -> None:
+    graph = model_graph.graph_of(Chain(), model_graph.a_few_labels())
+    assert graph.parents == {
+        "first": (),
+        "idle": (),
+        "second": ("first",),
+        "truth": ("second",),
+        "label": ("truth",),
+    }
+    assert graph.plates == {"items": ("truth", "label"), "annotators": ("label",)}
+    assert graph.children("second") == ("truth",)
+
+
+@pytest.mark.parametrize("name", pages.names())
+def test_diagrams_can_be_read(name: str) -> None:
+    """Plates hold their variables and no others, nothing overlaps, arrows point down and touch no other."""
+    assert not unreadable(graph_of(name), model_graph.arrange(graph_of(name)))
+
+
+def unreadable(graph: model_graph.ModelGraph, drawn: model_graph.Layout) -> list[str]:
+    ovals, wrong = drawn.ovals, []
+    for plate, box in drawn.boxes.items():
+        members = graph.plates[plate]
+        wrong += [f"{n} is not in {plate}" for n in members if not box.holds(ovals[n])]
+        wrong += [f"{n} is in {plate}" for n in ovals if n not in members and box.meets(ovals[n])]
+    for a, b in combinations(ovals, 2):
+        apart = abs(ovals[a].x - ovals[b].x) > ovals[a].rx + ovals[b].rx or abs(ovals[a].y - ovals[b].y) > 54
+        wrong += [] if apart else [f"{a} overlaps {b}"]
+    for child, parents in graph.parents.items():
+        for parent in parents:
+            wrong += [f"{parent} -> {child} runs through {n}" for n in model_graph.passed(ovals, parent, child)]
+            wrong += [] if ovals[parent].y < ovals[child].y else [f"{parent} is not above {child}"]
+    return wrong
+
+
+def test_an_unreadable_diagram_is_found() -> None:
+    graph = graph_of("glad")
+    drawn = model_graph.arrange(graph)
+    label = drawn.ovals["label"]
+    moved = replace(drawn, ovals={**drawn.ovals, "ability": replace(label, y=label.y + 5)})
+    found = unreadable(graph, moved)
+    assert {"ability is in items", "ability overlaps label", "ability is not above label"} <= {*found}
+    through = {**drawn.ovals, "difficulty": replace(label, x=label.x + 20, y=label.y - 50)}
+    assert "truth -> label runs through difficulty" in unreadable(graph, replace(drawn, ovals=through))

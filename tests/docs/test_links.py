@@ -1,0 +1,149 @@
+"""Links lead somewhere, files that the text names exist, and the reference lists all public names."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import crowdppl
+from crowdppl import few_shot, networks, primitives, simulation
+from docs.making import notebooks
+from docs.making.pages import slug
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(
+    path for where in ("*.md", "docs/*.md", "docs/methods/*.md", "tutorials/*") for path in ROOT.glob(where)
+)
+LINK = re.compile(r"\]\(([^\s)]+)\)")
+
+
+def prose(path: Path) -> str:
+    """The Markdown of a file or of a notebook's cells, without code."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return re.sub(r"`[^`\n]*`", "code", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def wrong_links(path: Path) -> list[str]:
+    """Links that lead to no file of the repository, or to no heading of one."""
+    wrong = []
+    for link in LINK.findall(prose(path)):
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if re.match(r"https?://[\w.-]+\.\w+", link):
+            continue
+        headings = re.findall(r"^#+ (.+)$", prose(target), re.MULTILINE) if anchor and target.exists() else []
+        if not target.exists() or (anchor and anchor not in map(slug, headings)):
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    assert not wrong_links(path)
+
+
+def test_wrong_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# A `title`\n")
+    page = tmp_path / "README.md"
+    page.write_text("[a](there.md) `[b](none.md)` [c](gone.md) [d](there.md#other) [e](https://x.org)\n")
+    assert wrong_links(page) == ["gone.md", "there.md#other"]
+
+
+def test_contributing_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("### Where to add what")[2].partition("\n## ")[0]
+    for row in re.findall(r"^\| \w.*$", table, re.MULTILINE)[1:]:
+        _, _, files, what, _ = row.split("|")
+        paths = [ROOT / path for path in re.findall(r"`([\w/]+\.pyi?)`", files) if "NAME" not in path]
+        assert all(path.exists() for path in paths), row
+        source = "".join(path.read_text(encoding="utf-8") for path in paths)
+        words = re.findall(r"`(\w+)(?:\(\w+\))?`", what)
+        assert not [word for word in words if paths and word not in source and word != "Fit"], row
+    for path in re.findall(r"`((?:crowdppl|inference|tests|docs|cli)/[\w/]+(?:\.\w+)?)`", text):
+        assert (ROOT / path).exists() or (ROOT / "crowdppl" / path).exists(), path
+
+
+def test_the_reference_has_all_public_names() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
+    described = set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
+    modules = {
+        "datasets",
+        "errors",
+        "few_shot",
+        "networks",
+        "plots",
+        "primitives",
+        "registry",
+        "simulation",
+        "testing",
+    }
+    wanted = {f"crowdppl.{name}" for name in crowdppl.__all__ if name not in modules}
+    for module in (few_shot, networks, primitives, simulation):
+        wanted |= {f"{module.__name__}.{name}" for name in module.__all__}
+    elsewhere = {f"crowdppl.{name}" for name in crowdppl.__all__}
+    missing = {
+        name for name in wanted if name not in described and f"crowdppl.{name.rpartition('.')[2]}" not in elsewhere
+    }
+    assert not missing
+
+
+def test_links_are_adapted_to_the_site() -> None:
+    hooks = pytest.importorskip("docs.making.hooks", reason="the extra docs")
+
+    def shown(text: str, page: str) -> Any:
+        return hooks.on_page_markdown(text, SimpleNamespace(file=SimpleNamespace(src_uri=page)), None, None)
+
+    assert (
+        shown("[a](docs/benchmarks.md#import) [b](LICENSE)", "index.md")
+        == "[a](benchmarks.md#import) [b](files/LICENSE)"
+    )
+    assert (
+        shown("[a](tutorials/few_shot.ipynb) [b](gone.md)", "index.md") == "[a](tutorials/few_shot.md) [b](gone.md)"
+    )
+    assert shown("[a](../README.md)", "tutorials/few_shot.md") == "[a](../index.md)"
+    assert shown("[a](../benchmarks.md)", "methods/glad.md") == "[a](../benchmarks.md)"
+
+
+def test_a_notebook_is_shown_with_its_outputs(tmp_path: Path) -> None:
+    outputs = [
+        {"output_type": "stream", "text": ["\x1b[31m1\x1b[0m\n", " 5%\r100%\n"]},
+        {"output_type": "display_data", "data": {"image/png": "YSBwaWN0dXJl", "text/plain": "<Figure>"}},
+        {"output_type": "execute_result", "data": {"text/html": "<table>\n\n<tr></tr></table>", "text/plain": "t"}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title"]},
+        {"cell_type": "code", "source": "f()", "outputs": outputs},
+    ]
+    path = tmp_path / "one.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    text, images = notebooks.page_of(path)
+    assert text.split("\n\n") == [
+        "# Title",
+        "[Download this notebook](one.ipynb)",
+        "```python\nf()\n```",
+        "```text\n1\n100%\n```",
+        "![Output of the code above](one-2-2.png)",
+        '<div class="output">\n<table>\n<tr></tr></table>\n</div>\n',
+    ]
+    assert images == {"one-2-2.png": b"a picture"}
+    cells[1]["outputs"] = [{"output_type": "error", "ename": "ValueError", "evalue": "no"}]
+    path.write_text(json.dumps({"cells": cells}))
+    with pytest.raises(ValueError, match="ValueError"):
+        notebooks.page_of(path)
+
+
+def test_the_page_on_installation_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [extra for extra in project["optional-dependencies"] if f"| `{extra}` |" not in page] == []
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert capsys.readouterr().out == page.partition("```text\n")[2].partition("```")[0]

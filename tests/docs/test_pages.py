@@ -1,0 +1,196 @@
+"""The generated pages and tables are current; README's example prints what it shows; results are kept in order."""
+
+from __future__ import annotations
+
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdppl
+from crowdppl.primitives.model import card_of
+from docs.making import pages, symbols
+from tests.benchmarks import advice, picture, results, test_automatic, test_pruning
+from tests.benchmarks.__main__ import kept
+from tests.benchmarks.tables import markdown
+from tests.benchmarks.test_accuracy import SETS, read
+
+
+def test_generated_pages_are_current() -> None:
+    stale = [path.name for path, text in pages.files().items() if not path.exists() or path.read_text() != text]
+    assert not stale, "run `make pages`"
+    found = {path.stem for path in (pages.DOCS / "methods").glob("*.md")} - {"index"}
+    drawn = {path.stem for path in (pages.DOCS / "methods" / "plates").glob("*.svg")}
+    assert found == drawn == set(pages.names())
+
+
+@pytest.mark.parametrize("name", pages.names())
+def test_every_method_has_an_engine_and_its_symbols_differ(name: str) -> None:
+    row = pages.support()[name]
+    assert all(text in {"exact", "mean-field", "gradient"} or text.startswith("refused: ") for text in row.values())
+    assert any(not text.startswith("refused") for text in row.values())
+    sites = card_of(crowdppl.method(name)).sites
+    shown = [(symbols.symbol(name, site).letter, symbols.indices(name, shape)) for site, shape in sites.items()]
+    assert len(set(shown)) == len(shown)
+
+
+def test_indices_come_from_shapes() -> None:
+    wanted = {
+        "": "",
+        "K": "k",
+        "A K K": "a,k,l",
+        "A K M K": "a,k,m,l",
+        "A 2": "a",
+        "1+G N": "g,i",
+        "A K*M W": "a,km,w",
+    }
+    assert {shape: symbols.indices("glad", shape) for shape in wanted} == wanted
+    with pytest.raises(symbols.SymbolError, match="'Y'"):
+        symbols.indices("glad", "A Y")
+    with pytest.raises(symbols.SymbolError, match="'depth'"):
+        symbols.symbol("glad", "depth")
+
+
+def test_settings_and_links_of_a_page() -> None:
+    docstring = (
+        "One.\n\nArgs:\n    mean, spread: of abilities,\n        on a scale.\n    knows: how many: a lot.\n\nMore."
+    )
+    assert pages.arguments(docstring) == {
+        ("mean", "spread"): "of abilities, on a scale.",
+        ("knows",): "how many: a lot.",
+    }
+    text = pages.linked("take bayes_dgc; not `dawid_skene`, crowdppl.one_coin, one_coins or a[k](x)", "glad")
+    assert text == "take [`bayes_dgc`](bayes_dgc.md); not `dawid_skene`, crowdppl.one_coin, one_coins or a[k]\\(x)"
+
+
+RESULTS = """# Benchmarks
+
+Machine.
+
+## Accuracy
+
+Per cent, of items; ties split. More is said here.
+
+| method (engines) | rte | web |
+| --- | ---: | ---: |
+| vote shares | 1.00 | 2.00 |
+| mace (em, vb) | **5.00** | - |
+| mace_two (em) | 7.00 | 8.00 |
+| glad hard (em) | 1.00 | 3.00 |
+| glad, easy (em) | 2.00 | 4.00 |
+"""
+
+
+def test_a_page_has_the_rows_of_its_method() -> None:
+    head, *table = pages.measured("mace", RESULTS).splitlines()
+    assert head == "[Accuracy](../benchmarks.md#accuracy). Per cent, of items."
+    assert table[3:] == ["| vote shares | 1.00 | 2.00 |", "| mace (em, vb) | **5.00** | - |"]
+    assert pages.measured("one_coin", RESULTS) == ""
+    assert pages.measured("glad", RESULTS).count("glad") == 2
+
+
+TEN_LINES = re.compile(r"## Ten lines\n\n```python\n(.*?)```\n.*?```text\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.slow
+def test_readme_prints_what_it_shows() -> None:
+    readme = pages.README.read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 200
+    code, wanted = TEN_LINES.search(readme).groups()
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert [line.rstrip() for line in printed.getvalue().splitlines()] == wanted.splitlines()
+
+
+@pytest.mark.slow
+def test_the_picture_is_what_the_command_draws(tmp_path: Path) -> None:
+    from matplotlib.pyplot import imread
+
+    kept, drawn = imread(picture.PATH), imread(picture.draw(tmp_path / "again.png"))
+    assert kept.shape == drawn.shape
+    assert np.abs(kept - drawn).mean() < 0.01, "run `python -m tests.benchmarks.picture`"
+
+
+def test_results_have_known_sections_and_their_aims_are_met() -> None:
+    found = list(results.sections(results.read()))
+    assert found == [title for title in results.SECTIONS if title in found]
+    assert ", missed |" not in results.read()
+
+
+def test_some_benchmarks_replace_their_sections() -> None:
+    text = results.compose("A machine.", dict.fromkeys(results.SECTIONS, "1.00 s"))
+    text = results.amended(text, "A machine.", {"Import": "2.00 s"})
+    found = results.sections(results.amended(text, "Another.", {"Memory of EM": "3.00 s"}))
+    assert list(found) == list(results.SECTIONS)
+    assert found["Import"] == "2.00 s" and found["Memory of EM"] == "*Measured by itself. Another.*\n\n3.00 s"
+    assert sum(text == "1.00 s" for text in found.values()) == len(results.SECTIONS) - 2
+    with pytest.raises(results.ResultsError, match="Import"):
+        results.compose("A machine.", {title: "" for title in results.SECTIONS if title != "Import"})
+    recorded = results.sections(results.read())
+    assert kept() == {title: recorded[title] for title in results.ON_A_GPU}
+
+
+def test_tables() -> None:
+    assert markdown(("a", "b"), [["x|y", "1"]]) == "| a | b |\n| --- | ---: |\n| x/y | 1 |"
+    with pytest.raises(ValueError, match="2 cells"):
+        markdown(("a",), [["x", "1"]])
+
+
+MEASURED = markdown(
+    ("method (engines)", "bluebirds", "rte", "web"),
+    [
+        ["vote shares", "70.00", "80.00", "60.00"],
+        ["one_coin (em)", "89.50", "91.50", "50.00"],
+        ["mace (em)", "**99.00**", "-", "55.10"],
+        ["dawid_skene (em)", "90.00", "**92.00**", "54.90"],
+        ["class_coin (em, vb)", "88.90", "89.90", "60.00"],
+        ["community (vb)", "70.00", "80.00", "60.00"],
+        ["dependent_clusters (vb)", "70.00", "80.00", "60.00"],
+        ["ordinal (em)", "99.00", "99.00", "**70.00**"],
+        ["majority_vote (em)", "70.00", "80.00", "60.00"],
+    ],
+)
+
+
+def test_advice_is_the_best_and_what_is_within_its_error() -> None:
+    """Two sets of 108 and 800 truths: the error of .90 and .92 is sqrt(.09 / 108 + .0736 / 800) / 2 = .0152."""
+    right = advice.accuracies(advice.tables(MEASURED)[0])
+    row = advice.kind_row("two classes", right)
+    assert row[1:] == ["bluebirds, rte", "`dawid_skene`", "91.00 ± 1.52", "`one_coin`", "75.00"]
+    # The method for ordered classes counts where there are such; n = 2653 makes the error sqrt(.21 / 2653) = .0089.
+    row = advice.kind_row("classes in an order", right)
+    assert row[1:] == ["web", "`ordinal`", "70.00 ± 0.89", "none", "60.00"]
+    assert "`one_coin` (web by 10); `dawid_skene` (web by 5)" in advice.falls(right)
+    assert advice.groups(right).endswith("no set.")
+    alike = {**right, "community": {**right["community"], "web": 71.0}}
+    assert advice.groups(alike).endswith("web.")
+
+
+def test_sizes_of_sets_are_those_of_the_data(real_data: Path) -> None:
+    assert list(advice.SIZES) == list(SETS.values())
+    for name, shown in SETS.items():
+        data, gold = read(real_data, name)
+        work = data.frame().groupby("annotator").size()
+        labelled = (data.votes().sum(1) > 0).sum()
+        labels = round(data.n_labels / labelled, 2)
+        found = advice.Sizes(len(gold), labels, data.n_classes, work.median(), data.kind == "ordinal")
+        assert found == advice.SIZES[shown], shown
+
+
+@pytest.mark.parametrize(("n", "given"), [(108, 36), (149, 49), (150, 50), (800, 50)])
+def test_truths_that_are_given_are_not_scored(n: int, given: int) -> None:
+    gold = pd.Series(range(n), index=[f"item {i}" for i in range(n)])
+    known, rest = test_automatic.split(gold, 3)
+    assert len(known) == given and set(known.index).isdisjoint(rest.index) and len(known) + len(rest) == n
+    assert not known.equals(test_automatic.split(gold, 4)[0])
+
+
+def test_changes_by_pruning_carry_their_paired_error() -> None:
+    before, after = np.array([1.0, 0, 0, 0.5]), np.array([1.0, 1, 0, 0.5])
+    found = test_pruning.cells([before, after, before], [pd.Index(["a"]), pd.Index([])], 9)
+    assert found == ["37.50", "1 of 9", "62.50 (+25.00 ± 25.00)", "0 of 9", "-"]

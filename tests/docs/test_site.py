@@ -1,0 +1,137 @@
+"""The built site: everything has its page, and a reader finds it in a browser, served or from disk.
+
+Needs the extra `docs`; the browser also needs Chromium. `make docs` runs this on the site that it built, which
+CROWDPPL_SITE names. MkDocs itself checks the links, with warnings as errors.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import crowdppl
+
+pytest.importorskip("mkdocs", reason="the site: install the extra docs, as `make docs` does")
+pytest.importorskip("mkdocstrings", reason="the site: install the extra docs, as `make docs` does")
+
+pytestmark = pytest.mark.slow
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site that CROWDPPL_SITE names, or one built now; a warning ends the build."""
+    if given := os.environ.get("CROWDPPL_SITE"):
+        return root / given
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_everything_has_its_page(site: Path, root: Path) -> None:
+    methods = {path.stem for path in (root / "models").glob("[!_]*.py")}
+    tutorials = {path.stem for path in (root / "tutorials").glob("*.ipynb")}
+    assert {path.stem for path in (site / "methods").glob("*.html")} == {"index", *methods}
+    assert {path.stem for path in (site / "tutorials").glob("*.html")} == {"index", *tutorials}
+    assert not list((site / "making").glob("*")), "the tools that make the site are no part of it"
+    start = (site / "index.html").read_text(encoding="utf-8")
+    assert (root / "README.md").read_text(encoding="utf-8").split("\n\n")[1].split(".")[0] in start
+
+
+def test_public_names_are_described(site: Path) -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html"))
+    names = [name for name in crowdppl.__all__ if callable(getattr(crowdppl, name))]
+    names += ["Posterior.save", "Posterior.decide", "primitives.annotate", "errors.DataError"]
+    assert not [name for name in names if f'id="crowdppl.{name}"' not in pages]
+
+
+def test_docstrings_are_rewritten_for_griffe() -> None:
+    from docs.making.docstrings import rewritten
+
+    together = "Args:\n    mean, spread: of abilities,\n        on a scale.\n    knows: x\n"
+    assert rewritten(f"One::\n\n    code::\n\n{together}\nReturns:\n    A: b", "int") == (
+        "One:\n\n    code:\n\nArgs:\n    mean: of abilities,\n        on a scale.\n    spread: of abilities,\n"
+        "        on a scale.\n    knows: x\n\nReturns:\n    int: A: b"
+    )
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files without a log."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served, on this machine alone."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+
+
+@pytest.fixture
+def page(address: str, site: Path) -> Iterator[Any]:
+    """A page of a browser that notes errors and requests to other places."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the browser: install the extra docs")
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"the browser: none of {', '.join(BROWSERS)} is installed (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        opened = browser.new_page()
+        opened.wrong = []
+        opened.on("console", lambda m: opened.wrong.append(m.text) if m.type in {"error", "warning"} else None)
+        opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+        opened.route(
+            lambda url: not url.startswith((address, site.as_uri(), "data:", "blob:", "about:")),
+            lambda route: (opened.wrong.append(f"{route.request.url} is not the site"), route.abort()),
+        )
+        yield opened
+        browser.close()
+
+
+def test_a_reader_finds_a_method(page: Any, address: str) -> None:
+    page.goto(address)
+    page.get_by_role("navigation", name="Navigation").get_by_role("link", name="Methods").click()
+    page.get_by_role("article").get_by_role("link", name="bayesian_dawid_skene", exact=True).click()
+    page.wait_for_url("**/methods/bayesian_dawid_skene.html")
+    drawn = page.get_by_alt_text("Plate diagram of Bayesian Dawid-Skene")
+    assert drawn.evaluate("image => image.complete && image.naturalWidth") > 100
+    assert not page.wrong
+
+
+def test_a_reader_finds_a_notebook(page: Any, address: str, root: Path) -> None:
+    page.goto(f"{address}tutorials/first_posterior.html")
+    broken = "images => images.filter(image => image.complete && !image.naturalWidth).length"
+    assert page.locator("article img").evaluate_all(broken) == 0
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download this notebook").click()
+    notebook = root / "tutorials" / "first_posterior.ipynb"
+    assert Path(download.value.path()).read_bytes() == notebook.read_bytes()
+    assert not page.wrong
+
+
+@pytest.mark.parametrize("where", ["served", "from disk"])
+def test_a_reader_searches(where: str, page: Any, address: str, site: Path) -> None:
+    page.goto(address if where == "served" else (site / "index.html").as_uri())
+    box = page.get_by_role("textbox", name="Search")
+    box.fill("minimax entropy")
+    box.press("End")
+    page.locator(".md-search-result__item a[href*='minimax_entropy']").first.click()
+    page.wait_for_url("**/methods/minimax_entropy.html*")
+    assert not page.wrong
