@@ -91,9 +91,9 @@ def test_digits_of_machines_that_label_a_tenth_each() -> None:
 
 def test_digits_that_cannot_be() -> None:
     for test in (-1, 1797, 0.5):
-        with pytest.raises(DataError, match=f"test={test} of 1797 images must be a whole number"):
+        with pytest.raises(DataError, match=f"test={test}"):
             digits(test=test)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="labels_per_item=3, and 1297 of 1297 items"):
+    with pytest.raises(DataError, match="labels_per_item=3"):
         digits(["hammer"])
-    with pytest.raises(MethodError, match="no kind of annotator 'robot'"):
+    with pytest.raises(MethodError, match="'robot'"):
         digits(["robot"])

@@ -11,7 +11,7 @@ import pytest
 
 import crowdppl
 from crowdppl.datasets import mnist
-from crowdppl.datasets.idx import read_idx
+from crowdppl.datasets.builtin import read_idx
 
 SIZES = {"train": 10, "t10k": 4}
 
@@ -49,31 +49,24 @@ def test_a_network_learns_from_them(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error", "words"),
+    ("name", "content"),
     [
-        ("t10k-images-idx3-ubyte.gz", None, crowdppl.errors.FetchError, r"holds no t10k-images.*put it there"),
-        (
-            "train-labels.idx1-ubyte",
-            idx(np.arange(10))[:-1],
-            crowdppl.errors.DataError,
-            r"9 bytes.*\(10,\).*cut off",
-        ),
-        ("train-labels.idx1-ubyte", idx(np.zeros((5, 2))), crowdppl.errors.DataError, "with 1 axes"),
-        ("train-labels.idx1-ubyte", b"\0", crowdppl.errors.DataError, "with 1 axes"),
-        ("train-labels.idx1-ubyte", idx(np.arange(9)), crowdppl.errors.DataError, r"\(10, 9\) to learn from"),
-        ("train-images-idx3-ubyte.gz", b"no gzip", crowdppl.errors.DataError, "cannot be unpacked"),
-        (
-            "t10k-images-idx3-ubyte.gz",
-            gzip.compress(idx(np.zeros((4, 2, 2))), mtime=0),
-            crowdppl.errors.DataError,
-            "of one set",
-        ),
+        ("train-labels.idx1-ubyte", idx(np.arange(10))[:-1]),  # cut off
+        ("train-labels.idx1-ubyte", idx(np.zeros((5, 2)))),
+        ("train-labels.idx1-ubyte", b"\0"),
+        ("train-labels.idx1-ubyte", idx(np.arange(9))),
+        ("train-images-idx3-ubyte.gz", b"no gzip"),
+        ("t10k-images-idx3-ubyte.gz", gzip.compress(idx(np.zeros((4, 2, 2))), mtime=0)),
     ],
-    ids=["missing", "cut off", "other axes", "no header", "other number", "no gzip", "other pixels"],
+    ids=["cut off", "other axes", "no header", "other number", "no gzip", "other pixels"],
 )
-def test_files_that_are_not_as_they_should_be_are_refused(
-    folder: Path, name: str, content: bytes | None, error: type[Exception], words: str
-) -> None:
-    (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
-    with pytest.raises(error, match=words):
+def test_damaged_files_are_refused(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    with pytest.raises(crowdppl.errors.DataError, match=str(folder)):
+        mnist(folder, {"expert": 2})
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "t10k-images-idx3-ubyte.gz").unlink()
+    with pytest.raises(crowdppl.errors.FetchError, match="t10k-images-idx3-ubyte"):
         mnist(folder, {"expert": 2})

@@ -1,0 +1,199 @@
+"""Data sets that come with the library, and MNIST from its files."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import is_whole
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError, FetchError, RepeatsWarning
+from crowdppl.simulation.annotators import streams
+from crowdppl.simulation.crowd import Density, SimulatedCrowd, simulate_annotators
+
+READINGS = """
+1111111 3334334 1122122 2223121 2223222 2223322 1122111 3333433 2222223
+2322223 4444444 2223343 1111111 2223212 1211111 1112111 1111111 1111111
+2222221 2221322 2222222 2222221 2223222 2212222 1111111 1111111 2322222
+1111111 1111111 1121121 1111111 3333233 1111111 2222222 2223232 4334343
+2212232 2323233 3333432 1111111 1111111 1212111 2322222 1211111 2222222
+"""
+"""One word a patient: observer 1 three times, then observers 2 to 5."""
+
+OBSERVERS = ("1", "1", "1", "2", "3", "4", "5")
+
+UNSIGNED_BYTES = 0x0800
+"""First bytes of an IDX file of unsigned bytes, to which the number of axes is added."""
+
+DIGITS_CROWD = {
+    "expert": 1,
+    "hammer": 3,
+    "similar_class_confuser": 2,
+    "pairwise_flipper": 2,
+    "class_wise_spammer": 1,
+    "spammer": 1,
+}
+
+
+def anaesthetists() -> Annotations:
+    """Five anaesthetists judge the fitness of 45 patients for a general anaesthetic, in 4 classes.
+
+    Observer "1" saw every case three times, so that two of the three labels are repeats, all of which count.
+    Items are patients 1 to 45, classes are 1 to 4. There is no gold.
+
+    Source: Dawid and Skene (1979), Maximum likelihood estimation of observer error-rates using the EM algorithm,
+    Applied Statistics 28, Table 1, doi 10.2307/2346806.
+
+    Examples:
+        >>> crowdppl.anaesthetists()
+        Annotations(45 items, 5 annotators, 4 classes, 315 labels)
+    """
+    labels = np.array([list(word) for word in READINGS.split()], dtype=np.int64)
+    patients = np.arange(1, len(labels) + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RepeatsWarning)
+        return Annotations.from_arrays(
+            np.repeat(patients, len(OBSERVERS)), np.tile(OBSERVERS, len(patients)), labels.reshape(-1)
+        )
+
+
+def digits(
+    annotators: Sequence[Any] | Mapping[Any, int] | None = None,
+    *,
+    labels_per_item: int | None = 3,
+    density: Density | None = None,
+    test: int = 500,
+    seed: int = 0,
+) -> SimulatedCrowd:
+    """Images of handwritten digits, labelled by simulated annotators.
+
+    Items are 1797 images, 0 to 1796; features are 64 pixels from 0 to 16, row by row of 8; classes are 0 to 9,
+    about 180 images each. ``crowd.data`` holds all of them, ``crowd.truth`` their classes; the images in
+    ``crowd.test`` have no labels, and serve to score classifiers.
+
+    Args:
+        annotators: kinds, as for ``crowdppl.simulate_annotators``; by default ten of six kinds.
+        labels_per_item: how many annotators label an image; None for all, or to give a density.
+        density: probability that an annotator labels an image.
+        test: number of images, drawn at random, without labels.
+        seed: of the draws.
+
+    Raises:
+        DataError: for ``test`` out of range, or an impossible design.
+        MethodError: for an unknown kind.
+
+    Source: scikit-learn's copy of the test part of "Optical Recognition of Handwritten Digits", E. Alpaydin and
+    C. Kaynak (1998), UCI Machine Learning Repository, doi 10.24432/C50P49, licence CC BY 4.0.
+
+    Examples:
+        >>> crowd = crowdppl.digits({"hammer": 3, "spammer": 1}, labels_per_item=2, seed=0)
+        >>> crowd.data
+        Annotations(1797 items, 4 annotators, 10 classes, 2594 labels)
+        >>> crowd.annotators["accuracy"].round(2).to_dict()
+        {'hammer-1': 0.75, 'hammer-2': 0.75, 'hammer-3': 0.75, 'spammer-1': 0.1}
+    """
+    from sklearn.datasets import load_digits  # slow to import
+
+    images = load_digits(as_frame=True)
+    truth: pd.Series[Any] = images.target
+    if not is_whole(test) or not 0 <= test < len(truth):
+        raise DataError(f"test={test!r} must be a whole number from 0 to {len(truth) - 1}")
+    return simulate_annotators(
+        truth,
+        DIGITS_CROWD if annotators is None else annotators,
+        labels_per_item=labels_per_item,
+        density=density,
+        features=images.data,
+        test=streams(seed)("test").choice(len(truth), test, replace=False),
+        seed=seed,
+    )
+
+
+def mnist(
+    folder: str | Path,
+    annotators: Sequence[Any] | Mapping[Any, int] | None = None,
+    *,
+    labels_per_item: int | None = 3,
+    density: Density | None = None,
+    seed: int = 0,
+) -> SimulatedCrowd:
+    """The images of MNIST; simulated annotators label those of the training part.
+
+    Items are 0 to 59,999, the training part, and from 60,000 on the test part, ``crowd.test``, without labels;
+    features are 784 pixels from 0 to 255, row by row; classes are 0 to 9. Other sets in the same files
+    (Fashion-MNIST, KMNIST) can be read, too.
+
+    Args:
+        folder: of the four files, gzipped or not: train-images-idx3-ubyte, train-labels-idx1-ubyte,
+            t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Nothing is fetched.
+        annotators, labels_per_item, density, seed: as for ``digits``.
+
+    Raises:
+        FetchError: when one of the files is not there.
+        DataError: when a file is damaged, numbers of images and classes differ, or the design is impossible.
+        MethodError: for an unknown kind.
+
+    Source: LeCun, Bottou, Bengio & Haffner (1998), Gradient-based learning applied to document recognition,
+    Proceedings of the IEEE 86(11).
+
+    Examples:
+        >>> crowdppl.datasets.mnist("nowhere", {"hammer": 3})
+        Traceback (most recent call last):
+            ...
+        crowdppl...FetchError: nowhere holds no train-images-idx3-ubyte or train-images-idx3-ubyte.gz; put it there
+    """
+    images = [read_idx(Path(folder), f"{part}-images-idx3-ubyte", 3) for part in ("train", "t10k")]
+    classes = [read_idx(Path(folder), f"{part}-labels-idx1-ubyte", 1) for part in ("train", "t10k")]
+    sizes = [(len(x), len(y)) for x, y in zip(images, classes, strict=True)]
+    if any(n != m for n, m in sizes) or images[0].shape[1:] != images[1].shape[1:]:
+        raise DataError(f"{folder} has numbers of (images, classes) {sizes}; take four files of one set")
+    pixels = np.concatenate([x.reshape(len(x), -1) for x in images]).astype(np.float32)
+    truth = pd.Series(np.concatenate(classes).astype(np.int64), name="target")
+    return simulate_annotators(
+        truth,
+        DIGITS_CROWD if annotators is None else annotators,
+        labels_per_item=labels_per_item,
+        density=density,
+        features=pd.DataFrame(pixels, truth.index),
+        test=range(len(images[0]), len(truth)),
+        seed=seed,
+    )
+
+
+def read_idx(folder: Path, name: str, axes: int) -> np.ndarray:
+    """The array of bytes in a file of the format IDX, gzipped (``name.gz``) or not.
+
+    Args:
+        folder: of the file.
+        name: such as "train-images-idx3-ubyte"; "train-images.idx3-ubyte" is found, too.
+        axes: that it must have.
+
+    Returns:
+        uint8, with so many axes.
+
+    Raises:
+        FetchError: when there is no such file.
+        DataError: when it is damaged, or has other axes.
+    """
+    paths = [folder / f"{each}{end}" for each in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise FetchError(f"{folder} holds no {name} or {name}.gz; put it there")
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        magic, *shape = struct.unpack_from(f">I{axes}I", content)
+    except (OSError, EOFError, zlib.error, struct.error) as error:
+        raise DataError(f"{path} is damaged: {error}") from error
+    head = 4 + 4 * axes
+    if magic != UNSIGNED_BYTES + axes or len(content) != head + math.prod(shape):
+        raise DataError(f"{path} is damaged, or not an array of bytes with {axes} axes")
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
