@@ -1,11 +1,11 @@
 """Agreement between annotators beyond chance (Krippendorff, Fleiss, Gwet, Cohen), with bootstrap intervals.
 
-Everything is a function of sums over items, so that a bootstrap sample is another weighting of the same sums.
+All coefficients are functions of sums over items, so a bootstrap sample is another weighting of the same sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from crowdppl.agreement.kappa import annotator_pairs
+from crowdppl.agreement.votes import EPSILON, DeduplicatedVotes, bootstrap_counts, ratio, row_pairs
 from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
@@ -21,13 +23,17 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import plain
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 
-NOTHING = 1e-12
-"""A chance of disagreement below this is rounding: agreement beyond chance is then not defined."""
+Weights = Literal["identity", "linear", "quadratic"]
+WEIGHTS = ("identity", "linear", "quadratic")
+FEW_SHARED = 10
+"""Items that two annotators should share: on fewer, kappas are biased by more than a twentieth."""
+MAX_BIAS = 0.5
+"""Bias of a coefficient in standard errors from which on its interval covers too seldom."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over items for C weightings of them, which all coefficients below are made of.
+    """Sums over items for C weightings of them.
 
     Attributes:
         items: items of two annotators or more, (C,).
@@ -44,196 +50,15 @@ class Totals:
     shares: np.ndarray
     coincidence: np.ndarray
     values: np.ndarray
-    mixed_items: np.ndarray | None = None
-    mixed_values: np.ndarray | None = None
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-
-
-Formula = Callable[[Totals], np.ndarray]
-"""A coefficient as a function of totals, (C,)."""
+    mixed_items: np.ndarray | None
+    mixed_values: np.ndarray | None
+    low: np.ndarray | None
+    high: np.ndarray | None
 
 
 @dataclass(frozen=True)
-class Coefficient:
-    """One coefficient of a data set.
-
-    Attributes:
-        name: what it is called in tables.
-        value: NaN where it is not defined.
-        resampled: its value on each resample, (B,).
-        items, pairs: what entered.
-        items_left_out, pairs_left_out: what did not.
-    """
-
-    name: str
-    value: float
-    resampled: np.ndarray
-    items: int
-    pairs: int
-    items_left_out: int
-    pairs_left_out: int = 0
-
-    def bias(self) -> float:
-        """How far the mean of the resamples is from the value, in their standard deviations."""
-        known = self.resampled[np.isfinite(self.resampled)]
-        spread = known.std() if len(known) > 1 else 0.0
-        return float(abs(known.mean() - self.value) / spread) if spread > NOTHING else 0.0
-
-    def columns(self, level: float) -> dict[str, float]:
-        """Its row of the table."""
-        known = self.resampled[np.isfinite(self.resampled)]
-        ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) if len(known) else [np.nan, np.nan]
-        return {
-            "value": self.value,
-            "low": float(ends[0]),
-            "high": float(ends[1]),
-            "items": self.items,
-            "pairs": self.pairs,
-            "items_left_out": self.items_left_out,
-            "pairs_left_out": self.pairs_left_out,
-        }
-
-
-def percent_agreement(totals: Totals) -> np.ndarray:
-    """Share of pairs of labels on one item that are equal, averaged over items: (C,)."""
-    return ratio(totals.agreement, totals.items)
-
-
-def fleiss_kappa(totals: Totals) -> np.ndarray:
-    """Fleiss' kappa (1971, Psychological Bulletin 76: 378-382), (C,).
-
-    With numbers of labels that differ between items, Gwet's generalisation (2014, Handbook of Inter-Rater
-    Reliability, 4th edition): every item counts the same, both in the agreement and in the shares of classes;
-    items with one label count in the shares alone.
-    """
-    return beyond_chance(percent_agreement(totals), (totals.shares**2).sum(0))
-
-
-def gwet(totals: Totals, near: np.ndarray) -> np.ndarray:
-    """Gwet's AC2 for weights, and AC1 where only equal classes agree: (C,).
-
-    AC1: Gwet (2008), British Journal of Mathematical and Statistical Psychology 61: 29-48; AC2: Gwet (2014),
-    as above. Chance agreement is sum(w) / (K (K - 1)) * sum over classes of share (1 - share), for weights w.
-
-    Args:
-        totals: sums over items; with mixed cells unless the weights are the identity.
-        near: (K, K), agreement of two classes; 1 on the diagonal.
-    """
-    k = len(near)
-    chance = near.sum() / (k * (k - 1)) * (totals.shares * (1 - totals.shares)).sum(0)
-    if totals.mixed_items is None:
-        return beyond_chance(percent_agreement(totals), chance)
-    apart = (1 - near)[totals.low, totals.high] @ totals.mixed_items
-    return beyond_chance(1 - ratio(apart, totals.items), chance)
-
-
-def krippendorff_nominal(totals: Totals) -> np.ndarray:
-    """Krippendorff's alpha for classes without order, (C,).
-
-    Krippendorff (2011), Computing Krippendorff's Alpha-Reliability: 1 - observed over expected disagreement in
-    the matrix of coincidences, with any number of annotators and labels that are missing.
-    """
-    n = totals.values.sum(0)
-    expected = ratio(n**2 - (totals.values**2).sum(0), n * (n - 1))
-    return 1 - ratio(ratio(n - totals.coincidence, n), expected)
-
-
-def krippendorff_ordinal(totals: Totals) -> np.ndarray:
-    """Krippendorff's alpha for classes with an order, (C,).
-
-    His difference of two classes, the number of labels from one to the other less half of those of the two
-    classes, squared, is the squared difference of their mean ranks.
-    """
-    ranks = np.cumsum(totals.values, 0) - totals.values / 2
-    return _krippendorff_scored(totals, ratio(ranks, totals.values.sum(0)))
-
-
-def krippendorff_interval(totals: Totals, numbers: np.ndarray) -> np.ndarray:
-    """Krippendorff's alpha for classes that are numbers, increasing, (K,): their squared difference. (C,)."""
-    return _krippendorff_scored(totals, (numbers - numbers[0])[:, None] / (numbers[-1] - numbers[0]))
-
-
-def _krippendorff_scored(totals: Totals, scores: np.ndarray) -> np.ndarray:
-    """Alpha where the disagreement of two classes is the squared difference of their scores, (K, C) or (K, 1)."""
-    assert totals.mixed_values is not None
-    n = totals.values.sum(0)
-    observed = (totals.mixed_values * (scores[totals.low] - scores[totals.high]) ** 2).sum(0)
-    centred = scores - ratio((totals.values * scores).sum(0), n)
-    expected = 2 * ratio((totals.values * centred**2).sum(0), n - 1)
-    return 1 - ratio(ratio(observed, n), expected)
-
-
-def beyond_chance(observed: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """(observed - chance) / (1 - chance), NaN where chance agreement is certain."""
-    return ratio(observed - chance, 1 - chance)
-
-
-def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """above / below, NaN where there is nothing below."""
-    shape = np.broadcast_shapes(np.shape(above), np.shape(below))
-    found: np.ndarray = np.divide(above, below, out=np.full(shape, np.nan), where=np.abs(below) > NOTHING)
-    return found
-
-
-def nearness(n_classes: int, weights: str) -> np.ndarray:
-    """Agreement of two classes, (K, K): 1 on the diagonal, 0 for the two that are farthest apart."""
-    if weights == "identity":
-        return np.eye(n_classes)
-    steps = np.abs(np.subtract.outer(np.arange(n_classes), np.arange(n_classes))) / (n_classes - 1)
-    return np.asarray(1 - (steps if weights == "linear" else steps**2))
-
-
-CELLS = 4_000_000
-"""Weights of items by resamples that are held at once."""
-WIDEST = 32
-"""Resamples that are computed at once; more are no faster."""
-
-
-@dataclass(frozen=True)
-class DeduplicatedVotes:
-    """Who gave which item which class, one row an item, annotator and class.
-
-    An annotator has one ballot an item: who labels an item m times gives each of these labels 1/m of it.
-    Abstentions are no class and are left out, and items without any class with them.
-
-    Attributes:
-        item, annotator, answer: codes, (R,), sorted in this order; items are numbered anew.
-        share: the part of the ballot, (R,).
-        n_items, n_annotators, n_classes: N labelled items, A, K.
-    """
-
-    item: np.ndarray
-    annotator: np.ndarray
-    answer: np.ndarray
-    share: np.ndarray
-    n_items: int
-    n_annotators: int
-    n_classes: int
-
-    @classmethod
-    def of(cls, data: Annotations) -> DeduplicatedVotes:
-        """The ballots of annotations."""
-        item, annotator, answer = data.label_codes()
-        said = answer < data.n_classes
-        labelled, item = np.unique(item[said], return_inverse=True)
-        ballot = item.astype(np.int64) * data.n_annotators + annotator[said]
-        row, times = np.unique(ballot * data.n_classes + answer[said], return_counts=True)
-        ballot, answer = np.divmod(row, data.n_classes)
-        _, place = np.unique(ballot, return_inverse=True)
-        share = times / np.bincount(place, times)[place]
-        item, annotator = np.divmod(ballot, data.n_annotators)
-        return cls(item, annotator, answer, share, len(labelled), data.n_annotators, data.n_classes)
-
-    @property
-    def first_rows(self) -> np.ndarray:
-        """Where each annotator's ballot on an item begins."""
-        return np.flatnonzero((np.diff(self.item, prepend=-1) != 0) | (np.diff(self.annotator, prepend=-1) != 0))
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What is counted of every item, so that any weighting of items is a sum.
+class ItemCounts:
+    """What is counted of every item.
 
     Attributes:
         size: how many annotators labelled each item, (N,).
@@ -252,45 +77,36 @@ class Tally:
     high: np.ndarray | None = None
 
     @classmethod
-    def of(cls, ballots: DeduplicatedVotes, ordered: bool) -> Tally:
-        """Counts ballots.
-
-        Args:
-            ballots: the labels.
-            ordered: whether it matters which classes differ, and not only that they do.
-        """
+    def of(cls, votes: DeduplicatedVotes, ordered: bool) -> ItemCounts:
+        """Counts votes; ``ordered`` says whether it matters which classes differ, and not only that they do."""
         from scipy.sparse import csr_array  # slow to import
 
-        n, k = ballots.n_items, ballots.n_classes
-        size = np.bincount(ballots.item[ballots.first_rows], minlength=n).astype(np.float64)
-        counts = csr_array((ballots.share, (ballots.answer, ballots.item)), shape=(k, n))
+        n, k = votes.n_items, votes.n_classes
+        size = np.bincount(votes.item[votes.first_rows], minlength=n).astype(np.float64)
+        counts = csr_array((votes.share, (votes.answer, votes.item)), shape=(k, n))
         others = np.maximum(size - 1, 1)
-        own = np.bincount(ballots.item, ballots.share**2, minlength=n)
+        own = np.bincount(votes.item, votes.share**2, minlength=n)
         same = np.where(size > 1, (counts.power(2).sum(0) - own) / others, 0)
         if not ordered:
             return cls(size, counts, same)
         by_item = counts.tocsc()
         by_item.sort_indices()
         item = np.repeat(np.arange(n), np.diff(by_item.indptr))
-        one, other = bootstrap_values(np.diff(by_item.indptr))
-        ours, theirs = bootstrap_values(np.diff(ballots.first_rows, append=len(ballots.item)))
-        value = [by_item.data[one] * by_item.data[other], -ballots.share[ours] * ballots.share[theirs]]
+        one, other = row_pairs(np.diff(by_item.indptr))
+        ours, theirs = row_pairs(np.diff(votes.first_rows, append=len(votes.item)))  # within one annotator's vote
+        value = [by_item.data[one] * by_item.data[other], -votes.share[ours] * votes.share[theirs]]
         cell = [
             by_item.indices[one].astype(np.int64) * k + by_item.indices[other],
-            ballots.answer[ours] * k + ballots.answer[theirs],
+            votes.answer[ours] * k + votes.answer[theirs],
         ]
-        place = np.concatenate([item[one], ballots.item[ours]])
+        place = np.concatenate([item[one], votes.item[ours]])
         used, row = np.unique(np.concatenate(cell), return_inverse=True)
         pairs = 2 * np.concatenate(value) / others[place]
         mixed = csr_array((pairs, (row, place)), shape=(len(used), n))
         return cls(size, counts, same, mixed, used // k, used % k)
 
     def total(self, weight: np.ndarray) -> Totals:
-        """Sums over items.
-
-        Args:
-            weight: how often each item counts, (N, C): C weightings at once.
-        """
+        """Sums over items that count ``weight`` times, (N, C): C weightings at once."""
         an_item = weight / self.size[:, None]
         compared = weight * (self.size > 1)[:, None]
         return Totals(
@@ -306,253 +122,172 @@ class Tally:
         )
 
 
-@dataclass(frozen=True)
-class Resamples:
-    """Bootstrap samples of items, the same whenever they are asked for.
+def percent_agreement(totals: Totals) -> np.ndarray:
+    """Share of pairs of labels on one item that are equal, averaged over items: (C,)."""
+    return ratio(totals.agreement, totals.items)
 
-    Attributes:
-        n_items: N, of which each sample draws as many with replacement.
-        n: number of samples.
-        seed: of the draws.
+
+def fleiss_kappa(totals: Totals) -> np.ndarray:
+    """Fleiss' kappa (1971, Psychological Bulletin 76: 378-382), (C,).
+
+    With different numbers of labels an item, Gwet's generalisation (2014, Handbook of Inter-Rater Reliability, 4th
+    edition): items count the same; those with one label count in the shares of classes alone.
     """
-
-    n_items: int
-    n: int
-    seed: int
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """How often each item was drawn, float64 (N, C) for C samples at a time."""
-        rng = np.random.default_rng(self.seed)
-        width = int(np.clip(CELLS // self.n_items, 1, WIDEST))
-        for begin in range(0, self.n, width):
-            size = min(width, self.n - begin)
-            drawn = rng.integers(self.n_items, size=(size, self.n_items))
-            drawn += np.arange(size)[:, None] * self.n_items
-            counts = np.bincount(drawn.ravel(), minlength=size * self.n_items)
-            yield np.ascontiguousarray(counts.reshape(size, self.n_items).T, np.float64)
+    return beyond_chance(percent_agreement(totals), (totals.shares**2).sum(0))
 
 
-def bootstrap_values(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of rows that stand in one group, the earlier one first: two arrays (pairs,).
+def gwet(totals: Totals, near: np.ndarray) -> np.ndarray:
+    """Gwet's AC2 for weights (K, K), and AC1 where only equal classes agree: (C,).
 
-    Args:
-        sizes: rows of each group; groups follow each other.
-        rows: only pairs whose earlier row is one of these; by default all.
+    AC1: Gwet (2008), British Journal of Mathematical and Statistical Psychology 61: 29-48; AC2: Gwet (2014),
+    as above. Chance agreement is sum(w) / (K (K - 1)) * sum over classes of share (1 - share), for weights w.
     """
-    end = np.repeat(np.cumsum(sizes), sizes)
-    mine = np.arange(len(end)) if rows is None else rows
-    partners = end[mine] - mine - 1
-    first = np.repeat(mine, partners)
-    begin = np.repeat(np.cumsum(partners) - partners, partners)
-    return first, first + 1 + np.arange(len(first)) - begin
+    k = len(near)
+    chance = near.sum() / (k * (k - 1)) * (totals.shares * (1 - totals.shares)).sum(0)
+    if totals.mixed_items is None:
+        return beyond_chance(percent_agreement(totals), chance)
+    apart = (1 - near)[totals.low, totals.high] @ totals.mixed_items
+    return beyond_chance(1 - ratio(apart, totals.items), chance)
 
 
-AT_ONCE = 250_000
-"""Pairs of labels that are held at once; annotators are taken in turn until there are so many."""
+def krippendorff_nominal(totals: Totals) -> np.ndarray:
+    """Krippendorff's alpha for classes without order, (C,).
 
-
-@dataclass(frozen=True)
-class Pairings:
-    """Some pairs of annotators, in a form in which any weighting of items is a sparse product.
-
-    The agreement that chance brings is the sum over classes k and l of weight[k, l] * (how often one gave k) *
-    (how often the other gave l). Only the classes that a pair gave are held.
-
-    Attributes:
-        one, other: codes of the annotators, (P,).
-        shared: 1 where a pair shares an item, sparse (P, N).
-        agree: the weight of their agreement on it, sparse (P, N).
-        gave: the part of an item's ballot that one gave to a class, sparse (rows, N), rows for (pair, class).
-        met: the same for the other, sparse (further rows, N).
-        weight: agreement between rows of ``gave`` and of ``met`` of the same pair, sparse.
-        pair: 1 where a row of ``gave`` is of a pair, sparse (P, rows).
+    Krippendorff (2011), Computing Krippendorff's Alpha-Reliability: 1 - observed over expected disagreement in
+    the matrix of coincidences.
     """
+    n = totals.values.sum(0)
+    expected = ratio(n**2 - (totals.values**2).sum(0), n * (n - 1))
+    return 1 - ratio(ratio(n - totals.coincidence, n), expected)
 
-    one: np.ndarray
-    other: np.ndarray
-    shared: Any
-    agree: Any
-    gave: Any
-    met: Any
-    weight: Any
-    pair: Any
 
-    def kappas(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cohen's kappa of every pair: (observed - chance) / (1 - chance).
+def krippendorff_ordinal(totals: Totals) -> np.ndarray:
+    """Krippendorff's alpha for classes with an order, (C,): his difference is that of their mean ranks."""
+    ranks = np.cumsum(totals.values, 0) - totals.values / 2
+    return _krippendorff_scored(totals, ratio(ranks, totals.values.sum(0)))
 
-        Cohen (1960), Educational and Psychological Measurement 20: 37-46; with weights Cohen (1968),
-        Psychological Bulletin 70: 213-220.
 
-        Args:
-            count: how often each item counts, (N, C).
+def krippendorff_interval(totals: Totals, numbers: np.ndarray) -> np.ndarray:
+    """Krippendorff's alpha for classes that are increasing numbers, (K,): (C,)."""
+    return _krippendorff_scored(totals, (numbers - numbers[0])[:, None] / (numbers[-1] - numbers[0]))
 
-        Returns:
-            Number of shared items, share of agreement on them, and kappa, each (P, C). Kappa is NaN where both
-            gave all of them the same class, so that chance agreement is certain, and where there is but one
-            item, which tells of agreement or of chance, but not of both.
-        """
-        n = self.shared @ count
-        agreed = self.agree @ count
-        chance = self.pair @ ((self.gave @ count) * (self.weight @ (self.met @ count)))
-        agreement = ratio(agreed, n)
-        expected = ratio(chance, n**2)
-        kappa = ratio(agreement - expected, np.where(1 - expected > 1e-9, 1 - expected, 0))
-        several = self.shared @ (count > 0).astype(np.float64) > 1.5
-        return n, agreement, np.where(several, kappa, np.nan)
 
-    def only(self, pairs: np.ndarray) -> Pairings:
-        """Some of the pairs: positions, or bool (P,)."""
-        rows = np.unique(self.pair[pairs].indices)
-        weight = self.weight[rows]
-        columns = np.unique(weight.indices)
-        return Pairings(
-            self.one[pairs],
-            self.other[pairs],
-            shared=self.shared[pairs],
-            agree=self.agree[pairs],
-            gave=self.gave[rows],
-            met=self.met[columns],
-            weight=weight[:, columns],
-            pair=self.pair[pairs][:, rows],
-        )
+def _krippendorff_scored(totals: Totals, scores: np.ndarray) -> np.ndarray:
+    """Alpha where the disagreement of two classes is the squared difference of their scores, (K, C) or (K, 1)."""
+    assert totals.mixed_values is not None
+    n = totals.values.sum(0)
+    observed = (totals.mixed_values * (scores[totals.low] - scores[totals.high]) ** 2).sum(0)
+    centred = scores - ratio((totals.values * scores).sum(0), n)
+    expected = 2 * ratio((totals.values * centred**2).sum(0), n - 1)
+    return 1 - ratio(ratio(observed, n), expected)
 
-    def mean_parts(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum of kappa * shared items and of shared items over pairs that have a kappa: (C,) each."""
-        n, _, kappa = self.kappas(count)
-        known = np.isfinite(kappa)
-        return np.where(known, n * kappa, 0).sum(0), np.where(known, n, 0).sum(0)
+
+def beyond_chance(observed: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """(observed - chance) / (1 - chance), NaN where chance agreement is certain."""
+    return ratio(observed - chance, 1 - chance)
+
+
+def nearness(n_classes: int, weights: str) -> np.ndarray:
+    """Agreement of two classes, (K, K): 1 on the diagonal, 0 for the two that are farthest apart."""
+    if weights == "identity":
+        return np.eye(n_classes)
+    steps = np.abs(np.subtract.outer(np.arange(n_classes), np.arange(n_classes))) / (n_classes - 1)
+    return np.asarray(1 - (steps if weights == "linear" else steps**2))
 
 
 @dataclass(frozen=True)
-class MeanKappa:
-    """Mean of Cohen's kappa over pairs of annotators, weighted by the items that they share.
+class Coefficient:
+    """One coefficient of a data set.
 
     Attributes:
-        value: the mean, NaN where no pair has a kappa.
-        resampled: the same for each resample, (B,).
-        entered: items on which a pair with a kappa meets, bool (N,).
-        shared: number of items that each pair with a kappa shares, (P,).
-        undefined: pairs without a kappa.
+        value: NaN where it is not defined.
+        resampled: its value on each bootstrap sample, (B,).
+        counts: items and pairs that entered, and those that were left out.
     """
 
     value: float
     resampled: np.ndarray
-    entered: np.ndarray
-    shared: np.ndarray
-    undefined: int
+    counts: dict[str, int]
+
+    def bias(self) -> float:
+        """How far the mean of the bootstrap samples is from the value, in their standard deviations."""
+        known = self.resampled[np.isfinite(self.resampled)]
+        spread = known.std() if len(known) > 1 else 0.0
+        return float(abs(known.mean() - self.value) / spread) if spread > EPSILON else 0.0
+
+    def row(self, level: float) -> dict[str, float]:
+        """Its row of the table."""
+        known = self.resampled[np.isfinite(self.resampled)]
+        ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) if len(known) else [np.nan, np.nan]
+        return {"value": self.value, "low": float(ends[0]), "high": float(ends[1]), **self.counts}
 
 
-def mean_kappa(ballots: DeduplicatedVotes, weight: np.ndarray, resamples: Resamples) -> MeanKappa:
-    """Mean of Cohen's kappa over pairs; see ``Pairings.kappas`` and ``pairings`` for the arguments."""
-    every = np.ones((ballots.n_items, 1))
-    entered = np.zeros(ballots.n_items, bool)
-    above, below = np.zeros(1 + resamples.n), np.zeros(1 + resamples.n)
-    shared, undefined = [np.empty(0, np.int64)], 0
-    for some in pairings(ballots, weight):
-        items, _, kappa = some.kappas(every)
-        # A pair without a kappa has none in any sample of its items either.
-        known = np.isfinite(kappa[:, 0])
+def item_coefficients(
+    votes: DeduplicatedVotes, data: Annotations, weights: Weights, samples: int, seed: int
+) -> dict[str, Coefficient]:
+    """All coefficients but Cohen's kappa, by name."""
+    counts = ItemCounts.of(votes, _ordered(data, weights))
+    formulas = _formulas(data, weights)
+    once = counts.total(np.ones((votes.n_items, 1)))
+    resampled: dict[str, list[np.ndarray]] = {name: [np.empty(0)] for name in formulas}
+    for count in bootstrap_counts(votes.n_items, samples, seed):
+        totals = counts.total(count)
+        for name, formula in formulas.items():
+            resampled[name].append(formula(totals))
+    several = counts.size > 1
+    entered = {
+        "items": int(several.sum()),
+        "pairs": int((counts.size * (counts.size - 1)).sum()) // 2,
+        "items_left_out": int((~several).sum()),
+        "pairs_left_out": 0,
+    }
+    return {
+        name: Coefficient(float(formula(once)[0]), np.concatenate(resampled[name]), entered)
+        for name, formula in formulas.items()
+    }
+
+
+def cohen_kappa(votes: DeduplicatedVotes, near: np.ndarray, samples: int, seed: int) -> Coefficient:
+    """Mean of Cohen's kappa over pairs of annotators, weighted by the items that they share.
+
+    Warns:
+        SparseDataWarning: when pairs share too few items for it.
+    """
+    every = np.ones((votes.n_items, 1))
+    entered = np.zeros(votes.n_items, bool)
+    above, below = np.zeros(1 + samples), np.zeros(1 + samples)
+    parts, undefined = [np.empty(0, np.int64)], 0
+    for pairs in annotator_pairs(votes, near):
+        items, _, kappa = pairs.kappas(every)
+        known = np.isfinite(kappa[:, 0])  # a pair without a kappa has none in any sample of its items either
         undefined += int((~known).sum())
         if not known.any():
             continue
-        some = some.only(known)
-        shared.append(items[known, 0].astype(np.int64))
-        entered |= np.asarray(some.shared.sum(0)) > 0
+        pairs = pairs.only(known)
+        parts.append(items[known, 0].astype(np.int64))
+        entered |= np.asarray(pairs.shared.sum(0)) > 0
         at = 0
-        for count in chain([every], resamples):
+        for count in chain([every], bootstrap_counts(votes.n_items, samples, seed)):
             columns = slice(at, at := at + count.shape[1])
-            sums = some.mean_parts(count)
-            above[columns] += sums[0]
-            below[columns] += sums[1]
-    mean = ratio(above, below)
-    return MeanKappa(float(mean[0]), mean[1:], entered, np.concatenate(shared), undefined)
-
-
-def pairings(ballots: DeduplicatedVotes, weight: np.ndarray) -> Iterator[Pairings]:
-    """All pairs of annotators that share items, some at a time, in the order of their codes.
-
-    Args:
-        ballots: the labels.
-        weight: agreement of two classes, (K, K); 1 on the diagonal.
-    """
-    sizes = np.bincount(ballots.item, minlength=ballots.n_items)
-    left = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(ballots.item)) - 1
-    by_annotator = np.argsort(ballots.annotator, kind="stable")
-    owner, begin = np.unique(ballots.annotator[by_annotator], return_index=True)
-    partners = np.add.reduceat(left[by_annotator], begin)
-    ends = np.append(begin[1:], len(by_annotator))
-    start = 0
-    while start < len(owner):
-        # One annotator at least, however many pairs of labels that makes.
-        stop = start + max(1, int(np.searchsorted(np.cumsum(partners[start:]), AT_ONCE, side="right")))
-        rows = by_annotator[begin[start] : ends[stop - 1]]
-        some = _pair_up(ballots, bootstrap_values(sizes, rows), weight)
-        start = stop
-        if len(some.one):
-            yield some
-
-
-def _pair_up(ballots: DeduplicatedVotes, rows: tuple[np.ndarray, np.ndarray], weight: np.ndarray) -> Pairings:
-    """The pairs of annotators in pairs of labels on one item, given as rows of the ballots."""
-    from scipy.sparse import csr_array  # slow to import
-
-    apart = ballots.annotator[rows[0]] != ballots.annotator[rows[1]]
-    first, second = rows[0][apart], rows[1][apart]
-    n, k = ballots.n_items, ballots.n_classes
-    key = ballots.annotator[first] * ballots.n_annotators + ballots.annotator[second]
-    found, pair = np.unique(key, return_inverse=True)
-    item, value = ballots.item[first], ballots.share[first] * ballots.share[second]
-
-    def spread(row: np.ndarray, values: np.ndarray, n_rows: int) -> Any:
-        return csr_array((values, (row, item)), shape=(n_rows, n))
-
-    mine, my_row = np.unique(pair * k + ballots.answer[first], return_inverse=True)
-    yours, your_row = np.unique(pair * k + ballots.answer[second], return_inverse=True)
-    shared = spread(pair, value, len(found))
-    shared.data[:] = 1  # shares of a ballot add up to one only within rounding
-    agree = spread(pair, value * weight[ballots.answer[first], ballots.answer[second]], len(found))
-    agree.eliminate_zeros()
-    return Pairings(
-        *np.divmod(found, ballots.n_annotators),
-        shared=shared,
-        agree=agree,
-        gave=spread(my_row, value, len(mine)),
-        met=spread(your_row, value, len(yours)),
-        weight=_weights(mine, yours, weight, len(found)),
-        pair=csr_array((np.ones(len(mine)), (mine // k, np.arange(len(mine)))), shape=(len(found), len(mine))),
-    )
-
-
-def _weights(mine: np.ndarray, yours: np.ndarray, weight: np.ndarray, n_pairs: int) -> Any:
-    """The agreement of every class that one annotator of a pair gave with every class that the other gave.
-
-    Args:
-        mine, yours: pair * K + class, sorted.
-        weight: (K, K).
-        n_pairs: P.
-
-    Returns:
-        Sparse (len(mine), len(yours)).
-    """
-    from scipy.sparse import csr_array  # slow to import
-
-    k = len(weight)
-    size = np.bincount(yours // k, minlength=n_pairs)
-    begin = np.cumsum(size) - size
-    times = size[mine // k]
-    row = np.repeat(np.arange(len(mine)), times)
-    column = np.repeat(begin[mine // k] - (np.cumsum(times) - times), times) + np.arange(times.sum())
-    value = weight[mine[row] % k, yours[column] % k]
-    some = value != 0
-    return csr_array((value[some], (row[some], column[some])), shape=(len(mine), len(yours)))
-
-
-Weights = Literal["identity", "linear", "quadratic"]
-WEIGHTS = ("identity", "linear", "quadratic")
-FEW = 10
-"""Items that annotators should share two by two: on fewer, kappas are biased by more than a twentieth."""
-BIAS = 0.5
-"""Bias of a coefficient in standard errors from which on its interval covers too seldom."""
+            n, _, kappa = pairs.kappas(count)
+            defined = np.isfinite(kappa)
+            above[columns] += np.where(defined, n * kappa, 0).sum(0)
+            below[columns] += np.where(defined, n, 0).sum(0)
+    mean, shared = ratio(above, below), np.concatenate(parts)
+    counts = {
+        "items": int(entered.sum()),
+        "pairs": len(shared),
+        "items_left_out": int((~entered).sum()),
+        "pairs_left_out": undefined,
+    }
+    found = Coefficient(float(mean[0]), mean[1:], counts)
+    if shared[shared < FEW_SHARED].sum() * 2 > shared.sum() or found.bias() > MAX_BIAS:
+        text = (
+            f"cohen_kappa is a mean over {len(shared)} pairs of annotators that share few items (median "
+            f"{np.median(shared):g}), and is biased towards 0; use fleiss_kappa or krippendorff_nominal"
+        )
+        warn(SparseDataWarning(text))
+    return found
 
 
 def agreement_table(
@@ -563,25 +298,18 @@ def agreement_table(
     level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """How far annotators agree: the usual coefficients side by side, each with a bootstrap interval.
+    """The usual coefficients of agreement side by side, each with a bootstrap interval.
 
-    Labels that are missing are no problem to any of them. Abstentions are no class and count as missing. An
-    annotator who labels an item m times has one vote there, of which each label has 1/m, and is never compared
-    with itself. Items labelled by one annotator have nothing to compare and are left out; in Fleiss' kappa, AC1
-    and AC2 they still count in the shares of classes, as in Gwet (2014).
-
-    The intervals resample items, not annotators: they say what other items by the same annotators would have
-    given. Time goes mostly into cohen_kappa: about two seconds for a million pairs of labels on one item, with a
-    thousand samples. No matrix of items by annotators is built.
-
-    The rows:
+    Abstentions count as missing. Of an annotator's m labels of one item, each has the weight 1/m. Items with one
+    annotator are left out; in Fleiss' kappa, AC1 and AC2 they still count in the shares of classes, as in Gwet
+    (2014). The intervals resample items, not annotators.
 
     - percent_agreement: share of equal pairs of labels, averaged over items.
     - cohen_kappa: mean of Cohen's kappa over pairs of annotators, weighted by the number of items they share.
-      Pairs without a kappa are left out: one shared item, or one class throughout. Where pairs share few items it
-      is biased towards 0, and its interval even more, so that this may not hold the value; a warning says so.
-    - fleiss_kappa: Gwet's (2014) generalisation to different numbers of labels an item, in which items count
-      the same; with two annotators and no missing label it is Scott's pi.
+      Pairs without a kappa are left out: one shared item, or one class throughout. It is biased towards 0 where
+      pairs share few items, and its interval even more; a warning says so.
+    - fleiss_kappa: Gwet's (2014) generalisation to different numbers of labels an item; with two annotators and no
+      missing label it is Scott's pi.
     - krippendorff_nominal, krippendorff_ordinal, krippendorff_interval: Krippendorff's alpha. The last two only
       where the classes have an order, interval only where they also are numbers.
     - gwet_ac1, gwet_ac2: Gwet's coefficients; AC2 only with weights. All K classes count, used or not.
@@ -590,10 +318,10 @@ def agreement_table(
         data: the annotations.
         weights: how near two classes are in cohen_kappa and gwet_ac2: "identity", equal or not; "linear" or
             "quadratic", one minus the (squared) number of steps between them over the largest. By default
-            quadratic where the classes are ordinal, else identity. Nominal classes may be given weights where
-            they are increasing numbers, and are then taken as ordinal.
-        bootstrap: samples of items, drawn with replacement, for the intervals; with 0 these are NaN. A sample in
-            which a coefficient is not defined does not count for it.
+            quadratic where the classes are ordinal, else identity. Nominal classes that are increasing numbers
+            are taken as ordinal where weights are given.
+        bootstrap: samples of items, drawn with replacement; with 0 the intervals are NaN. A sample in which a
+            coefficient is not defined does not count for it.
         level: probability of the intervals, which lie between quantiles of the samples.
         seed: of the samples.
 
@@ -605,7 +333,7 @@ def agreement_table(
 
     Raises:
         DataError: when there are no labels, or no item was labelled by two annotators.
-        MethodError: unknown weights, weights of classes without order, a level, bootstrap or seed that is none.
+        MethodError: unknown weights, weights of classes without order, a level, bootstrap or seed out of range.
 
     Examples:
         >>> table = crowdppl.agreement_table(crowdppl.anaesthetists(), bootstrap=200, seed=0)
@@ -616,21 +344,21 @@ def agreement_table(
         fleiss_kappa        0.55  0.44  0.65
         gwet_ac1            0.62  0.52  0.73
     """
-    weights = _settle(data, weights)
+    weights = _checked_weights(data, weights)
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
-    ballots = _ballots(data)
-    resamples = Resamples(ballots.n_items, samples, seed)
-    found = _by_items(Tally.of(ballots, _ordered(data, weights)), resamples, _formulas(data, weights))
-    found.insert(1, _cohen(ballots, nearness(data.n_classes, weights), resamples))
-    _warn_of_gaps(found)
-    names = pd.Index([each.name for each in found], name="coefficient")
-    table = pd.DataFrame([each.columns(level) for each in found]).set_index(names)
+    votes = _votes(data)
+    others = item_coefficients(votes, data, weights, samples, seed)
+    first = {"percent_agreement": others.pop("percent_agreement")}
+    found = first | {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)} | others
+    _warn_of_undefined(found)
+    names = pd.Index(list(found), name="coefficient")
+    table = pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
     return table.assign(weights=np.where(names.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))
 
 
 def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.DataFrame:
-    """How far annotators agree two by two: Cohen's kappa of every pair that shares an item.
+    """Cohen's kappa of every pair of annotators that shares an item.
 
     Missing labels, abstentions and repeats are treated as by ``agreement_table``, whose cohen_kappa is the mean
     of these, weighted by ``items``.
@@ -641,8 +369,7 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
 
     Returns:
         DataFrame by (annotator, other) in codebook order: items that both labelled; agreement on them, weighted;
-        kappa, NaN where both gave all of them the same class, and for a single item, which cannot tell
-        agreement from chance.
+        kappa, NaN for a single item, and where both gave all of them the same class.
 
     Raises:
         DataError, MethodError: as ``agreement_table``.
@@ -655,19 +382,19 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
                   3         45       0.75   0.61
                   4         45       0.79   0.68
     """
-    weights = _settle(data, weights)
+    weights = _checked_weights(data, weights)
     near = nearness(data.n_classes, weights)
-    ballots = _ballots(data)
-    every = np.ones((ballots.n_items, 1))
-    parts = [(some.one, some.other, *some.kappas(every)) for some in pairings(ballots, near)]
+    votes = _votes(data)
+    every = np.ones((votes.n_items, 1))
+    parts = [(pairs.one, pairs.other, *pairs.kappas(every)) for pairs in annotator_pairs(votes, near)]
     one, other, items, agreement, kappa = (np.concatenate(column).ravel() for column in zip(*parts, strict=True))
     names = ["annotator", "other"]
     index = pd.MultiIndex.from_arrays([data.annotators[one], data.annotators[other]], names=names)
     return pd.DataFrame({"items": items.astype(np.int64), "agreement": agreement, "kappa": kappa}, index)
 
 
-def _settle(data: Annotations, weights: Weights | None) -> Weights:
-    """The weights that are meant, once they make sense for the classes."""
+def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
+    """The weights, by default those of the classes' kind."""
     require_annotations(data)
     if weights is None:
         return "quadratic" if data.kind == "ordinal" else "identity"
@@ -675,7 +402,7 @@ def _settle(data: Annotations, weights: Weights | None) -> Weights:
     if weights != "identity" and data.kind != "ordinal" and _numbers(data) is None:
         names = ", ".join(repr(plain(name)) for name in data.classes[:5])
         raise MethodError(
-            f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; read the data with "
+            f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; give "
             "kind='ordinal' and classes= from lowest to highest"
         )
     return weights
@@ -690,26 +417,26 @@ def _numbers(data: Annotations) -> np.ndarray | None:
     return numbers if np.isfinite(numbers).all() and (np.diff(numbers) > 0).all() else None
 
 
-def _ballots(data: Annotations) -> DeduplicatedVotes:
-    """Labels to be compared, of which there must be some."""
+def _votes(data: Annotations) -> DeduplicatedVotes:
+    """Votes to be compared, of which there must be some."""
     if not data.blocks[0].has_labels:
-        raise DataError("a design has no labels that could agree; simulate them, or read labels")
-    ballots = DeduplicatedVotes.of(data)
-    if len(ballots.first_rows) == ballots.n_items:
+        raise DataError("a design has no labels to compare; simulate them, or read labels")
+    votes = DeduplicatedVotes.of(data)
+    if len(votes.first_rows) == votes.n_items:
         raise DataError(
-            f"none of {ballots.n_items} items was labelled by two annotators, so that no labels can be compared; "
-            "have some items labelled twice (abstentions are no labels)"
+            f"none of {votes.n_items} items was labelled by two annotators, abstentions aside; have some items "
+            "labelled twice"
         )
-    return ballots
+    return votes
 
 
 def _ordered(data: Annotations, weights: Weights) -> bool:
     return data.kind == "ordinal" or weights != "identity"
 
 
-def _formulas(data: Annotations, weights: Weights) -> dict[str, Formula]:
+def _formulas(data: Annotations, weights: Weights) -> dict[str, Callable[[Totals], np.ndarray]]:
     """The coefficients that are functions of totals and that these classes have."""
-    formulas: dict[str, Formula] = {
+    formulas: dict[str, Callable[[Totals], np.ndarray]] = {
         "percent_agreement": percent_agreement,
         "fleiss_kappa": fleiss_kappa,
         "krippendorff_nominal": krippendorff_nominal,
@@ -725,50 +452,17 @@ def _formulas(data: Annotations, weights: Weights) -> dict[str, Formula]:
     return formulas
 
 
-def _by_items(tally: Tally, resamples: Resamples, formulas: Mapping[str, Formula]) -> list[Coefficient]:
-    """Coefficients that are functions of totals."""
-    once = tally.total(np.ones((len(tally.size), 1)))
-    resampled: dict[str, list[np.ndarray]] = {name: [np.empty(0)] for name in formulas}
-    for count in resamples:
-        totals = tally.total(count)
-        for name, formula in formulas.items():
-            resampled[name].append(formula(totals))
-    several = tally.size > 1
-    pairs = int((tally.size * (tally.size - 1)).sum()) // 2
-    used = (int(several.sum()), pairs, int((~several).sum()), 0)
-    return [
-        Coefficient(name, float(formula(once)[0]), np.concatenate(resampled[name]), *used)
-        for name, formula in formulas.items()
-    ]
-
-
-def _cohen(ballots: DeduplicatedVotes, near: np.ndarray, resamples: Resamples) -> Coefficient:
-    """Cohen's kappa, with a warning where pairs of annotators share too few items for it."""
-    mean = mean_kappa(ballots, near, resamples)
-    used = (int(mean.entered.sum()), len(mean.shared), int((~mean.entered).sum()), mean.undefined)
-    found = Coefficient("cohen_kappa", mean.value, mean.resampled, *used)
-    if mean.shared[mean.shared < FEW].sum() * 2 > mean.shared.sum() or found.bias() > BIAS:
-        text = (
-            f"cohen_kappa is a mean over {len(mean.shared)} pairs of annotators that share so few items (median "
-            f"{np.median(mean.shared):g}) that kappas, and more so the ends of the interval, are biased towards 0; "
-            "rather use fleiss_kappa or krippendorff_nominal"
-        )
-        warn(SparseDataWarning(text))
-    return found
-
-
-def _warn_of_gaps(found: list[Coefficient]) -> None:
+def _warn_of_undefined(found: dict[str, Coefficient]) -> None:
     """Warns of coefficients without a value, and of intervals that only some samples made."""
-    gaps = [each.name for each in found if np.isnan(each.value)]
-    if gaps:
+    undefined = [name for name, each in found.items() if np.isnan(each.value)]
+    if undefined:
         text = (
-            f"{', '.join(gaps)} is not defined and NaN: where all labels to be compared are of one class, "
-            "agreement by chance is certain, and cohen_kappa also needs annotators who share two items"
+            f"{', '.join(undefined)} is not defined and NaN: all labels that are compared are of one class, or for "
+            "cohen_kappa no two annotators share two items"
         )
         warn(CrowdpplWarning(text))
-    for each in found:
+    for name, each in found.items():
         n, lost = len(each.resampled), int(np.isnan(each.resampled).sum())
-        if lost > n / 20 and each.name not in gaps:
-            made = f"the interval of {each.name} is made from {n - lost} of {n} samples; in the others it is not "
-            why = "defined, because all labels that they compare are of one class, or none can be compared"
-            warn(SparseDataWarning(made + why))
+        if lost > n / 20 and name not in undefined:
+            text = f"the interval of {name} is made from {n - lost} of {n} samples; it is not defined in the others"
+            warn(SparseDataWarning(text))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.agreement.coefficients import bootstrap_values
+from crowdppl.agreement.votes import row_pairs
 from crowdppl.core.validation import seed_number, whole_number
 from crowdppl.data.annotations import Annotations, row_sizes
 from crowdppl.errors import DataError
@@ -99,9 +99,7 @@ class Design:
         end = np.cumsum(self.labels)
         chunk = np.cumsum(self.labels * (self.labels - 1) // 2) // AT_ONCE
         for part in np.split(np.arange(len(end)), np.flatnonzero(np.diff(chunk)) + 1):
-            one, other = (
-                rows + end[part[0]] - self.labels[part[0]] for rows in bootstrap_values(self.labels[part])
-            )
+            one, other = (rows + end[part[0]] - self.labels[part[0]] for rows in row_pairs(self.labels[part]))
             a, b = self.annotator[one], self.annotator[other]
             differ = a != b
             key = np.minimum(a, b) * self.n_annotators + np.maximum(a, b)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from crowdppl.agreement.coefficients import DeduplicatedVotes, bootstrap_values
+from crowdppl.agreement.votes import DeduplicatedVotes, row_pairs
 from crowdppl.core.validation import number_within, share_between
 from crowdppl.criticism import collusion
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement
@@ -178,7 +178,7 @@ def _covariances(ballots: DeduplicatedVotes) -> tuple[np.ndarray, np.ndarray, np
     a, k = ballots.n_annotators, ballots.n_classes
     given = np.bincount(ballots.annotator * k + ballots.answer, ballots.share, a * k).reshape(a, k)
     rates = given / np.maximum(given.sum(1, keepdims=True), 1)
-    one, other = bootstrap_values(np.bincount(ballots.item))
+    one, other = row_pairs(np.bincount(ballots.item))
     cell = ballots.annotator[one] * a + ballots.annotator[other]
     weight = ballots.share[one] * ballots.share[other] * (ballots.annotator[one] != ballots.annotator[other])
     shared, same = (

@@ -6,8 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crowdppl.agreement import coefficients
-from crowdppl.agreement.coefficients import DeduplicatedVotes, Resamples, Tally, agreement_pairs, agreement_table
+from crowdppl.agreement import kappa, votes
+from crowdppl.agreement.coefficients import (
+    agreement_pairs,
+    agreement_table,
+    cohen_kappa,
+    item_coefficients,
+    nearness,
+)
+from crowdppl.agreement.votes import DeduplicatedVotes, bootstrap_counts
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from tests.ratings import BEYOND_CHANCE, NO, graded, random_labels, values
@@ -20,34 +27,24 @@ def test_resamples_are_the_items_drawn_again() -> None:
     sparse = random_labels(7, n_items=60)
     data = graded(sparse)
     held = DeduplicatedVotes.of(data)
-    resamples = Resamples(held.n_items, 5, seed=3)
-    near = coefficients.nearness(4, "quadratic")
-    kappa = coefficients.mean_kappa(held, near, resamples)
-    (count,) = resamples
+    (count,) = bootstrap_counts(60, 5, seed=3)
     assert count.shape == (60, 5)
     assert (count.sum(0) == 60).all()
-    totals = Tally.of(held, ordered=True).total(count)
+    near = nearness(4, "quadratic")
+    found = item_coefficients(held, data, "quadratic", 5, 3) | {"cohen_kappa": cohen_kappa(held, near, 5, 3)}
     for number in range(5):
         copies = values(graded(np.repeat(sparse, count[:, number].astype(int), axis=0)))
-        assert kappa.resampled[number] == pytest.approx(copies["cohen_kappa"], abs=1e-12)
-        for name, formula in (
-            ("percent_agreement", coefficients.percent_agreement),
-            ("fleiss_kappa", coefficients.fleiss_kappa),
-            ("krippendorff_nominal", coefficients.krippendorff_nominal),
-            ("krippendorff_ordinal", coefficients.krippendorff_ordinal),
-        ):
-            assert formula(totals)[number] == pytest.approx(copies[name], abs=1e-12)
-        assert coefficients.gwet(totals, near)[number] == pytest.approx(copies["gwet_ac2"], abs=1e-12)
+        assert set(found) == set(copies.index)
+        for name, each in found.items():
+            assert each.resampled[number] == pytest.approx(copies[name], abs=1e-12), name
 
 
 def test_intervals_are_quantiles_and_the_seed_decides() -> None:
     data = anaesthetists()
     table = agreement_table(data, bootstrap=200, level=0.8, seed=4)
-    held = DeduplicatedVotes.of(data)
-    drawn = coefficients.mean_kappa(held, coefficients.nearness(4, "identity"), Resamples(held.n_items, 200, 4))
-    np.testing.assert_allclose(
-        table.loc["cohen_kappa", ["low", "high"]].astype(float), np.nanquantile(drawn.resampled, [0.1, 0.9])
-    )
+    drawn = cohen_kappa(DeduplicatedVotes.of(data), nearness(4, "identity"), 200, 4)
+    ends = table.loc["cohen_kappa", ["low", "high"]].astype(float)
+    np.testing.assert_allclose(ends, np.nanquantile(drawn.resampled, [0.1, 0.9]))
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=200, level=0.8, seed=4))
     assert (table["low"] != agreement_table(data, bootstrap=200, level=0.8, seed=5)["low"]).all()
     assert agreement_table(data, bootstrap=0)[["low", "high"]].isna().all(axis=None)
@@ -56,9 +53,9 @@ def test_intervals_are_quantiles_and_the_seed_decides() -> None:
 def test_pieces_make_the_same_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     data = graded(random_labels(8, n_items=80, n_annotators=12, keep=0.4))
     table, pairs = agreement_table(data, bootstrap=50), agreement_pairs(data)
-    monkeypatch.setattr(coefficients, "AT_ONCE", 40)
-    monkeypatch.setattr(coefficients, "WIDEST", 7)
-    assert len(list(coefficients.pairings(DeduplicatedVotes.of(data), np.eye(4)))) > 5
+    monkeypatch.setattr(kappa, "MAX_PAIRS", 40)
+    monkeypatch.setattr(votes, "MAX_SAMPLES", 7)
+    assert len(list(kappa.annotator_pairs(DeduplicatedVotes.of(data), np.eye(4)))) > 5
     pd.testing.assert_frame_equal(table, agreement_table(data, bootstrap=50), rtol=1e-10)
     pd.testing.assert_frame_equal(pairs, agreement_pairs(data), rtol=1e-10)
 

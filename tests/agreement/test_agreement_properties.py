@@ -112,5 +112,5 @@ def test_numbers_without_order_are_weighted_only_when_asked() -> None:
     weighted = asked["weights"][asked["weights"] != ""]
     assert weighted.to_dict() == {"cohen_kappa": "quadratic", "gwet_ac2": "quadratic"}
     shuffled = Annotations.from_matrix(sparse, classes=[3.0, 1.0, 0.0, 2.0])
-    with pytest.raises(MethodError, match=r"'quadratic' needs classes with an order.*3\.0, 1\.0.*kind='ordinal'"):
+    with pytest.raises(MethodError, match="'quadratic'"):
         agreement_table(shuffled, weights="quadratic")

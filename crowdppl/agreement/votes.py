@@ -1,0 +1,92 @@
+"""Votes of annotators without repeats, pairs of them, and bootstrap samples of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from crowdppl.data.annotations import Annotations
+
+EPSILON = 1e-12
+"""A chance of disagreement below this is rounding: agreement beyond chance is then not defined."""
+MAX_COUNTS = 4_000_000
+"""Counts of items in bootstrap samples that are held at once."""
+MAX_SAMPLES = 32
+"""Bootstrap samples that are computed at once; more are no faster."""
+
+
+@dataclass(frozen=True)
+class DeduplicatedVotes:
+    """Who gave which item which class, one row an item, annotator and class.
+
+    An annotator has one vote an item: of m labels there each is 1/m of it. Abstentions are left out, and so are
+    items without any class.
+
+    Attributes:
+        item, annotator, answer: codes, (R,), sorted in this order; items are numbered anew.
+        share: the part of the vote, (R,).
+        n_items, n_annotators, n_classes: N labelled items, A, K.
+    """
+
+    item: np.ndarray
+    annotator: np.ndarray
+    answer: np.ndarray
+    share: np.ndarray
+    n_items: int
+    n_annotators: int
+    n_classes: int
+
+    @classmethod
+    def of(cls, data: Annotations) -> DeduplicatedVotes:
+        """The votes of annotations."""
+        item, annotator, answer = data.label_codes()
+        is_class = answer < data.n_classes
+        labelled, item = np.unique(item[is_class], return_inverse=True)
+        vote = item.astype(np.int64) * data.n_annotators + annotator[is_class]
+        row, times = np.unique(vote * data.n_classes + answer[is_class], return_counts=True)
+        vote, answer = np.divmod(row, data.n_classes)
+        _, place = np.unique(vote, return_inverse=True)
+        share = times / np.bincount(place, times)[place]
+        item, annotator = np.divmod(vote, data.n_annotators)
+        return cls(item, annotator, answer, share, len(labelled), data.n_annotators, data.n_classes)
+
+    @property
+    def first_rows(self) -> np.ndarray:
+        """Where each annotator's vote on an item begins."""
+        return np.flatnonzero((np.diff(self.item, prepend=-1) != 0) | (np.diff(self.annotator, prepend=-1) != 0))
+
+
+def row_pairs(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of rows of one group, the earlier one first: two arrays (pairs,).
+
+    Args:
+        sizes: rows of each group; groups follow each other.
+        rows: only pairs whose earlier row is one of these; by default all.
+    """
+    end = np.repeat(np.cumsum(sizes), sizes)
+    mine = np.arange(len(end)) if rows is None else rows
+    partners = end[mine] - mine - 1
+    first = np.repeat(mine, partners)
+    begin = np.repeat(np.cumsum(partners) - partners, partners)
+    return first, first + 1 + np.arange(len(first)) - begin
+
+
+def bootstrap_counts(n_items: int, samples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each item is in bootstrap samples of all items, float64 (N, C) for C samples at a time."""
+    rng = np.random.default_rng(seed)
+    width = int(np.clip(MAX_COUNTS // n_items, 1, MAX_SAMPLES))
+    for begin in range(0, samples, width):
+        size = min(width, samples - begin)
+        drawn = rng.integers(n_items, size=(size, n_items))
+        drawn += np.arange(size)[:, None] * n_items
+        counts = np.bincount(drawn.ravel(), minlength=size * n_items)
+        yield np.ascontiguousarray(counts.reshape(size, n_items).T, np.float64)
+
+
+def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """above / below, NaN where the denominator is zero."""
+    shape = np.broadcast_shapes(np.shape(above), np.shape(below))
+    found: np.ndarray = np.divide(above, below, out=np.full(shape, np.nan), where=np.abs(below) > EPSILON)
+    return found
