@@ -1,11 +1,11 @@
 """Bayesian Dawid-Skene (IBCC): each annotator has a confusion matrix, with a prior on its rows.
 
-    prevalence       ~ Dirichlet(prevalence_strength), or = 1 / K    (K)
-    confusion[a, k]  ~ Dirichlet(prior_strength * row(k))                  (A, K, K)
-    truth[i]         ~ Categorical(prevalence)                   (N)
+    prevalence       ~ Dirichlet(prevalence_strength), or = 1 / K           (K)
+    confusion[a, k]  ~ Dirichlet(prior_strength * row(k))                   (A, K, K)
+    truth[i]         ~ Categorical(prevalence)                              (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-row(k) holds the share ``prior_accuracy`` on class k and the rest evenly. History adds to the prior.
+row(k) puts ``prior_accuracy`` on class k and spreads the rest evenly. History adds to the prior.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from crowdppl import mean_field
 
 @dataclass(frozen=True)
 class BayesianDawidSkene:
-    """A confusion matrix for each annotator, with a prior that leans on the diagonal.
+    """A confusion matrix for each annotator, with a prior that favours the diagonal.
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; few let learned shares drift
-            with the confusions, many draw unbalanced classes of few items together.
-        prior_strength: pseudo-counts a row.
-        prior_accuracy: share of the prior_strength on the right answer, by default half way between certainty and chance.
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``.
+        prior_strength: pseudo-counts of a confusion row.
+        prior_accuracy: share of them on the correct label, by default half way between 1 and chance.
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
@@ -41,8 +40,8 @@ class BayesianDawidSkene:
         title="Bayesian Dawid-Skene",
         reference="Kim & Ghahramani (2012), Bayesian classifier combination, AISTATS",
         sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="given the truth, annotators err each alone, with the same confusion on every item",
-        fails="when annotators copy one another or some items are hard for all: probabilities are too sure",
+        assumes="given the truth, annotators err independently, and alike on all items of a class",
+        fails="when annotators copy one another or some items are hard for all: it is then overconfident",
         cost="labels x K",
         uses=("history",),
     )
@@ -57,6 +56,4 @@ class BayesianDawidSkene:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

@@ -1,11 +1,11 @@
 """CCEM: a classifier and each annotator's confusion matrix, by coupled cross-entropy minimisation.
 
-    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
-    truth[i]          ~ Categorical(network(features[i]))          (N)
+    confusion[a, k]   (no prior), or around the crowd's rows, which are learned    (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))                          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
 While the network learns, every label has a truth of its own (the likelihood "per_annotation"), as published; with
-"joint" it is raykar by gradients. Without features, it is dawid_skene with even classes.
+"joint" the method is raykar by gradients. Without features it is dawid_skene with even classes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Ccem:
     """Cross-entropy of a classifier seen through annotators' confusion matrices.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
-        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
+        crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 has no crowd.
+        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 elsewhere.
     """
 
     network: nn.Module | None = None
@@ -51,8 +51,8 @@ class Ccem:
         reference="Ibrahim, Nguyen & Fu (2023), Deep learning from crowdsourced labels: coupled cross-entropy "
         "minimization, identifiability, and regularization, ICLR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="the truth can be seen in the features, and annotators err each alone given the truth",
-        fails="when annotators' errors can be seen in the features; classifier and confusions can trade places",
+        assumes="the features show the truth, and annotators err independently given the truth",
+        fails="when the features show annotators' errors too: classifier and confusions can then trade places",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),
@@ -68,12 +68,11 @@ class Ccem:
         with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = cp.with_abstentions(data, confusion.log())
-        cp.truth_and_labels(
-            data, networks.class_logits(data, self.network), table, self.likelihood, power=self.likelihood_power
-        )
+        log_p = networks.class_logits(data, self.network)
+        cp.truth_and_labels(data, log_p, table, self.likelihood, power=self.likelihood_power)
 
     def guide(self, data: cp.Block) -> None:
-        """Points; confusions start with a slight lean to the right answer."""
+        """Points; the confusions start slightly better than chance."""
         start = (self.init_diagonal * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
         rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
         mean_field(self, data, point=True, points={"confusion": rows})

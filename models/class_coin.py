@@ -5,7 +5,7 @@
     truth[i]        ~ Categorical(prevalence)                               (N)
     label[i, a]     = truth[i] with probability ability[a, truth[i], 0], else any other class evenly
 
-For two classes these are sensitivity and specificity, and the story is Dawid-Skene's. History adds an
+For two classes the accuracies are sensitivity and specificity, and the model is Dawid-Skene's. History adds an
 annotator's earlier right and wrong labels of each class to the prior.
 """
 
@@ -39,7 +39,7 @@ class ClassCoin:
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11 (two coins; here one for each class)",
         sites={"prevalence": "K", "ability": "A K 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator's accuracy depends on the class alone, and errors are even",
-        fails="when classes have a favourite confusion: it cannot tell a near miss from a blunder",
+        fails="when a class has a favourite confusion: the method cannot tell a near miss from a blunder",
         cost="labels x K",
         uses=("history",),
     )
@@ -55,6 +55,4 @@ class ClassCoin:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

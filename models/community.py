@@ -2,7 +2,7 @@
 
     prevalence       ~ Dirichlet(1), or = 1 / K                             (K)
     weights          ~ Dirichlet(sparsity / M)                              (M)
-    shared[m, k]     ~ Dirichlet(prior_strength * row(k))                             (M, K, K)
+    shared[m, k]     ~ Dirichlet(prior_strength * row(k))                   (M, K, K)
     community[a]     ~ OneHot(weights)                                      (A, M)
     alike            ~ LogNormal(log 10, 1), if annotators have their own   ()
     confusion[a, k]  ~ Dirichlet(alike * shared[community[a], k]),          (A, K, K)
@@ -10,8 +10,8 @@
     truth[i]         ~ Categorical(prevalence)                              (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-row(k) holds the share ``prior_accuracy`` on class k and the rest evenly. M is a cap: under sparse weights, communities
-that are not needed stay empty.
+row(k) puts ``prior_accuracy`` on class k and spreads the rest evenly. M is an upper limit: under sparse weights,
+communities that are not needed stay empty.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Community:
 
     Args:
         communities: M, the most there can be.
-        own: whether annotators have a confusion of their own around their community's, or share it.
+        own: whether annotators have confusions of their own around their community's, or share it.
         prevalence: "learned" or "uniform".
         sparsity: pseudo-counts of all communities together; below M, few are used, and em refuses.
-        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
-            (by default half way between certainty and chance).
+        prior_strength: pseudo-counts of a confusion row.
+        prior_accuracy: share of them on the correct label, by default half way between 1 and chance.
     """
 
     communities: cp.Count = 8
@@ -55,7 +55,7 @@ class Community:
         doi="10.1145/2566486.2567989",
         sites={"prevalence": "K", "weights": "M", "shared": "M K K", "community": "A M", "alike": ""}
         | {"confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="annotators come in a few kinds; given the kind and the truth, they err each alone",
+        assumes="annotators come in a few kinds; given the kind and the truth, they err independently",
         fails="when annotators differ by degrees rather than in kind; communities may depend on the start",
         cost="labels x K, twice an iteration",
     )
@@ -80,12 +80,10 @@ class Community:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
-        """Communities by how often annotators agree with the votes; equal ones would stay equal for ever."""
+        """Communities by how often annotators agree with the votes; no engine could tell equal ones apart."""
         counts, m = _counts(data), self.communities
         hits = counts.diagonal(dim1=-2, dim2=-1).sum(-1)
         agreement = (hits + hits.sum() / counts.sum().clamp(min=1)) / (counts.sum((-2, -1)) + 1)

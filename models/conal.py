@@ -5,11 +5,11 @@
     taste[a]          ~ Normal(0, 1)                                         (A, Q)
     truth[i]          ~ Categorical(p[i]),  p[i] = softmax(network(features[i]))                      (N)
     label[i, a]       ~ Categorical(softmax(p[i] (w[i, a] common + (1 - w[i, a]) individual[a])))
-    potential         weight * sum over a of |individual[a] - common| a label
+    potential         weight * sum over a of |individual[a] - common|, once for each label
 
-w[i, a] = sigmoid(u[i] taste[a] / |u[i]| |taste[a]|), u[i] = view(features[i]), or a half where nothing is seen. A
-label depends on what the classifier makes of the item, not on its truth, so that labels leave the truth's
-probabilities what the classifier says. Where nothing is seen of an item, p is its truth.
+w[i, a] = sigmoid(u[i] taste[a] / |u[i]| |taste[a]|), where u[i] = view(features[i]). A label depends on the
+classifier's output p, not on the truth, so that labels do not change the truth's probabilities. Without features
+p is the item's truth, and w is a half.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-import crowdppl
 import crowdppl.primitives as cp
-from crowdppl import Annotations, networks
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "its layers are no probabilities, and the networks learn through them by gradients: svi"
 FLAT = 100.0
@@ -38,8 +37,8 @@ class Conal:
     """A classifier that is learned through a common layer and one for each annotator.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
-        view: maps features to Q numbers of an item, which say whose noise it gets; likewise.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
+        view: maps features to Q numbers per item, which decide whose noise it gets; likewise.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         width: Q.
         weight: of the potential, which keeps individual noise apart from the common one.
@@ -57,7 +56,7 @@ class Conal:
         title="CoNAL",
         reference="Chu, Ma & Wang (2021), Learning from crowds by modeling common confusions, AAAI",
         sites={"common": "K K", "individual": "A K K", "taste": "A Q", "abstention": "A D W", "truth": "N"},
-        assumes="the truth can be seen in the features, and so can which items mislead everybody",
+        assumes="the features show the truth, and also which items mislead everybody",
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",
         uses=("features",),
@@ -77,8 +76,8 @@ class Conal:
             individual = pyro.sample("individual", dist.Normal(start, FLAT).to_event(2))
             if self.view is not None:
                 taste = pyro.sample("taste", dist.Normal(torch.zeros(self.width), 1.0).to_event(1))
-        apart = (individual - common).square().sum((-2, -1)).clamp(min=1e-20).sqrt()
-        cp.penalty(data, "apart", -self.weight * apart.sum())
+        distance = (individual - common).square().sum((-2, -1)).clamp(min=1e-20).sqrt()
+        cp.penalty(data, "apart", -self.weight * distance.sum())
         log_p, seen = networks.class_logits(data, self.network), networks.network_output(data, self.view, "view")
         table: Any = ((common + individual) / 2).log_softmax(-1)
         if seen is not None:
@@ -88,15 +87,15 @@ class Conal:
             layer = w * common + (1 - w) * data.of_annotator(individual, event_dim=2)  # (S, K, K)
             logits = data.of_item(log_p.exp(), event_dim=1).unsqueeze(-2) @ layer
             table = cp.each_label(logits.log_softmax(-1).expand(*layer.shape))
-        answers = cp.with_abstentions(data, table)
+        table = cp.with_abstentions(data, table)
         with cp.plates.items(data):
-            cp.annotate(data, answers, cp.truth(data, log_p))
+            cp.annotate(data, table, cp.truth(data, log_p))
 
     def guide(self, data: cp.Block) -> None:
-        """Points; layers start as a multiple of the identity, tastes anywhere."""
+        """Points; layers start as a multiple of the identity, tastes at random."""
         layer: Tensor = self.init_diagonal * torch.eye(data.n_classes)
         each = pyro.param("q.individual", layer.repeat(data.n_annotators, 1, 1))
         points = {"common": pyro.param("q.common", layer), "individual": each}
         if self.view is not None:
             points["taste"] = pyro.param("q.taste", lambda: torch.randn(data.n_annotators, self.width))
-        crowdppl.mean_field(self, data, point=True, points=points)
+        mean_field(self, data, point=True, points=points)

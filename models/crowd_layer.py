@@ -1,12 +1,12 @@
 """CrowdLayer: a layer for each annotator on top of a classifier, unconstrained.
 
     truth[i]          ~ Categorical(p[i]),  p[i] = softmax(network(features[i]))                      (N)
-    weights[a]        (no prior) of the forms "MW" (K, K), "VW" and "VB" (K), "VW+B" (2, K)
+    weights[a]        (no prior) of the forms "MW" (K, K), "VW" and "VB" (1, K), "VW+B" (2, K)
     label[i, a]       ~ Categorical(softmax(layer[a](p[i])))
 
 layer[a](p) is weights[a] p, weights[a] * p, p + weights[a], or weights[a, 0] * p + weights[a, 1]. A label depends
-on what the classifier makes of the item, not on its truth, so that labels leave the truth's probabilities what the
-classifier says. Where nothing is seen of an item, p is its truth.
+on the classifier's output p, not on the truth, so that labels do not change the truth's probabilities. Without
+features p is the item's truth.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class CrowdLayer:
     """A classifier that is learned through a layer of its own for each annotator.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
-        form: "MW", a matrix; "VW", a factor a class; "VB", a shift a class; "VW+B", both.
+        form: "MW", a matrix; "VW", a factor per class; "VB", a shift per class; "VW+B", both.
     """
 
     network: nn.Module | None = None
@@ -46,7 +46,7 @@ class CrowdLayer:
         title="Crowd layer",
         reference="Rodrigues & Pereira (2018), Deep learning from crowds, AAAI",
         sites={"weights": "A R K", "abstention": "A D W", "truth": "N"},
-        assumes="the truth can be seen in the features; nothing of how annotators err",
+        assumes="the features show the truth; nothing is assumed on how annotators err",
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
@@ -67,12 +67,12 @@ class CrowdLayer:
         log_p = networks.class_logits(data, self.network)
         table: Tensor | Callable[[Tensor], Tensor] = self._layer(weights.unsqueeze(-3), torch.eye(data.n_classes))
         if networks.network_output(data, self.network) is not None:
-            each = data.of_item(log_p.exp(), event_dim=1)
-            chosen = self._layer(data.of_annotator(weights, event_dim=2), each)  # (..., S, K)
+            p = data.of_item(log_p.exp(), event_dim=1)
+            log_label = self._layer(data.of_annotator(weights, event_dim=2), p)  # (..., S, K)
 
             def table(answer: Tensor) -> Tensor:
-                log_label = chosen.gather(-1, answer[:, None].expand(*chosen.shape[:-1], 1))
-                return log_label.expand(*chosen.shape)
+                given = answer[:, None].expand(*log_label.shape[:-1], 1)
+                return log_label.gather(-1, given).expand(*log_label.shape)
 
         answers = cp.with_abstentions(data, table)
         with cp.plates.items(data):
@@ -90,7 +90,7 @@ class CrowdLayer:
         return forms[self.form]
 
     def _layer(self, weights: Tensor, p: Tensor) -> Tensor:
-        """Log-probabilities (..., K) of labels, of weights (..., R, K) and p (..., K)."""
+        """Log-probabilities (..., K) of labels, given weights (..., R, K) and p (..., K)."""
         if self.form == "MW":
             logits = (weights @ p.unsqueeze(-1)).squeeze(-1)
         elif self.form == "VB":

@@ -1,11 +1,11 @@
 """Dawid-Skene: each annotator has a confusion matrix, fitted by maximum likelihood.
 
-    prevalence       ~ Dirichlet(1), or = 1 / K                  (K)
-    confusion[a, k]  ~ Dirichlet(1)                              (A, K, K)
-    truth[i]         ~ Categorical(prevalence)                   (N)
+    prevalence       ~ Dirichlet(1), or = 1 / K                             (K)
+    confusion[a, k]  ~ Dirichlet(1)                                         (A, K, K)
+    truth[i]         ~ Categorical(prevalence)                              (N)
     label[i, a]      ~ Categorical(confusion[a, truth[i]])
 
-Flat priors make the mode the maximum of the likelihood; history, where there is any, adds to them.
+The priors are flat, so that the posterior mode maximises the likelihood. History adds to them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class DawidSkene:
         "algorithm, Applied Statistics 28(1)",
         doi="10.2307/2346806",
         sites={"prevalence": "K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="given the truth, annotators err each alone, with the same confusion on every item",
-        fails="with few labels an annotator and class: rows of 0 and 1, and probabilities that are too sure; "
-        "when annotators copy one another or some items are hard for all",
+        assumes="given the truth, annotators err independently, and alike on all items of a class",
+        fails="with few labels for an annotator and class, whose rows become 0 and 1, and when annotators copy one "
+        "another or some items are hard for all: it is then overconfident",
         cost="labels x K",
         refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("history",),
@@ -52,9 +52,8 @@ class DawidSkene:
 
     def model(self, data: cp.Block) -> None:
         """Draws confusions, truths and labels."""
-        k = data.n_classes
         log_p = cp.prevalence(data, self.prevalence)
-        rows = torch.ones(k, k)
+        rows = torch.ones(data.n_classes, data.n_classes)
         prior = rows if data.history is None else rows + data.history.to(rows)
         with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(prior).to_event(1))

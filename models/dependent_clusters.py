@@ -1,15 +1,15 @@
-"""Dependent clusters: annotators of a group see an item through the same eyes.
+"""Dependent clusters: annotators of a group share an opinion of each item, which may be wrong.
 
-    prevalence         ~ Dirichlet(prevalence_strength), or = 1 / K             (K)
-    link[g, k]         ~ Dirichlet(link_strength * row(k))                      (G, 1, K, K)
-    confusion[a, k]    ~ Dirichlet(prior_strength * row(k))                           (A, K, K)
+    prevalence         ~ Dirichlet(prevalence_strength), or = 1 / K         (K)
+    link[g, k]         ~ Dirichlet(link_strength * row(k))                  (G, 1, K, K)
+    confusion[a, k]    ~ Dirichlet(prior_strength * row(k))                 (A, K, K)
     truth[i]           ~ Categorical(prevalence)                            (N)
     opinion[g, i]      ~ Categorical(link[g, truth[i]])                     (1 + G, N)
     label[i, a]        ~ Categorical(confusion[a, opinion[group[a], i]])
 
-row(k) holds a share on class k and the rest evenly; without a prior_strength all concentrations are 1. History adds to
-confusions. The link of an annotator alone is the identity, so that all who are alone make up group 0, whose opinion
-is the truth, and G counts the groups of two and more. Without such a group the story is Dawid-Skene's.
+row(k) puts an accuracy on class k and spreads the rest evenly; without a strength all concentrations are 1. History
+adds to confusions. Annotators who are alone make up group 0, whose opinion is the truth; G counts the groups of two
+and more. Without such a group the model is Dawid-Skene's.
 """
 
 from __future__ import annotations
@@ -29,19 +29,16 @@ import crowdppl.primitives as cp
 from crowdppl import mean_field
 
 
-def _row(prior_strength: float | None, diagonal: float, k: int) -> tuple[float, float]:
-    return (float(k), 1 / k) if prior_strength is None else (prior_strength, diagonal)
-
-
 @dataclass(frozen=True)
 class DependentClusters:
     """Groups of annotators with a hidden opinion between truth and labels.
 
     Args:
-        groups: by annotator id (whoever is missing is alone), or in the order of annotator codes; None finds them.
+        groups: by annotator id (who is left out is alone), or in the order of annotator codes; None finds them.
         prevalence: "learned" or "uniform".
-        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; few let shares drift.
-        prior_strength, prior_accuracy: pseudo-counts of a confusion row (None: flat), and their share on the right answer.
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``.
+        prior_strength: pseudo-counts of a confusion row; None is a flat prior.
+        prior_accuracy: share of them on the correct label.
         link_strength, link_accuracy: the same for links.
     """
 
@@ -59,49 +56,46 @@ class DependentClusters:
         sites={"prevalence": "K", "link": "G 1 K K", "confusion": "A K K", "abstention": "A D W"}
         | {"truth": "N", "opinion": "1+G N"},
         assumes="annotators of a group share what misleads them on an item; groups are independent given the truth",
-        fails="when groups are wrong: a group of independent annotators has their weight crowd_prior_strength into one opinion",
+        fails="when groups are wrong: independent annotators put into one group count as a single opinion",
         cost="labels x K, and items x groups x K x K",
         uses=("history",),
     )
 
     def setup(self, data: Any) -> DependentClusters:
-        """Writes groups as one whole number for each annotator, in the order of their codes."""
+        """A copy with groups as one whole number for each annotator, in the order of their codes."""
         return replace(self, groups=cp.group_codes(self.groups, data))
 
     def model(self, data: cp.Block) -> None:
         """Draws links, confusions, truths, opinions and labels."""
         groups = self._codes(data)
+        n_groups, k = max(groups), data.n_classes
         log_p = cp.prevalence(data, self.prevalence, self.prevalence_strength)
-        log_link = self._links(data.n_classes, max(groups))
+        log_link = self._links(k, n_groups)
         with cp.plates.annotators(data):
-            rows = dist.Dirichlet(
-                cp.confusion_prior(data, *_row(self.prior_strength, self.prior_accuracy, data.n_classes))
-            )
-            confusion = pyro.sample("confusion", rows.to_event(1))
+            rows = cp.confusion_prior(data, *_row(self.prior_strength, self.prior_accuracy, k))
+            confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = cp.with_abstentions(data, confusion.log())
         with cp.plates.items(data):
-            opinion = cp.truth(data, log_p)
-            if max(groups) == 0:
-                cp.annotate(data, table, opinion)
+            truth = cp.truth(data, log_p)
+            if n_groups == 0:
+                cp.annotate(data, table, truth)
                 return
-            with cp.plates.groups(1 + max(groups)):
-                seen = cp.Categorical(Vindex(log_link)[..., opinion, :])
+            with cp.plates.groups(1 + n_groups):
+                seen = cp.Categorical(Vindex(log_link)[..., truth, :])
                 opinion = pyro.sample("opinion", seen, infer={"enumerate": "parallel"})
                 cp.annotate(data, table, opinion, groups=groups)
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
-        """Links and confusions that lean on the right answer: flat ones tie opinions to nothing."""
+        """Links and confusions better than chance: flat ones tie opinions to nothing."""
         rows, n_groups = cp.diagonal_prior(data.n_classes, 1.0, 0.75), max(self._codes(data))
         if n_groups == 0:
             return {}
         return {"confusion": rows.expand(data.n_annotators, -1, -1), "link": rows.expand(n_groups, 1, -1, -1)}
 
     def _links(self, k: int, n_groups: int) -> Tensor:
-        """Log-links (..., 1 + G, 1, K, K), the identity first."""
+        """Log-links (..., 1 + G, 1, K, K), the identity of group 0 first."""
         same = torch.eye(k)
         if n_groups == 0:
             return same.log()
@@ -115,3 +109,8 @@ class DependentClusters:
         numbers = cp.group_codes(self.groups, data)
         sizes, codes = Counter(numbers), dict[int, int]()
         return tuple(codes.setdefault(g, len(codes) + 1) if sizes[g] > 1 else 0 for g in numbers)
+
+
+def _row(strength: float | None, accuracy: float, k: int) -> tuple[float, float]:
+    """Strength and accuracy of a row's prior; those of a flat one without a strength."""
+    return (float(k), 1 / k) if strength is None else (strength, accuracy)

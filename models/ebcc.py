@@ -1,14 +1,14 @@
 """EBCC: items of a class come in subtypes, on which annotators err alike.
 
-    prevalence           ~ Dirichlet(prevalence_strength), or = 1 / K           (K)
-    subtypes[k]          ~ Dirichlet(subtype_strength)                          (K, M)
-    confusion[a, k, m]   ~ Dirichlet(right on k, else wrong)                (A, K, M, K)
+    prevalence           ~ Dirichlet(prevalence_strength), or = 1 / K       (K)
+    subtypes[k]          ~ Dirichlet(subtype_strength)                      (K, M)
+    confusion[a, k, m]   ~ Dirichlet(prior_strength * row(k))               (A, K, M, K)
     truth[i]             ~ Categorical(prevalence)                          (N)
     subtype[i]           ~ Categorical(subtypes[truth[i]])                  (N)
     label[i, a]          ~ Categorical(confusion[a, truth[i], subtype[i]])
 
-Given its subtype, an item's labels are independent; given its truth alone, they are not. History adds to the
-rows of every subtype.
+row(k) puts ``prior_accuracy`` on class k and spreads the rest evenly. An item's labels are independent given its
+subtype; given its truth alone, they are not. History adds to the rows of every subtype.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Ebcc:
     """Subtypes of items within a class, which correlate annotators.
 
     Args:
-        subtypes: M, the number of subtypes a class.
+        subtypes: M, the number of subtypes of a class.
         prevalence: "learned" or "uniform".
         subtype_strength: pseudo-counts of each subtype; below 1 unused subtypes empty out, and em refuses.
-        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
-            (by default half way between certainty and chance).
+        prior_strength: pseudo-counts of a confusion row.
+        prior_accuracy: share of them on the correct label, by default half way between 1 and chance.
         prevalence_strength: pseudo-counts of each class.
     """
 
@@ -50,16 +50,10 @@ class Ebcc:
         title="EBCC",
         reference="Li, Rubinstein & Cohn (2019), Exploiting worker correlation for label aggregation in "
         "crowdsourcing, ICML",
-        sites={
-            "prevalence": "K",
-            "subtypes": "K M",
-            "confusion": "A K M K",
-            "abstention": "A D W",
-            "truth": "N",
-            "subtype": "N",
-        },
-        assumes="what makes annotators err together is a kind of item, the same for all of them",
-        fails="with few labels an item, from which subtypes cannot be told; results then depend on the start",
+        sites={"prevalence": "K", "subtypes": "K M", "confusion": "A K M K", "abstention": "A D W"}
+        | {"truth": "N", "subtype": "N"},
+        assumes="annotators err together on certain kinds of items, which are the same for all of them",
+        fails="with few labels per item, which do not identify subtypes: results then depend on the start",
         cost="labels x K x M",
         uses=("history",),
     )
@@ -75,17 +69,15 @@ class Ebcc:
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(2))
         table = cp.with_abstentions(data, confusion.log().flatten(-3, -2))
         with cp.plates.items(data):
-            of = cp.truth(data, log_p)
-            kind = cp.Categorical(Vindex(log_subtypes)[..., of, :])
-            subtype = pyro.sample("subtype", kind, infer={"enumerate": "parallel"})
-            cp.annotate(data, table, of * self.subtypes + subtype)
+            truth = cp.truth(data, log_p)
+            weights_of = cp.Categorical(Vindex(log_subtypes)[..., truth, :])
+            subtype = pyro.sample("subtype", weights_of, infer={"enumerate": "parallel"})
+            cp.annotate(data, table, truth * self.subtypes + subtype)
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
-        """Subtypes from easy to hard; equal ones would stay equal for ever."""
+        """Subtypes from easy to hard; no engine could tell equal ones apart."""
         k, m = data.n_classes, self.subtypes
         if m == 1:
             return {}

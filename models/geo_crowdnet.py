@@ -1,9 +1,9 @@
 """GeoCrowdNet: CCEM with a bonus for volume, which tells classifier and confusion matrices apart.
 
-    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
-    truth[i]          ~ Categorical(network(features[i]))          (N)
+    confusion[a, k]   (no prior), or around the crowd's rows, which are learned    (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))                          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
-    potential         weight * log det M'M a label
+    potential         weight * log det M'M, once for each label
 
 M is F, the classifier's probabilities of a batch of items (items x K), or W, all annotators' confusion matrices on
 top of each other, with a column for each truth (A * K x K). While the network learns, every label has a truth of
@@ -33,14 +33,14 @@ class GeoCrowdnet:
     """Cross-entropy of a classifier seen through annotators' confusion matrices, and a bonus for volume.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         volume: "F", of the classifier's predictions, or "W", of the confusion matrices.
         weight: of the bonus, in units of a label's log-probability.
         likelihood: "per_annotation", as published, or "joint".
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
-        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 beside it.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
+        crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 has no crowd.
+        init_diagonal: a confusion row starts as the softmax of this number on its diagonal and 0 elsewhere.
     """
 
     network: nn.Module | None = None
@@ -58,8 +58,8 @@ class GeoCrowdnet:
         "minimization, identifiability, and regularization, ICLR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
         assumes="F: some items show their class clearly; W: for each class there is an annotator who knows it",
-        fails="when the weight is too large: predictions are pushed to equal shares of the classes; with many "
-        "classes, which may trade places (a lean of log K holds them)",
+        fails="when the weight is too large, which pushes predictions to equal shares of the classes; with many "
+        "classes, which may trade places (init_diagonal = log K prevents it)",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),
@@ -80,12 +80,11 @@ class GeoCrowdnet:
         log_p = networks.class_logits(data, self.network)
         m = log_p.exp() if self.volume == "F" else confusion.transpose(-1, -2).flatten(-3, -2)
         cp.penalty(data, "volume", -self.weight * networks.log_volume(m))
-        cp.truth_and_labels(
-            data, log_p, cp.with_abstentions(data, confusion.log()), self.likelihood, power=self.likelihood_power
-        )
+        table = cp.with_abstentions(data, confusion.log())
+        cp.truth_and_labels(data, log_p, table, self.likelihood, power=self.likelihood_power)
 
     def guide(self, data: cp.Block) -> None:
-        """Points; confusions start with a slight lean to the right answer."""
+        """Points; the confusions start slightly better than chance."""
         start = (self.init_diagonal * torch.eye(data.n_classes)).softmax(-1).repeat(data.n_annotators, 1, 1)
         rows = pyro.param("q.confusion", start, constraint=constraints.simplex)
         mean_field(self, data, point=True, points={"confusion": rows})

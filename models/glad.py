@@ -7,7 +7,7 @@
     label[i, a]     = truth[i] with probability sigmoid(ability[a] * exp(-difficulty[i])),
                       else any other class evenly
 
-An item too difficult to tell has right labels half the time, whatever K.
+Labels of a very difficult item are right half the time, whatever K.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Glad:
         reference="Whitehill et al. (2009), Whose vote should count more, NIPS 22",
         sites={"prevalence": "K", "ability": "A", "difficulty": "N", "abstention": "A D W", "truth": "N"},
         assumes="an item is hard for all annotators alike, classes are alike, and errors are even",
-        fails="when classes are confused unevenly; on hard items every annotator comes down to even odds of "
-        "being right, which for many classes is better than chance",
+        fails="when some confusions are more common than others; with many classes, because labels of hard items "
+        "are still right half the time, which is better than chance",
         cost="labels (x 8 draws under vb), whatever K; a gradient step for each item",
     )
 
@@ -61,6 +61,4 @@ class Glad:
         with items:
             cp.annotate(data, coin, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

@@ -4,7 +4,7 @@
     truth[i]          ~ Categorical(network(features[i]))          (N)
     label[i, a]       ~ Categorical(confusion[truth[i]])
 
-Whose label it is does not matter. Where there are no features, it is multinomial.
+It does not matter which annotator gave a label. Without features the method is multinomial.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class GlobalNoise:
     """One confusion matrix and a classifier, learned from each other.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
-        right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
-        likelihood: "joint", or "per_annotation", which svi alone learns by.
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
+        right, wrong: pseudo-counts of a right label, and of each wrong one; em needs at least 1 of each.
+        likelihood: "joint", or "per_annotation", which only svi fits.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
     """
 
     network: nn.Module | None = None
@@ -45,7 +45,7 @@ class GlobalNoise:
         title="Global noise",
         reference="Sukhbaatar et al. (2015), Training convolutional networks with noisy labels, ICLR workshop",
         sites={"prevalence": "K", "confusion": "K K", "abstention": "A D W", "truth": "N"},
-        assumes="annotators are interchangeable, and the truth can be seen in the features",
+        assumes="annotators are interchangeable, and the features show the truth",
         fails="when annotators differ in skill: it weighs a careless label like a careful one",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         uses=("features",),
@@ -62,16 +62,13 @@ class GlobalNoise:
         return replace(self, network=networks.prepared(self.network, data, self.training))
 
     def model(self, data: cp.Block) -> None:
-        """Draws confusions, truths and labels."""
+        """Draws the confusion, truths and labels."""
         k = data.n_classes
         log_p = cp.prevalence(data) if self.network is None else networks.class_logits(data, self.network)
         rows = self.wrong + (self.right - self.wrong) * torch.eye(k)
         confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
         table = confusion.log().expand(*confusion.shape[:-3], data.n_annotators, k, k)
-        cp.truth_and_labels(
-            data, log_p, cp.with_abstentions(data, table), self.likelihood, power=self.likelihood_power
-        )
+        table = cp.with_abstentions(data, table)
+        cp.truth_and_labels(data, log_p, table, self.likelihood, power=self.likelihood_power)
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

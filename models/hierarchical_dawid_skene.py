@@ -1,6 +1,6 @@
-"""Hierarchical Dawid-Skene: annotators' confusion matrices scatter around the crowd's, how much is learned.
+"""Hierarchical Dawid-Skene: annotators' confusion matrices scatter around the crowd's; how far is learned.
 
-    prevalence         ~ Dirichlet(prevalence_strength), or = 1 / K               (K)
+    prevalence         ~ Dirichlet(prevalence_strength), or = 1 / K           (K)
     crowd[k]           ~ Dirichlet(right on k, else wrong)                    (K, K)
     concentration[k]   ~ LogNormal(log typical, spread)                       (K)
     confusion[a, k]    ~ Dirichlet(concentration[k] * crowd[k])               (A, K, K)
@@ -30,10 +30,9 @@ class HierarchicalDawidSkene:
 
     Args:
         prevalence: "learned" or "uniform".
-        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``; few let learned shares drift
-            with the confusions, many draw unbalanced classes of few items together.
+        prevalence_strength: pseudo-counts of each class, by default ``default_prevalence``.
         right, wrong: pseudo-counts of a right label, and of each wrong one, in the crowd's rows.
-        typical: median of the concentration, in pseudo-counts a row.
+        typical: median of the concentration, in pseudo-counts per row.
         spread: standard deviation of its logarithm.
     """
 
@@ -48,15 +47,9 @@ class HierarchicalDawidSkene:
         title="Hierarchical Dawid-Skene",
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6",
         doi="10.1162/tacl_a_00040",
-        sites={
-            "prevalence": "K",
-            "crowd": "K K",
-            "concentration": "K",
-            "confusion": "A K K",
-            "abstention": "A D W",
-            "truth": "N",
-        },
-        assumes="annotators err each alone, in ways that resemble one another class by class",
+        sites={"prevalence": "K", "crowd": "K K", "concentration": "K", "confusion": "A K K"}
+        | {"abstention": "A D W", "truth": "N"},
+        assumes="annotators err independently, in ways that resemble one another class by class",
         fails="when the crowd falls into kinds, such as experts and spammers: a single centre lies between them",
         cost="labels x K, and a search over 2 K hyper-parameters without labels",
         uses=("history",),
@@ -70,7 +63,7 @@ class HierarchicalDawidSkene:
         crowd = pyro.sample("crowd", dist.Dirichlet(rows).to_event(1))
         typical = torch.full((k,), math.log(self.typical))
         concentration = pyro.sample("concentration", dist.LogNormal(typical, self.spread).to_event(1))
-        prior = concentration.unsqueeze(-1) * crowd + 1e-6  # a share drawn as 0 would be no concentration
+        prior = concentration.unsqueeze(-1) * crowd + 1e-6  # a concentration must not be 0
         if data.history is not None:
             prior = prior + data.history.to(prior)
         with cp.plates.annotators(data):
@@ -79,6 +72,4 @@ class HierarchicalDawidSkene:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

@@ -1,10 +1,10 @@
 """Item difficulty: a hierarchical logistic model, in which difficult items blur everybody's confusion.
 
     prevalence      ~ Dirichlet(1), or = 1 / K                              (K)
-    crowd[k]        ~ Normal(lean on k, 1)                                  (K, K)   logits
-    spread          ~ LogNormal(log .5, .5)                                 ()       of annotators
+    crowd[k]        ~ Normal(right_logit on k, else 0; 1)                   (K, K)   logits
+    spread          ~ LogNormal(log typical, looseness)                     ()       of annotators
     logits[a, k]    ~ Normal(crowd[k], spread)                              (A, K, K)
-    hardness        ~ LogNormal(log .5, .5)                                 ()       spread of items
+    hardness        ~ LogNormal(log typical, looseness)                     ()       spread of items
     difficulty[i]   ~ Normal(0, hardness)                                   (N)      on a log scale
     truth[i]        ~ Categorical(prevalence)                               (N)
     label[i, a]     ~ Categorical(softmax(logits[a, truth[i]] * exp(-difficulty[i])))
@@ -33,7 +33,7 @@ class ItemDifficulty:
 
     Args:
         prevalence: "learned" or "uniform".
-        right_logit: mean of the crowd's logit of a right label, wrong ones being 0.
+        right_logit: mean of the crowd's logit of a right label; that of wrong ones is 0.
         typical: median of both learned spreads, that of annotators' logits and that of log-difficulties.
         looseness: standard deviation of the logarithms of these spreads.
     """
@@ -47,18 +47,10 @@ class ItemDifficulty:
         title="Item difficulty",
         reference="Paun et al. (2018), Comparing Bayesian models of annotation, TACL 6 (logistic random effects)",
         doi="10.1162/tacl_a_00040",
-        sites={
-            "prevalence": "K",
-            "crowd": "K K",
-            "spread": "",
-            "logits": "A K K",
-            "hardness": "",
-            "difficulty": "N",
-            "abstention": "A D W",
-            "truth": "N",
-        },
+        sites={"prevalence": "K", "crowd": "K K", "spread": "", "logits": "A K K", "hardness": ""}
+        | {"difficulty": "N", "abstention": "A D W", "truth": "N"},
         assumes="an item is hard for all annotators alike; hard items flatten confusions and keep their shape",
-        fails="with few labels an item: difficulty and error cannot be told apart",
+        fails="with few labels per item: difficulty and error cannot be told apart",
         cost="labels x K x K (x 8 draws under vb), a gradient step for each item; for at most about 10 classes",
     )
 
@@ -78,13 +70,10 @@ class ItemDifficulty:
 
         def log_label(answer: Tensor) -> Tensor:
             x = data.of_annotator(logits, event_dim=2) * data.of_item(easy)[..., None, None]
-            given = answer[:, None, None].expand(*x.shape[:-1], 1)
-            return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
+            return cp.each_label(x)(answer) - x.logsumexp(-1)
 
         table = cp.with_abstentions(data, log_label)
         with items:
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

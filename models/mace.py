@@ -6,7 +6,7 @@
     truth[i]        ~ Categorical(prevalence)                               (N)
     label[i, a]     = truth[i] with probability competence[a, 0], else ~ Categorical(guess[a])
 
-Whether an annotator knew is summed out, label by label, under the name "knows".
+Whether the annotator knew is summed out for each label, under the name "knows".
 """
 
 from __future__ import annotations
@@ -40,13 +40,7 @@ class Mace:
     card: ClassVar[cp.Card] = cp.Card(
         title="MACE",
         reference="Hovy et al. (2013), Learning whom to trust with MACE, NAACL-HLT",
-        sites={
-            "prevalence": "K",
-            "competence": "A 2",
-            "guess": "A K",
-            "abstention": "A D W",
-            "truth": "N",
-        },
+        sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "abstention": "A D W", "truth": "N"},
         assumes="an annotator's errors do not depend on the truth: a guess is a guess",
         fails="when classes are confused with their neighbours, which looks like guessing",
         cost="labels x K",
@@ -69,6 +63,4 @@ class Mace:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

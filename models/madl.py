@@ -7,9 +7,10 @@
     truth[i]          ~ Categorical(network(features[i]))                    (N)
     label[i, a]       ~ Categorical(softmax(start + readout relu(v + mix [v, u, v x u]))[truth[i]])
 
-v is embedding[a], u is view(features[i]) or 0 where nothing is seen; at the start annotators are right with
-probability ``right``. While the network learns, a label has a truth of its own, its log-probability the weight of
-its annotator, 1 / sum over b of exp(-scale |v[a] - v[b]|^2) in proportion, and the scale its prior for each label.
+v is embedding[a], and u is view(features[i]), or 0 without features. ``start`` makes annotators right with
+probability ``right`` at first. While the network learns, every label has a truth of its own, its log-probability
+the weight of its annotator, in proportion to 1 / sum over b of exp(-scale |v[a] - v[b]|^2), and the scale's prior
+counts once for each label.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-import crowdppl
 import crowdppl.primitives as cp
-from crowdppl import Annotations, networks
+from crowdppl import Annotations, mean_field, networks
 
 REASON = "its weights are no part of a probability, and network and annotators learn together by gradients: svi"
 
@@ -36,11 +36,13 @@ class Madl:
     """A classifier, and a second network that says how each annotator errs on each item.
 
     Args:
-        network, view: map features to K logits, and to Q numbers; by default one hidden layer. A fit trains copies.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
+        view: maps features to Q numbers per item; likewise.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
-        width: Q, numbers an annotator and an item.
-        right, weighted: how often annotators are right at first; whether those who are alike share their weight.
-        begin: embeddings "apart", as drawn, or "near", within A^-1/2 of 0, as published.
+        width: Q, numbers per annotator and per item.
+        right: how often annotators are right at first.
+        weighted: whether annotators who are alike share their weight.
+        begin: embeddings start "apart", as drawn, or "near", within A^-1/2 of 0, as published.
     """
 
     network: nn.Module | None = None
@@ -57,10 +59,10 @@ class Madl:
         "classification, TMLR",
         sites={"embedding": "A Q", "mix": "2*Q+Q*Q Q", "readout": "Q K K", "scale": "1"}
         | {"abstention": "A D W", "truth": "N"},
-        assumes="what misleads annotators on an item shows in its features; begun near, who err alike are one",
-        fails="on few labels an annotator, which the second network explains; begun apart, weights are 1; begun "
-        "near (60 epochs, rate .01), six who guess alike weigh .81, eight good ones 1.15, but .82 of truths are "
-        "right for .94, and at the default rate weights do not tell them apart",
+        assumes="the features show what misleads annotators on an item; where embeddings start near, annotators "
+        "who err alike count as one",
+        fails="with few labels per annotator, which the second network explains; embeddings that start apart leave "
+        "all weights near 1, and those that start near cost accuracy",
         cost="a network step, and labels x Q x Q x Q for each batch of items",
         uses=("features",),
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
@@ -69,9 +71,8 @@ class Madl:
     def setup(self, data: Annotations) -> Madl:
         """A copy with networks for these features."""
         network = networks.prepared(self.network, data, self.training)
-        return replace(
-            self, network=network, view=networks.prepared_view(self.view, data, self.width, self.training)
-        )
+        view = networks.prepared_view(self.view, data, self.width, self.training)
+        return replace(self, network=network, view=view)
 
     def model(self, data: cp.Block) -> None:
         """Draws embeddings, weights of the second network, truths and labels."""
@@ -84,32 +85,32 @@ class Madl:
         if self.view is not None:
             scale = pyro.sample("scale", dist.Gamma(torch.tensor([1.25]), 0.25).to_event(1))
             cp.penalty(data, "kernel", -dist.Gamma(1.25, 0.25).log_prob(scale).sum())
-        table: Tensor | Callable[[Tensor], Tensor] = self._rows(
-            embedding, torch.zeros_like(embedding), mix, readout
-        )
-        if seen is not None:
+        if seen is None:
+            table: Any = self._rows(embedding, torch.zeros_like(embedding), mix, readout)
+        else:
             v = data.of_annotator(embedding, event_dim=1)
             rows = self._rows(v, data.of_item(seen, event_dim=1).expand(v.shape), mix, readout)  # (..., S, K, K)
             table = cp.each_label(rows)
             if data.trains_networks:
-                weights = cp.label_weights(embedding.detach(), scale if self.weighted else None)
-                table = cp.weighted_labels(data, log_p, rows, weights)
+                weights = label_weights(embedding.detach(), scale if self.weighted else None)
+                table = weighted_labels(data, log_p, rows, weights)
         cp.truth_and_labels(data, log_p, cp.with_abstentions(data, table))
 
     def guide(self, data: cp.Block) -> None:
         """Points; at the start all annotators are alike, and right as often on every item."""
         q, n, k, size = self.width, data.n_annotators, data.n_classes, 2 * self.width + self.width**2
         # They are a network's weights: where there are networks, they learn at their rate, not at the annotators'.
-        fast, far = 1.0 if self.view is None else self.training.get("annotator_rate", 10.0), self.begin == "apart"
+        fast = 1.0 if self.view is None else self.training.get("annotator_rate", 10.0)
+        apart = self.begin == "apart"
         start: dict[str, Callable[[], Tensor]] = {
-            "embedding": lambda: fast * (torch.randn(n, q) if far else (2 * torch.rand(n, q) - 1) / n**0.5),
+            "embedding": lambda: fast * (torch.randn(n, q) if apart else (2 * torch.rand(n, q) - 1) / n**0.5),
             "mix": lambda: fast * torch.randn(size, q) * (2 / (size + q)) ** 0.5,
             "readout": lambda: torch.zeros(q, k, k),
         }
         points = {name: pyro.param(f"q.{name}", first) / fast for name, first in start.items()}
         if self.view is not None:
             points["scale"] = pyro.param("q.scale", torch.ones(1), constraint=dist.constraints.positive)
-        crowdppl.mean_field(self, data, point=True, points=points)
+        mean_field(self, data, point=True, points=points)
 
     def _rows(self, v: Tensor, u: Tensor, mix: Tensor, readout: Tensor) -> Tensor:
         """Log-confusions (..., K, K) of embeddings (..., Q) of annotators and items."""
@@ -119,3 +120,43 @@ class Madl:
         start = math.log(self.right * (k - 1) / (1 - self.right)) * torch.eye(k)
         logits = (inner @ readout.flatten(-2)).squeeze(-2).reshape(*inner.shape[:-2], k, k)
         return (start + logits).log_softmax(-1)
+
+
+def label_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
+    """Weights (A,) of annotators, 1 on average and the smaller the more of them are alike (equations 21 to 23).
+
+    Args:
+        embedding: v, (A, Q).
+        scale: beyond what distance annotators differ; None gives each weight 1.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.models.madl.label_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
+        tensor([0.7500, 0.7500, 1.5000])
+    """
+    if scale is None:
+        return torch.ones(len(embedding), dtype=embedding.dtype, device=embedding.device)
+    weight = 1 / (-scale * torch.cdist(embedding, embedding).square()).exp().sum(-1)
+    return weight / weight.mean()
+
+
+def weighted_labels(data: cp.Block, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """Labels with a truth each, summed out: a loss to learn by, which does not depend on the item's truth.
+
+    A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``.
+
+    Args:
+        data: the model's argument; what it knows of the truth is added to ``log_p``.
+        log_p: (N, K) log-probabilities of the truth.
+        rows: (S, K, K) log p(class given | truth) of each label.
+        weight: (A,).
+    """
+    block, given = data.as_block(), cp.each_label(rows)
+    known = log_p if block.potential is None else (log_p + block.potential.to(log_p.dtype)).log_softmax(-1)
+    each, power = block.of_item(known, event_dim=1), block.of_annotator(weight)
+
+    def table(answer: Tensor) -> Tensor:
+        total = torch.logsumexp(each + given(answer), -1)
+        return (power * total).unsqueeze(-1).expand(*each.shape)
+
+    return table

@@ -1,12 +1,12 @@
-"""Majority vote as a story: everybody is right equally often, so that the class with most votes wins.
+"""Majority vote as a model: everybody is right equally often, so that the class with most votes wins.
 
     prevalence    = 1 / K, or ~ Dirichlet(1)                                (K)
     ability       ~ Dirichlet(right, wrong)                                 (2)
     truth[i]      ~ Categorical(prevalence)                                 (N)
     label[i, a]   = truth[i] with probability ability[0], else any other class evenly
 
-An item's posterior depends on its vote counts alone, and classes with equal counts have equal shares. An
-abstention says nothing about the truth. A network, where one is given, learns these shares and has no say in them.
+An item's posterior depends on its vote counts alone; tied classes have equal probabilities. Abstentions carry no
+information on the truth. A network, where one is given, learns these probabilities and does not influence them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class MajorityVote:
     Args:
         prevalence: "uniform", so that the class with most votes wins, or "learned".
         right, wrong: pseudo-counts of right and wrong labels; they keep the majority on the right side.
-        network: maps features to K logits, or "default" for one hidden layer; it learns what the votes say, under
-            em or vb, and answers ``posterior.classify``. A fit trains a copy.
+        network: maps features to K logits, or "default" for one hidden layer. Under em and vb it learns what the
+            votes say, and serves ``posterior.classify``. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
@@ -46,13 +46,13 @@ class MajorityVote:
         title="Majority vote",
         reference="Condorcet (1785), Essai sur l'application de l'analyse a la probabilite des decisions",
         sites={"prevalence": "K", "ability": "2", "abstention": "A 1 W", "truth": "N"},
-        assumes="all annotators are equally accurate, on all items and classes, and err evenly, each alone",
+        assumes="all annotators are equally accurate on all items and classes, and err independently and evenly",
         fails="as soon as annotators differ: many careless ones outvote few careful ones",
         cost="the labels, whatever K",
     )
 
     def setup(self, data: Annotations) -> MajorityVote:
-        """A copy with a network for these features, where one is asked for."""
+        """A copy with a network for these features, where one is wanted."""
         if self.network is None:
             return self
         own = None if self.network == "default" else self.network
@@ -69,6 +69,4 @@ class MajorityVote:
         with cp.plates.items(data):
             cp.annotate(data, coin, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

@@ -1,14 +1,14 @@
-"""Meta EM: classes are clouds in a space that was learned beforehand, from few-shot tasks of other classes.
+"""Meta EM: classes are clusters in a space that was learned beforehand, from few-shot tasks of other classes.
 
-    prevalence        ~ Dirichlet(1 + b)                           (K)
+    prevalence        ~ Dirichlet(1 + prevalence_strength)         (K)
     mean[k]           ~ Normal(0, tau^-1/2)                        (K, M)
-    confusion[a, k]   ~ Dirichlet(1 + prior_strength * row(k))               (A, K, K), or of a coin
+    confusion[a, k]   ~ Dirichlet(1 + prior_strength * row(k))     (A, K, K), or of a coin
     truth[i]          ~ Categorical(prevalence)                    (N)
     embedding[i]      ~ Normal(mean[truth[i]], 1), embedding = network(features), observed    (N, M)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
-``meta_fit`` trains the network through steps of EM, on tasks of known classes with annotators made up for them.
-Without features it is bayesian_dawid_skene under this prior.
+``meta_fit`` trains the network through steps of EM, on tasks of known classes with simulated annotators. Without
+features the method is bayesian_dawid_skene under this prior.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ import pyro
 import pyro.distributions as dist
 from torch import Tensor, nn
 
-import crowdppl
 import crowdppl.primitives as cp
-from crowdppl import Annotations, mean_field, networks
-from crowdppl.few_shot import em_steps
+from crowdppl import Annotations, few_shot, mean_field, networks
 
 REASON = "the space was learned for points: a posterior of the means gives up classes with few items; take em"
 
@@ -35,14 +33,20 @@ class MetaEm:
     """A mixture in a learned space and Dawid-Skene, for tasks with a handful of labelled items.
 
     Args:
-        embedding, widths: a network from features to M numbers, of which a copy is trained; None is
-            ``crowdppl.networks.embedding.Layers`` of these widths, M the last.
-        steps, tau: J, of EM in meta-training and to the start of a fit; prior precision of means, 0 for none.
-        prevalence, prevalence_strength: "learned" or "uniform", and b, pseudo-counts of each class.
-        coins: whether an annotator is as often right in one class as in another; else rows of confusions are free.
-        prior_strength, prior_accuracy: pseudo-counts of a row, or coin, and the share on the right answer; 1 / K in the paper.
-        likelihood_power: power of the labels' likelihood, in meta-training too; .5 with coins and 6 steps told digits best.
-        weights: what ``meta_fit`` learned; nothing to be set by hand.
+        embedding: a network from features to M numbers, of which a copy is trained; by default
+            ``crowdppl.networks.embedding.Layers`` of ``widths``.
+        widths: of its layers, M the last.
+        steps: of EM, in meta-training and to the start of a fit.
+        tau: prior precision of the means, 0 for none.
+        prevalence: "learned" or "uniform".
+        prevalence_strength: pseudo-counts of each class, beside the 1 of a flat prior.
+        coins: whether an annotator has one accuracy for all classes, in place of a confusion matrix.
+        prior_strength: pseudo-counts of a confusion row, or of the coin, beside the 1 of a flat prior.
+        prior_accuracy: share of them on the correct label, by default half way between 1 and chance; 1 / K in the
+            paper.
+        likelihood_power: power of the labels' likelihood, in meta-training too; below 1, an item's labels count for
+            less.
+        weights: what ``meta_fit`` learned; not to be set by hand.
     """
 
     embedding: nn.Module | None = None
@@ -62,48 +66,54 @@ class MetaEm:
         reference="Kumagai et al. (2025), Meta-learning representations for learning from multiple annotators",
         sites={"prevalence": "K", "mean": "K M", "confusion": "A K K", "ability": "A 2", "truth": "N"}
         | {"abstention": "A D W"},
-        assumes="the items of a class lie around one place of the space that other classes have shaped",
-        fails="where classes differ in what meta-training has taught the network to overlook",
+        assumes="the items of a class lie around one point of the space that other classes have shaped",
+        fails="where new classes differ in what meta-training has taught the network to overlook",
         cost="labels x K, and items x K x M, an iteration",
         refused=dict.fromkeys(("vb", "gibbs", "nuts", "svi"), REASON),
         uses=("features", "history"),
     )
 
     def meta_fit(self, episodes: Any, **how: Any) -> MetaEm:
-        """A copy whose network has learned from few-shot tasks, after which fits take no training.
+        """A copy whose network has learned from few-shot tasks; fits do not train it further.
 
         Args:
-            episodes: ``crowdppl.few_shot.EpisodeSampler``, of other classes and items than those that will be fitted.
+            episodes: ``crowdppl.few_shot.EpisodeSampler``, of other classes and items than those to be fitted.
             how: iterations, batch, learning_rate, seed, device, checkpoint, switches, as for ``meta_trained``.
         """
         rows = cp.diagonal_prior(episodes.ways, self.prior_strength, self.prior_accuracy, self.coins)
-        network = crowdppl.few_shot.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
+        network = few_shot.meta_trained(self.embedding, self.widths, episodes, self.em, rows, **how)
         return replace(self, embedding=network, weights={n: x.clone() for n, x in network.state_dict().items()})
 
     def setup(self, data: Annotations) -> MetaEm:
-        """A copy with the network that ``meta_fit`` trained; without features there is nothing to look at."""
+        """A copy with the network that ``meta_fit`` trained; without features it is not needed."""
         return replace(self, embedding=networks.trained_embedding(self.embedding, self.widths, self.weights, data))
 
     @property
     def em(self) -> Any:
         """``crowdppl.few_shot.em_steps`` with these settings."""
-        b = self.prevalence_strength if self.prevalence == "learned" else None
         return partial(
-            em_steps, steps=self.steps, tau=self.tau, prevalence=b, tied=self.coins, power=self.likelihood_power
+            few_shot.em_steps,
+            steps=self.steps,
+            tau=self.tau,
+            prevalence=self.prevalence_strength if self.prevalence == "learned" else None,
+            tied=self.coins,
+            power=self.likelihood_power,
         )
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """The means after some steps of EM from the votes."""
+        embedding = networks.network_output(data, self.embedding, "embedding")
+        if embedding is None:
+            return {}
         prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy, self.coins)
-        placed = networks.network_output(data, self.embedding, "embedding")
-        return {} if placed is None else {"mean": crowdppl.few_shot.unrolled_em(data, placed, prior, self.em).mean}
+        return {"mean": few_shot.unrolled_em(data, embedding, prior, self.em).mean}
 
     def model(self, data: cp.Block) -> None:
         """Draws prevalence, means, confusions, truths and labels."""
         log_p = cp.prevalence(data, self.prevalence, 1 + self.prevalence_strength)
         if self.embedding is not None:
-            mean = pyro.sample("mean", crowdppl.few_shot.prototype_prior(self.embedding, data.n_classes, self.tau))
-            log_p = log_p + crowdppl.few_shot.prototype_logits(data, self.embedding, mean)
+            mean = pyro.sample("mean", few_shot.prototype_prior(self.embedding, data.n_classes, self.tau))
+            log_p = log_p + few_shot.prototype_logits(data, self.embedding, mean)
         prior = cp.confusion_prior(data, self.prior_strength, self.prior_accuracy, self.coins)
         with cp.plates.annotators(data):
             if self.coins:
@@ -118,5 +128,5 @@ class MetaEm:
     guide = mean_field
 
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
-        """Features to K logits, from the posterior means of the story's sites; None without features."""
-        return crowdppl.few_shot.prototype_classifier(self.embedding, sites)
+        """Features to K logits, from the posterior means of the sites; None without features."""
+        return few_shot.prototype_classifier(self.embedding, sites)

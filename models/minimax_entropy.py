@@ -31,8 +31,8 @@ class MinimaxEntropy:
         prevalence: "uniform" or "learned".
         items: whether items have potentials of their own.
         penalty: strength of the Gaussian priors.
-        ratio: how much tighter an item's potentials are held than an annotator's; by default labels an
-            annotator over labels an item, found in the data.
+        ratio: how much tighter an item's prior is than an annotator's; by default labels per annotator over labels
+            per item, computed from the data.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
@@ -44,20 +44,14 @@ class MinimaxEntropy:
         title="Minimax entropy",
         reference="Zhou et al. (2014), Aggregating ordinal labels from crowds by minimax conditional entropy, ICML "
         "(and NIPS 2012)",
-        sites={
-            "prevalence": "K",
-            "habit": "A K K",
-            "trap": "N K K",
-            "abstention": "A D W",
-            "truth": "N",
-        },
-        assumes="what makes an item misleading adds, on the scale of log-odds, to what an annotator is like",
-        fails="with few labels an item, whose traps then explain away its truth; probabilities are too sure",
+        sites={"prevalence": "K", "habit": "A K K", "trap": "N K K", "abstention": "A D W", "truth": "N"},
+        assumes="on the scale of log-odds, what misleads on an item adds to an annotator's habits",
+        fails="with few labels per item, whose traps then explain away its truth; it is overconfident",
         cost="labels x K x K, a gradient step for each annotator and item",
     )
 
     def setup(self, data: cp.Block) -> MinimaxEntropy:
-        """Fixes the ratio of the two priors' strengths."""
+        """A copy with the ratio of the two priors' strengths."""
         return replace(self, ratio=self._ratio(data))
 
     def _ratio(self, data: cp.Block) -> float:
@@ -80,16 +74,13 @@ class MinimaxEntropy:
         def log_label(answer: Tensor) -> Tensor:
             x = data.of_annotator(habit, event_dim=2)
             x = x if trap is None else x + data.of_item(trap, event_dim=2)
-            given = answer[:, None, None].expand(*x.shape[:-1], 1)
-            return x.gather(-1, given).squeeze(-1) - x.logsumexp(-1)
+            return cp.each_label(x)(answer) - x.logsumexp(-1)
 
         table = cp.with_abstentions(data, log_label if self.items else habit.log_softmax(-1))
         with items:
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field
 
     def init(self, data: cp.Block) -> dict[str, Tensor]:
         """Potentials fitted to the votes: from potentials of annotators alone, fits end in poorer optima."""
@@ -104,8 +95,7 @@ class MinimaxEntropy:
         def loss() -> Tensor:
             search.zero_grad()
             odds = habit[who] + (trap[item] if self.items else 0.0)
-            label = answer[:, None, None].expand(-1, k, 1)
-            log_p = odds.gather(-1, label).squeeze(-1) - odds.logsumexp(-1)
+            log_p = cp.each_label(odds)(answer) - odds.logsumexp(-1)
             held = habit.square().sum() + self._ratio(data) * trap.square().sum()
             out = 0.5 * self.penalty * k**2 * held - (share * log_p).sum()
             out.backward()

@@ -1,15 +1,15 @@
 """Mixed membership: an item may lie between classes, and all annotators see the same in-between.
 
     kinds             ~ Dirichlet(kind_strength)                       (S)
-    confusion[a, k]   ~ Dirichlet(prior_strength * row(k))                   (A, K, K)
-    kind[i]           ~ Categorical(kinds)                         (N)
-    truth[i]          ~ Categorical(atom[kind[i]])                 (N)
-    seen[i, a]        ~ Categorical(atom[kind[i]])                 one for each label
+    confusion[a, k]   ~ Dirichlet(prior_strength * row(k))             (A, K, K)
+    kind[i]           ~ Categorical(kinds)                             (N)
+    truth[i]          ~ Categorical(atom[kind[i]])                     (N)
+    seen[i, a]        ~ Categorical(atom[kind[i]])                     one for each label
     label[i, a]       ~ Categorical(confusion[a, seen[i, a]])
 
-Each of the S atoms is a fixed share of every class: a class alone, two classes in several blends, a class diluted
-by all, and all evenly. The truth is one more look at the item, by somebody who does not err. An annotator's row(k)
-holds the share ``prior_accuracy`` on class k and the rest evenly; history adds to the prior.
+Each of the S atoms is a fixed mixture of classes: a class alone, two classes in several blends, a class diluted by
+all, and all evenly. The truth is one more look at the item, by somebody who does not err. row(k) puts
+``prior_accuracy`` on class k and spreads the rest evenly. History adds to the prior.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from crowdppl import mean_field
 
 @dataclass(frozen=True)
 class MixedMembership:
-    """Items between classes, so that an item's labels vary together and say less than as many looks would.
+    """Items between classes, so that an item's labels vary together and say less than independent looks would.
 
     Args:
         kind_strength: pseudo-counts of each atom.
-        prior_strength, prior_accuracy: pseudo-counts of a confusion row, and the share of them on the right answer
-            (by default half way between certainty and chance).
-        blends: shares of the second class in blends of two; None takes five for up to five classes, fewer for more,
+        prior_strength: pseudo-counts of a confusion row.
+        prior_accuracy: share of them on the correct label, by default half way between 1 and chance.
+        blends: shares of the second class in blends of two. None takes five for up to five classes, fewer for more,
             and none beyond 50 (``cp.class_blends``).
-        diluted: whether there are atoms diluted by all classes. Without them and without blends the method is
+        diluted: whether there are atoms diluted by all classes. Without these and without blends the method is
             bayesian_dawid_skene.
     """
 
@@ -51,9 +51,9 @@ class MixedMembership:
         "publications, PNAS 101",
         doi="10.1073/pnas.0307760101",
         sites={"kinds": "S", "confusion": "A K K", "abstention": "A D W", "kind": "N", "truth": "N"},
-        assumes="what makes an item's labels err together is that the item lies between classes, most often two",
-        fails="with about one label an item, from which blends cannot be told; when all annotators share a bias; "
-        "where labels are independent given the truth its probabilities are too cautious",
+        assumes="the labels of an item err together because the item lies between classes, most often two",
+        fails="with about one label per item, which does not identify blends, and when annotators share a bias; "
+        "where labels are independent given the truth, its probabilities are too cautious",
         cost="(labels + items) x S, and annotators x S x K x K; S is 11, 40, 71, 111 for 2 to 5 classes",
         uses=("history",),
     )
@@ -71,6 +71,4 @@ class MixedMembership:
             cp.truth(data, log_atoms[kind])
             cp.annotate(data, table, kind)
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

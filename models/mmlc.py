@@ -5,14 +5,15 @@
     truth[i]     ~ Categorical(softmax(tower(sum_m oracle[m] expert[m](features[i]))))   (N)
     label[i, a]  ~ Categorical(softmax(tower(sum_m gate[a, m] expert[m](features[i]))))
 
-With oracle="centre", gates scatter around a latent, and all have posteriors:
+With oracle="centre" the gates scatter around a latent, and all have posteriors:
 
     centre       ~ Dirichlet(1)                                                          (M)
-    closeness    ~ LogNormal(ln M, 1)
+    closeness    ~ LogNormal(ln M, 1)                                                    ()
     gate[a]      ~ Dirichlet(closeness * centre)                                         (A, M)
 
-Labels do not depend on the truth: its probabilities are what the oracle worker says. Without features, experts see
-the truth, any class evenly, and view[m, k] ~ Normal(2 on k and 0 beside it, 1), (M, K, K), are their logits.
+Labels do not depend on the truth, whose probabilities are the answers of the oracle worker. Without features,
+experts see the truth, which is any class evenly, and view[m, k] ~ Normal(2 on k, else 0; 1), (M, K, K), are their
+logits.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Mmlc:
     """A mixture of experts in which annotators differ by their gates alone.
 
     Args:
-        experts: maps features to what M experts see, (B, M, H); by default rectified layers. A fit trains a copy.
+        experts: maps features to what M experts see, (B, M, H); by default rectified layers. The fit trains a copy.
         n_experts: M.
         widths: of an expert's layers, H the last.
         tower: widths of the hidden layers between a blend and the logits.
-        oracle: whose label is the truth: that of the "mode", "mean" or "median" of gates, or of their "centre".
-        bandwidth: of the density of which the mode is taken; by default Silverman's rule, expert by expert.
+        oracle: the gate of the oracle worker: the "mode", "mean" or "median" of gates, or their "centre".
+        bandwidth: of the density whose mode is taken; by default Silverman's rule, expert by expert.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
     """
 
@@ -60,7 +61,7 @@ class Mmlc:
         reference="Han et al. (2025), Mixture of experts based multi-task supervise learning from crowds, AAAI",
         doi="10.48550/arXiv.2407.13268",
         sites={"centre": "M", "closeness": "", "gate": "A M", "view": "M K K", "abstention": "A D W", "truth": "N"},
-        assumes="annotators differ in how they weigh what can be seen of an item, and the typical one is right",
+        assumes="annotators differ in how they weigh what the features show, and the typical one is right",
         fails="when nobody is typical or most err alike; probabilities are of the oracle's label, not of the class",
         cost="a step of the experts, and labels x M x H, for each batch of items",
         refused=dict.fromkeys(("em", "vb", "gibbs", "nuts"), REASON),
@@ -81,13 +82,12 @@ class Mmlc:
         if self.oracle == "centre":
             centre = pyro.sample("centre", dist.Dirichlet(prior))
             closeness = pyro.sample("closeness", dist.LogNormal(math.log(self.n_experts), 1.0))
-            prior = closeness.unsqueeze(-1) * centre + 1e-6  # a share drawn as 0 would be no concentration
+            prior = closeness.unsqueeze(-1) * centre + 1e-6  # a concentration must not be 0
         with cp.plates.annotators(data):
             gate = pyro.sample("gate", dist.Dirichlet(prior))
         experts: Any = self.experts
         if experts is None:
-            logits = 2 * torch.eye(data.n_classes).repeat(self.n_experts, 1, 1)
-            view = pyro.sample("view", dist.Normal(logits, 1.0).to_event(3))
+            view = pyro.sample("view", dist.Normal(self._views(data), 1.0).to_event(3))
             view = view.squeeze(-4) if view.dim() > 3 else view  # of chains
             table = torch.einsum("...am,...mkl->...akl", gate, view).log_softmax(-1)
             log_p = cp.prevalence(data, "uniform")
@@ -102,9 +102,8 @@ class Mmlc:
         points = {}
         if self.oracle != "centre":
             points["gate"] = pyro.param("q.gate", torch.zeros(data.n_annotators, self.n_experts)).softmax(-1)
-            if self.experts is None:  # experts begin apart, or would stay the same
-                near = lambda: torch.normal(2 * torch.eye(data.n_classes).repeat(self.n_experts, 1, 1), 0.1)  # noqa: E731
-                points["view"] = pyro.param("q.view", near)
+            if self.experts is None:  # experts start apart, or would stay the same
+                points["view"] = pyro.param("q.view", lambda: torch.normal(self._views(data), 0.1))
         mean_field(self, data, point=self.oracle != "centre", points=points)
 
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
@@ -112,7 +111,12 @@ class Mmlc:
         oracle = self._oracle(sites["gate"], sites.get("centre"))
         return None if self.experts is None else networks.GatedClassifier(self.experts, oracle)
 
+    def _views(self, data: cp.Block) -> Tensor:
+        """Prior means (M, K, K) of experts who see the truth."""
+        return 2 * torch.eye(data.n_classes).repeat(self.n_experts, 1, 1)
+
     def _oracle(self, gate: Tensor, centre: Tensor | None) -> Tensor:
+        """The gate (..., M) of the oracle worker."""
         if centre is not None:
             return centre.squeeze(-2) if centre.dim() > 1 else centre
         return networks.population_centre(gate, self.oracle, self.bandwidth)

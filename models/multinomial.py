@@ -5,7 +5,7 @@
     truth[i]        ~ Categorical(prevalence)                               (N)
     label[i, a]     ~ Categorical(confusion[truth[i]])
 
-Whose label it is does not matter.
+It does not matter which annotator gave a label.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Multinomial:
 
     Args:
         prevalence: "learned" or "uniform".
-        right, wrong: pseudo-counts of a right label, and of each wrong one; at least 1 each for em.
+        right, wrong: pseudo-counts of a right label, and of each wrong one; em needs at least 1 of each.
     """
 
     prevalence: Literal["learned", "uniform"] = "learned"
@@ -55,6 +55,4 @@ class Multinomial:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

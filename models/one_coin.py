@@ -26,9 +26,8 @@ class OneCoin:
 
     Args:
         prevalence: "uniform" or "learned".
-        right, wrong: pseudo-counts of right and wrong labels; flat by default, so that em is maximum likelihood. A
-            few dozen labels may then be read the wrong way round: of 60 crowds who gave 20 items three labels each,
-            .65 of them right, vb contradicts most votes in 5, and with right=4, wrong=2 in none.
+        right, wrong: pseudo-counts of right and wrong labels. They are flat by default, so that em is maximum
+            likelihood; with few labels, right=4 and wrong=2 keep the majority on the right side.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
@@ -40,8 +39,8 @@ class OneCoin:
         reference="Zhang et al. (2016), Spectral methods meet EM, JMLR 17(102); coin as in Dawid & Skene (1979)",
         sites={"prevalence": "K", "ability": "A 2", "abstention": "A D W", "truth": "N"},
         assumes="an annotator is equally accurate on all classes and items, and errs evenly",
-        fails="when classes differ in difficulty or have a favourite confusion; with two unequal error rates it "
-        "mistakes bias for skill",
+        fails="when annotators favour certain confusions, or confuse some classes more than others: "
+        "it takes bias for lack of skill",
         cost="labels x K",
         uses=("history",),
     )
@@ -56,6 +55,4 @@ class OneCoin:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p))
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

@@ -10,12 +10,13 @@
     label[i, a]       = the grade whose band holds truth[i] + bias[a] + noise / exp(log_precision[a]) if the
                         annotator knows, else ~ Categorical(guess[a])
 
-Cutpoints lie halfway between grades, or keep their centre when gaps are learned: a common shift of biases or
-cutpoints only renames the grades, which labels cannot see.
+Cutpoints lie halfway between grades, or keep their centre when gaps are learned: labels do not identify a common
+shift of biases or cutpoints, which only renames the grades.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -24,10 +25,13 @@ import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid, pad
 
 import crowdppl.primitives as cp
 from crowdppl import mean_field
 from crowdppl.errors import MethodError
+
+Tail = Literal["normal", "logistic", "laplace"]
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,13 @@ class Ordinal:
         spread: standard deviation of log-precisions.
         bias: whether an annotator may be lenient or strict.
         cutpoints: whether distances between grades are learned.
-        knows: pseudo-counts each of known and of guessed labels.
-        crowd: share of each grade among all labels that name one; found in the data by default, even in a design.
-        work: share of these labels that each annotator gave; found in the data by default.
+        knows: pseudo-counts of known labels, and of guessed ones.
+        crowd: share of each grade among all labels that name one; by default computed from the data.
+        work: share of these labels that each annotator gave; by default computed from the data.
     """
 
     prevalence: Literal["uniform", "learned"] = "uniform"
-    tail: Literal["normal", "logistic", "laplace"] = "normal"
+    tail: Tail = "normal"
     spread: cp.Positive = 0.5
     bias: bool = False
     cutpoints: bool = False
@@ -61,12 +65,12 @@ class Ordinal:
         sites={"prevalence": "K", "competence": "A 2", "guess": "A K", "log_precision": "A", "bias": "A"}
         | {"log_gap": "J", "abstention": "A D W", "truth": "N"},
         assumes="classes are grades in order; a near miss is likelier than a blunder",
-        fails="when classes have no order, or all annotators are lenient together, which labels cannot show",
+        fails="when classes have no order, or when all annotators are lenient together, which labels cannot show",
         cost="labels x K, and a gradient step for each annotator",
     )
 
     def setup(self, data: cp.Block) -> Ordinal:
-        """Counts which labels there are, and whose."""
+        """A copy with the shares of grades and of annotators among the labels."""
         return replace(self, crowd=self._crowd(data).tolist(), work=self._work(data).tolist())
 
     def model(self, data: cp.Block) -> None:
@@ -82,7 +86,7 @@ class Ordinal:
             bias = bias - (bias * self._work(data)).sum(-1, keepdim=True)
         seen = torch.arange(k) + bias.unsqueeze(-1)
         edges = precision[..., None, None] * (cut.unsqueeze(-2) - seen.unsqueeze(-1))  # (..., A, truth, K - 1)
-        known = competence[..., :1, None] + cp.ordinal_log_probs(edges, self.tail)
+        known = competence[..., :1, None] + ordinal_log_probs(edges, self.tail)
         guessed = (competence[..., 1:] + guess).unsqueeze(-2).expand(known.shape)
         table = cp.with_abstentions(data, cp.logsumexp(torch.stack([known, guessed], -1), name="knows"))
         with cp.plates.items(data):
@@ -91,28 +95,72 @@ class Ordinal:
     guide = mean_field
 
     def _cutpoints(self, k: int) -> Tensor:
+        """(..., K - 1), learned or halfway between grades."""
         if not self.cutpoints or k < 3:
             return torch.arange(1, k) - 0.5
         gap = pyro.sample("log_gap", dist.Normal(torch.zeros(k - 2), 0.25).to_event(1)).exp()
-        cut = torch.nn.functional.pad(gap.cumsum(-1), (1, 0))
+        cut = pad(gap.cumsum(-1), (1, 0))
         return (k - 1) / 2 + cut - cut.mean(-1, keepdim=True)
 
     def _crowd(self, data: cp.Block) -> Tensor:
+        """Share (K,) of each grade among all labels."""
+        k = data.n_classes
         if self.crowd is not None:
-            return _shares("crowd", self.crowd, data.n_classes, least=data.n_classes)
-        k, observed = data.n_classes, data.as_block().has_labels
-        counts = 1.0 + torch.bincount(data.answer, minlength=k)[:k] * observed
+            return _shares("crowd", self.crowd, k, least=k)
+        counts = 1.0 + torch.bincount(data.answer, minlength=k)[:k] * data.as_block().has_labels
         return counts / counts.sum()
 
     def _work(self, data: cp.Block) -> Tensor:
+        """Share (A,) of the labels that each annotator gave; annotators who came later have none."""
         if self.work is None:
             named = data.as_block().named
             return torch.bincount(data.annotator[named], minlength=data.n_annotators) / max(1, int(named.sum()))
         work = _shares("work", self.work, data.n_annotators)
-        return torch.nn.functional.pad(work, (0, data.n_annotators - len(work)))  # later ones have no part in it
+        return pad(work, (0, data.n_annotators - len(work)))
+
+
+def ordinal_log_probs(edge: Tensor, tail: Tail = "normal") -> Tensor:
+    """Log-probability that standard noise falls into each band between edges, exact far out in the tails too.
+
+    Args:
+        edge: (..., K - 1), increasing; the first band reaches down to minus infinity, the last one up to infinity.
+        tail: distribution of the noise, symmetric about 0.
+
+    Returns:
+        (..., K); the exponentials sum to one.
+
+    Raises:
+        MethodError: for another tail.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.models.ordinal.ordinal_log_probs(torch.tensor([-1.0, 1.0])).exp()
+        tensor([0.1587, 0.6827, 0.1587])
+    """
+    lower, upper = edge[..., :-1], edge[..., 1:]
+    # Reflected into the lower tail, where a difference of probabilities does not cancel.
+    reflect = lower + upper > 0
+    low = _log_cdf(torch.where(reflect, -upper, lower), tail)
+    high = _log_cdf(torch.where(reflect, -lower, upper), tail)
+    inner = high + torch.log(-torch.expm1(low - high))
+    return torch.cat([_log_cdf(edge[..., :1], tail), inner, _log_cdf(-edge[..., -1:], tail)], -1)
+
+
+def _log_cdf(x: Tensor, tail: Tail) -> Tensor:
+    """Log of the distribution function of the noise."""
+    if tail == "normal":
+        normal: Tensor = torch.special.log_ndtr(x)
+        return normal
+    if tail == "logistic":
+        return logsigmoid(x)
+    if tail == "laplace":
+        below = x.clamp(max=0) - math.log(2)
+        return torch.where(x < 0, below, torch.log1p(-0.5 * torch.exp(-x.clamp(min=0))))
+    raise MethodError(f"tail={tail!r} is no noise; choose 'normal', 'logistic' or 'laplace'")
 
 
 def _shares(name: str, given: Sequence[float], most: int, least: int = 1) -> Tensor:
+    """Shares of a setting, checked."""
     x = torch.as_tensor(given, dtype=torch.get_default_dtype())
     if x.dim() != 1 or not least <= len(x) <= most or not bool((x >= 0).all() and (x.sum() - 1).abs() < 1e-3):
         raise MethodError(f"{name}={list(given)} must be a share, at least 0, for each of {most}, and add up to 1")

@@ -1,13 +1,13 @@
 """Raykar: a classifier as the prior of the truth, and each annotator's confusion matrix, by maximum likelihood.
 
-    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
-    truth[i]          ~ Categorical(network(features[i]))          (N)
+    confusion[a, k]   (no prior), or around the crowd's rows, which are learned    (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))                          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
 
-Where there are no features, the truth has a learned prevalence instead, and the method is dawid_skene.
+Without features the truth has a learned prevalence instead, and the method is dawid_skene.
 
-Model-bootstrapped, the truth has a prevalence as well, and both it and the confusions are counted as if the class
-that the network predicts were the truth; the network learns the truth that follows from these and the labels.
+In model-bootstrapped EM the truth has a prevalence as well. It and the confusions are counted as if the class that
+the network predicts were the truth; the network learns the truth that follows from these counts and the labels.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Raykar:
     """Maximum likelihood for annotators and a classifier together.
 
     Args:
-        network: maps features to K logits; by default one hidden layer; ``torch.nn.Linear(D, K)`` is Raykar's own,
-            and with convolutions it is AggNet. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. ``torch.nn.Linear(D, K)`` is Raykar's own,
+            and with convolutions it is AggNet. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         bootstrapped: model-bootstrapped EM (Khetan, Lipton & Anandkumar 2018, "Learning from noisy singly-labeled
-            data"), for few labels an item; the probabilities of the truth are then those of labels alone.
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd;
-            another is fitted by svi.
+            data"), for few labels per item; the probabilities of the truth are then those of labels alone.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
+        crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's row, which is learned by svi;
+            0 has no crowd.
     """
 
     network: nn.Module | None = None
@@ -52,8 +52,8 @@ class Raykar:
         title="Raykar",
         reference="Raykar et al. (2010), Learning from crowds, JMLR 11",
         sites={"prevalence": "K", "crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="annotators err each alone given the truth, and the truth can be seen in the features",
-        fails="with few labels an annotator: rows without any prior become 0 and 1, and the network follows",
+        assumes="annotators err independently given the truth, and the features show the truth",
+        fails="with few labels per annotator: rows without a prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
         refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),
@@ -76,15 +76,17 @@ class Raykar:
 
     @property
     def counting(self) -> Callable[[cp.Block], None] | None:
-        """The story by which parameters are counted, where it is not the model."""
+        """The program by which parameters are counted, where it is not ``model``."""
         return self._as_predicted if self.bootstrapped and self.network is not None else None
 
     def _as_predicted(self, data: cp.Block) -> None:
+        """The same, with the predicted class as the truth."""
         x = networks.class_logits(data, self.network)
         likely = torch.where(x == x.amax(-1, keepdim=True), 0.0, -30.0)  # all alike while the network warms up
         self._labels(data, cp.prevalence(data) + likely)
 
     def _labels(self, data: cp.Block, log_p: Tensor) -> None:
+        """Draws confusions, truths and labels, given log-probabilities of the truth."""
         rows = torch.ones(data.n_classes, data.n_classes) + cp.crowd_rows(data, self.crowd_prior_strength)
         with cp.plates.annotators(data):
             confusion = pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
@@ -92,6 +94,4 @@ class Raykar:
         with cp.plates.items(data):
             cp.annotate(data, table, cp.truth(data, log_p), power=self.likelihood_power)
 
-    def guide(self, data: cp.Block) -> None:
-        """Mean field, from the story's own sites."""
-        mean_field(self, data)
+    guide = mean_field

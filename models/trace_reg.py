@@ -1,13 +1,13 @@
 """Trace regularisation: a classifier and confusion matrices, which are kept as unreliable as the labels allow.
 
-    confusion[a, k]   (no prior), or around a crowd's rows that are learned    (A, K, K)
-    truth[i]          ~ Categorical(network(features[i]))          (N)
+    confusion[a, k]   (no prior), or around the crowd's rows, which are learned    (A, K, K)
+    truth[i]          ~ Categorical(network(features[i]))                          (N)
     label[i, a]       ~ Categorical(confusion[a, truth[i]])
-    potential         -weight * trace(confusion[a]) a label
+    potential         -weight * trace(confusion[a]), once for each label
 
-Only the product of classifier and confusion can be seen in labels. Of all pairs with the same product, the one with
-the smallest trace has the true confusion matrices, where their mean is diagonally dominant. While the network
-learns, every label has a truth of its own (the likelihood "per_annotation"), as published.
+Labels identify only the product of classifier and confusion. Of all pairs with the same product, the one with the
+smallest trace has the true confusion matrices, if their mean is diagonally dominant. While the network learns,
+every label has a truth of its own (the likelihood "per_annotation"), as published.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class TraceReg:
     """Cross-entropy of a classifier seen through annotators' confusion matrices, and a penalty on their traces.
 
     Args:
-        network: maps features to K logits; by default one hidden layer. A fit trains a copy.
+        network: maps features to K logits; by default one hidden layer. The fit trains a copy.
         training: settings of ``crowdppl.networks.training.Training`` by name, such as ``{"epochs": 60}``.
         likelihood: "per_annotation", as published, or "joint".
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        crowd_prior_strength: pseudo-counts of a row that are shared as the crowd has them, which is learned; 0 has no crowd.
-        weight: of the penalty on the trace of the annotator's confusion, which each label pays, in units of a
-            label's log-probability; 0 has none. The published listing charges the mean trace of all annotators once
-            an item: its weight is this one times the labels an item.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
+        crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 has no crowd.
+        weight: of the penalty, in units of a label's log-probability; 0 has none. Each label pays for the trace of
+            its annotator's confusion. The published listing charges the mean trace of all annotators once for each
+            item: its weight is this one times the labels per item.
     """
 
     network: nn.Module | None = None
@@ -54,9 +54,9 @@ class TraceReg:
         reference="Tanno et al. (2019), Learning from noisy labels by regularized estimation of annotator "
         "confusion, CVPR",
         sites={"crowd": "K K", "confusion": "A K K", "abstention": "A D W", "truth": "N"},
-        assumes="the mean confusion matrix is diagonally dominant, the truth can be seen in the features",
-        fails="when annotators are wrong more often than right on average; after few epochs, when rows are still "
-        "where they begin, near the identity (a higher annotator_rate in training= moves them faster)",
+        assumes="the mean confusion matrix is diagonally dominant, and the features show the truth",
+        fails="when annotators are wrong more often than right on average; after few epochs, when confusions are "
+        "still near the identity, where they start (a higher annotator_rate in training= moves them faster)",
         cost="a network step and labels x K for each batch of items",
         refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
         uses=("features",),
@@ -74,9 +74,8 @@ class TraceReg:
         traces = data.of_annotator(confusion.diagonal(dim1=-2, dim2=-1).sum(-1))
         cp.penalty(data, "trace", self.weight * (traces * data.named).sum() / data.named.sum().clamp(min=1))
         table = cp.with_abstentions(data, confusion.log())
-        cp.truth_and_labels(
-            data, networks.class_logits(data, self.network), table, self.likelihood, power=self.likelihood_power
-        )
+        log_p = networks.class_logits(data, self.network)
+        cp.truth_and_labels(data, log_p, table, self.likelihood, power=self.likelihood_power)
 
     def guide(self, data: cp.Block) -> None:
         """Points: rows of a softplus, normalised, that start near the identity."""

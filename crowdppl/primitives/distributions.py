@@ -1,154 +1,27 @@
-"""Distributions of models that never renormalise: Categorical, OneHot, Dirichlet-multinomial and others.
+"""Distributions of models that never renormalise: Categorical, OneHot and ChosenDirichlet.
 
 Pyro's own ``Categorical(probs)`` divides by the sum. That would turn the gradient with respect to
-log-probabilities from counts into centred counts, and every engine reads counts off that gradient.
+log-probabilities from counts into centred counts, and every engine takes counts from that gradient.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyro.distributions as dist
 import torch
 from pyro.distributions import TorchDistribution, constraints
 from torch import Tensor
-from torch.nn.functional import logsigmoid
-
-from crowdppl.data.blocks import Block
-from crowdppl.errors import MethodError
-from crowdppl.primitives.plates import Data, block_of
-
-Tail = Literal["normal", "logistic", "laplace"]
-
-
-def ordinal_log_probs(edge: Tensor, tail: Tail = "normal") -> Tensor:
-    """Log-probability that standard noise falls into each band between edges, exact far out in the tails too.
-
-    Args:
-        edge: (..., K - 1), increasing; the first band reaches down to minus infinity, the last one up to infinity.
-        tail: distribution of the noise, symmetric about 0.
-
-    Returns:
-        (..., K); the exponentials sum to one.
-
-    Raises:
-        MethodError: for another tail.
-
-    Examples:
-        >>> import torch
-        >>> crowdppl.primitives.ordinal_log_probs(torch.tensor([-1.0, 1.0])).exp()
-        tensor([0.1587, 0.6827, 0.1587])
-    """
-    lower, upper = edge[..., :-1], edge[..., 1:]
-    # Reflected into the lower tail, where a difference of probabilities does not cancel.
-    reflect = lower + upper > 0
-    low = _log_cdf(torch.where(reflect, -upper, lower), tail)
-    high = _log_cdf(torch.where(reflect, -lower, upper), tail)
-    inner = high + torch.log(-torch.expm1(low - high))
-    return torch.cat([_log_cdf(edge[..., :1], tail), inner, _log_cdf(-edge[..., -1:], tail)], -1)
-
-
-def _log_cdf(x: Tensor, tail: Tail) -> Tensor:
-    if tail == "normal":
-        normal: Tensor = torch.special.log_ndtr(x)
-        return normal
-    if tail == "logistic":
-        return logsigmoid(x)
-    if tail == "laplace":
-        below = x.clamp(max=0) - math.log(2)
-        return torch.where(x < 0, below, torch.log1p(-0.5 * torch.exp(-x.clamp(min=0))))
-    raise MethodError(f"tail={tail!r} is not a noise; choose 'normal', 'logistic' or 'laplace'")
-
-
-def log_dirichlet_multinomial(data: Data, spread: float) -> Tensor:
-    """Log-probability of all labels of each item, if they follow unknown shares of the classes: (N,).
-
-    The shares are drawn from a symmetric Dirichlet and integrated out (Polya's urn), so that labels of an item make
-    one another more probable: ``prod_k Gamma(c + n_k) / Gamma(c) * Gamma(K c) / Gamma(K c + n)`` for n_k labels of
-    class k, n in all. Abstentions do not count.
-
-    Args:
-        data: the story's argument.
-        spread: c, pseudo-counts of each class.
-
-    Examples:
-        >>> labels = {"ann": {"x": "a", "y": "a", "z": "b"}, "bob": {"x": "a", "y": "b", "z": "b"}}
-        >>> data = crowdppl.Annotations.from_dicts(labels)
-        >>> crowdppl.primitives.log_dirichlet_multinomial(data, 1.0).exp()  # labels that are alike are more probable
-        tensor([0.3333, 0.3333, 0.1667])
-    """
-    block = block_of(data)
-    k, given = block.n_classes, block.answer < block.n_classes
-    cell = (block.item * k + block.answer)[given]
-    n = torch.bincount(cell, minlength=block.n_items * k).reshape(-1, k)
-    total = n.sum(-1)
-    counts = torch.arange(int(total.max()) + 1 if len(total) else 1, device=block.device)
-    return _rising(spread, counts)[n].sum(-1) - _rising(k * spread, counts)[total]
-
-
-def with_dirichlet_multinomial(
-    data: Data, log_rate: Tensor, table: Tensor, spread: float, power: float = 1.0
-) -> tuple[Tensor, Tensor | Callable[[Tensor], Tensor]]:
-    """Lets labels of an item in the last state follow shares of the item's own.
-
-    Labels of an urn depend on one another, so that the urn weighs the item's state and not its labels; where labels
-    are still to be drawn, shares are drawn first.
-
-    Args:
-        data: the story's argument.
-        log_rate: (..., 2) log-probabilities of another state and of the last.
-        table: (..., A, T, L) log p(answer | annotator, state), in the last state 0 for every class.
-        spread: as for ``log_dirichlet_multinomial``.
-        power: of the labels' likelihood, as ``annotate`` takes it: an urn's labels count for less, too.
-
-    Returns:
-        Log-weights (..., N, 2) of another state and of the last, and what ``annotate`` takes as ``log_p``.
-
-    Examples:
-        >>> import torch
-        >>> data = crowdppl.anaesthetists()
-        >>> rate, table = torch.tensor([0.9, 0.1]).log(), torch.zeros(5, 2, 4)
-        >>> crowdppl.primitives.with_dirichlet_multinomial(data, rate, table, 1.0)[0].shape  # of each item: another state, or the urn
-        torch.Size([45, 2])
-    """
-    block = block_of(data)
-    if block.has_labels:
-        urn = log_dirichlet_multinomial(block, spread) * (power if block.uses_power else 1.0)
-        return log_rate + torch.stack([torch.zeros_like(urn), urn], -1), table
-    even = spread * torch.ones(block.n_classes, device=block.device)
-    shares = torch.distributions.Dirichlet(even).sample((block.n_items,))
-    return log_rate, _drawn(block, table, shares.log())
-
-
-def _drawn(block: Block, table: Tensor, log_shares: Tensor) -> Callable[[Tensor], Tensor]:
-    """Labels given shares (N, K) of each item in the last state."""
-
-    def log_label(answer: Tensor) -> Tensor:
-        each = block.of_annotator(table, event_dim=2)
-        given = each.gather(-1, answer[:, None, None].expand(*each.shape[:-1], 1)).squeeze(-1)
-        some = answer.clamp(max=block.n_classes - 1).unsqueeze(-1)
-        own = block.of_item(log_shares, event_dim=1).gather(-1, some)
-        own = torch.where(answer.unsqueeze(-1) < block.n_classes, own, torch.zeros_like(own))
-        return torch.cat([given[..., :-1], given[..., -1:] + own], -1)
-
-    return log_label
-
-
-def _rising(c: float, n: Tensor) -> Tensor:
-    """Log of c (c + 1) ... (c + n - 1)."""
-    start = torch.as_tensor(c, dtype=torch.get_default_dtype(), device=n.device)
-    return torch.lgamma(start + n) - torch.lgamma(start)
 
 
 class Categorical(TorchDistribution):
-    """A class drawn with the given log-probabilities, which are used as they stand.
+    """A class drawn with the given log-probabilities, which are not renormalised.
 
     Args:
-        log_p: (..., K), normalised or not; a known class may be marked by minus infinity elsewhere.
-        batch_shape: the batch shape; that of ``log_p`` by default. Expansion is lazy.
+        log_p: (..., K), normalised or not; minus infinity rules a class out.
+        batch_shape: by default that of ``log_p``. Expansion is lazy.
 
     Examples:
         >>> import torch
@@ -169,16 +42,16 @@ class Categorical(TorchDistribution):
         return constraints.integer_interval(0, self.log_p.shape[-1] - 1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probability of ``value``: a view expanded to the batch shape, so that Pyro can validate it."""
+        """Log-probability of ``value``, expanded (as a view) to the batch shape, which Pyro validates."""
         rank, out = len(self.batch_shape), self.log_factor(value)
         ahead = out.dim() - rank
         full = (max(pair) for pair in zip(out.shape[ahead:], self.batch_shape, strict=True))
         return out.expand((*out.shape[:ahead], *full))
 
     def log_factor(self, value: Tensor) -> Tensor:
-        """The same, (*enumerated, *batch) with 1 for each dimension over which it does not vary.
+        """The same, (*enumerated, *batch), with size 1 in each dimension over which it does not vary.
 
-        Neither is its gradient expanded then, which for one prevalence of all items is a single row.
+        Its gradient is not expanded either: that of one prevalence for all items is a single row.
         """
         return pick(self.log_p, value, len(self.batch_shape))
 
@@ -200,15 +73,15 @@ class Categorical(TorchDistribution):
 
 
 class OneHot(TorchDistribution):
-    """A class drawn as a one-hot vector, for a latent that a story uses linearly.
+    """A class drawn as a one-hot vector, for a latent that a model uses linearly.
 
-    A latent of an annotator (a community, say) cannot be enumerated, because every item's labels touch it.
-    Written as a one-hot vector that enters the log-likelihood table linearly, it can be replaced by its
-    expectation (mean field) or drawn from its exact conditional (Gibbs).
+    A latent of an annotator, such as a community, cannot be enumerated, because it affects the labels of many
+    items. As a one-hot vector that enters the log-likelihood linearly, it can be replaced by its expectation (mean
+    field) or drawn from its exact conditional (Gibbs).
 
     Args:
         log_p: (..., K) log-weights.
-        batch_shape: the batch shape; that of ``log_p`` by default.
+        batch_shape: by default that of ``log_p``.
 
     Examples:
         >>> import torch
@@ -242,14 +115,14 @@ class OneHot(TorchDistribution):
 class ChosenDirichlet(TorchDistribution):
     """Rows drawn from one of several Dirichlets, chosen by a one-hot vector.
 
-    Such as an annotator's own confusion matrix around that of their community. The log-probability is linear in
+    An example is an annotator's confusion matrix around that of their community. The log-probability is linear in
     the one-hot vector, so that an expected vector gives the expected value.
 
     Args:
         onehot: (*batch, M).
         concentration: (*batch, M, *rows, K), one Dirichlet for each of the M alternatives and each row.
         event_dim: number of dimensions right of the alternatives: 2 for the rows of a matrix.
-        batch_shape: the batch shape; that of the arguments by default.
+        batch_shape: by default that of the arguments.
 
     Examples:
         >>> import torch
@@ -276,7 +149,7 @@ class ChosenDirichlet(TorchDistribution):
         return constraints.independent(constraints.simplex, len(self.event_shape) - 1)
 
     def expected(self, term: Callable[[Tensor], Tensor]) -> Tensor:
-        """A term of the concentration, one number a row, weighted over the alternatives: (*batch, *rows)."""
+        """A function of the concentrations, one number per row, weighted over alternatives: (*batch, *rows)."""
         tail = len(self.event_shape) - 1
         each = term(self.concentration)
         weight = self.onehot.reshape(self.onehot.shape + (1,) * tail)
@@ -318,7 +191,7 @@ def pick(log_p: Tensor, state: Tensor, rank: int, dim: int = -1) -> Tensor:
         log_p: (*batch, T), where batch has at most ``rank`` dimensions.
         state: (*enumerated, *batch) whole numbers; enumerated dimensions lie left of the batch.
         rank: number of batch dimensions.
-        dim: where T stands in ``log_p``.
+        dim: the dimension of ``log_p`` with the T states.
 
     Returns:
         (*enumerated, *batch), unexpanded where the state does not vary over the batch.

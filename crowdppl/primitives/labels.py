@@ -15,11 +15,10 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex, flip, ragged_sum
 from crowdppl.errors import MethodError
 from crowdppl.primitives.distributions import pick
-from crowdppl.primitives.plates import Data, block_of
 
 
 def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
-    """How labels come out of the truth when each has a matrix of its own: what ``annotate`` takes for ``log_p``.
+    """Labels with a confusion matrix each, as ``annotate`` takes them for ``log_p``.
 
     Args:
         rows: (..., S, K, K) log p(class given | truth) of each label.
@@ -35,62 +34,6 @@ def each_label(rows: Tensor) -> Callable[[Tensor], Tensor]:
         return rows.gather(-1, answer[:, None, None].expand(*rows.shape[:-1], 1)).squeeze(-1)
 
     return table
-
-
-def weighted_labels(data: Data, log_p: Tensor, rows: Tensor, weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """The same with a truth for each label alone, summed out, and a power of its probability.
-
-    A label adds ``weight[a] * log(sum over k of p[i, k] exp(rows[s, k, label]))``, whatever the truth of the item.
-    It is a loss to learn by, and no probability.
-
-    Args:
-        data: the story's argument.
-        log_p: (N, K) log-probabilities of the truth; what is known of it otherwise is added.
-        rows: (S, K, K) log p(class given | truth) of each label.
-        weight: (A,) of annotators.
-
-    Examples:
-        >>> import torch
-        >>> data = crowdppl.anaesthetists()  # 45 items, 5 annotators, 4 classes
-        >>> even, rows = torch.full((45, 4), 0.25).log(), (0.4 * torch.eye(4) + 0.15).log()
-        >>> weight = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0])
-        >>> table = crowdppl.primitives.weighted_labels(data, even, rows.expand(data.n_labels, 4, 4), weight)
-        >>> x = table(data.as_block().answer)[:, 0].exp()
-        >>> sorted({round(float(p), 4) for p in x})  # a quarter to the power of the annotator's weight
-        [0.0625, 0.25, 1.0]
-    """
-    block, given = block_of(data), each_label(rows)
-    known = log_p if block.potential is None else (log_p + block.potential.to(log_p.dtype)).log_softmax(-1)
-    each, power = block.of_item(known, event_dim=1), block.of_annotator(weight)
-
-    def table(answer: Tensor) -> Tensor:
-        total = torch.logsumexp(each + given(answer), -1)
-        return (power * total).unsqueeze(-1).expand(*each.shape)
-
-    return table
-
-
-def label_weights(embedding: Tensor, scale: Tensor | None) -> Tensor:
-    """Weights of annotators, the less the more of them are alike (Herde, Huseljic & Sick 2023, equations 21 to 23).
-
-    In proportion to ``1 / sum over b of exp(-scale |v[a] - v[b]|^2)``, and 1 on average.
-
-    Args:
-        embedding: v, (A, Q).
-        scale: from which distance on annotators are apart; None gives each 1.
-
-    Returns:
-        (A,).
-
-    Examples:
-        >>> import torch
-        >>> crowdppl.primitives.label_weights(torch.tensor([[0.0], [0.0], [9.0]]), torch.tensor(1.0))
-        tensor([0.7500, 0.7500, 1.5000])
-    """
-    if scale is None:
-        return torch.ones(len(embedding), dtype=embedding.dtype, device=embedding.device)
-    weight = 1 / (-scale * torch.cdist(embedding, embedding).square()).exp().sum(-1)
-    return weight / weight.mean()
 
 
 @dataclass(frozen=True)
@@ -116,10 +59,10 @@ Table = Tensor | Coin | PerLabel
 
 
 class Labels(TorchDistribution):
-    """Labels of a block, seen from a discrete state such as the truth.
+    """Labels of a block given a discrete state, such as the truth.
 
-    The batch is the plate of items (or of groups and items, or of labels); the value is ragged: int32 (S,),
-    the table cell ``annotator * n_answers + answer`` of each label.
+    The batch is the plate of items (or of groups and items, or of labels). The value is ragged: int32 (S,), the
+    table cell ``annotator * n_answers + answer`` of each label.
 
     Args:
         block: who labelled what.
@@ -127,7 +70,7 @@ class Labels(TorchDistribution):
         state: the state on which labels depend, enumerated or drawn.
         within: "item" (one state an item, or a group's item) or "label" (a state of its own for each label).
         groups: the group of each annotator where states belong to (group, item).
-        power: of the likelihood of labels that are there; those that are drawn are drawn from the table.
+        power: of the likelihood of observed labels; it does not change how labels are drawn.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -150,6 +93,7 @@ class Labels(TorchDistribution):
         super().__init__(torch.Size(self.plates if batch_shape is None else batch_shape), validate_args=False)
 
     def _plates(self) -> tuple[int, ...]:
+        """Sizes of the plates."""
         if self.within == "label":
             return (self.block.n_labels,)
         if self.groups is not None:
@@ -169,7 +113,7 @@ class Labels(TorchDistribution):
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-probability of each bag of labels at the state, times ``power``: (*enumerated, *batch)."""
+        """Log-probability of each item's labels given the state, times ``power``: (*enumerated, *batch)."""
         block = self.block if value is self.block.bags.cells else self.block.answered(value)
         if isinstance(self.log_p, Tensor):
             sums, lead = self._from_table(block, self.log_p)
@@ -185,6 +129,7 @@ class Labels(TorchDistribution):
         return pick(by_state, self.state, len(self.batch_shape), dim=len(lead))
 
     def _rows(self, block: Block) -> RaggedIndex:
+        """The labels of each row of the batch."""
         if self.within == "label":
             return block.per_label
         return block.bags if self.groups is None else block.grouped(self.groups)
@@ -210,7 +155,7 @@ class Labels(TorchDistribution):
         return ragged_sum(wide, block.per_item, _precision(block, values)), lead
 
     def _from_coin(self, block: Block, coin: Coin) -> tuple[Tensor, torch.Size]:
-        """Rows x (leading dims, class): two one-wide bags, whose cost does not depend on K."""
+        """Rows x (leading dims, class): two sums over labels, whose cost does not depend on K."""
         n, k = block.n_items, block.n_classes
         wrong = coin.log_wrong - torch.log(torch.tensor(k - 1.0, device=block.device))
         lead = torch.broadcast_shapes(coin.log_right.shape, wrong.shape)[:-1]
@@ -228,10 +173,10 @@ class Labels(TorchDistribution):
         """Draws every label of the design at a drawn state: int32 (S,) table cells.
 
         Raises:
-            MethodError: when several draws or an enumerated state are asked for at once.
+            MethodError: for several draws at once, or an enumerated state.
         """
         if len(sample_shape) or self.state.dim() > len(self.plates):
-            raise MethodError("labels are drawn one data set at a time; use crowdppl.simulate in a loop")
+            raise MethodError("labels are drawn one data set at a time; call crowdppl.simulate in a loop")
         block = self.block
         state = self.state.expand(self.plates).reshape(-1)[self._state_of_label()]
         if isinstance(self.log_p, Tensor):
@@ -243,6 +188,7 @@ class Labels(TorchDistribution):
         return (block.annotator * block.n_answers + answer).int()
 
     def _state_of_label(self) -> Tensor:
+        """Index (S,) of the state on which each label depends."""
         block = self.block
         if self.within == "label":
             return torch.arange(block.n_labels, device=block.device)
@@ -263,5 +209,5 @@ class Labels(TorchDistribution):
 
 
 def _precision(block: Block, x: Tensor) -> torch.dtype:
-    """The block's, but never finer than what is added up: plain Pyro's other factors are in that precision."""
+    """The block's, but no finer than that of the terms, in which plain Pyro computes its other factors."""
     return block.dtype if x.dtype == torch.float64 else x.dtype

@@ -12,6 +12,7 @@ import torch
 from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
+from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
@@ -30,21 +31,20 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
 
 
 def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:
-    """Lets annotators decline: extends log-probabilities over classes to all answers.
+    """Lets annotators abstain: extends log-probabilities over classes to all answers.
 
-    An abstention is an answer that is no class. Each annotator who ever abstained has a probability of each
-    abstention; what is left goes to the classes as ``log_p`` says. They are the site ``abstention``, of flat
-    Dirichlets over giving a class and each way of declining: (A, 1, W), or (A, T, W) where abstentions are
-    informative ("A D W" on a card). By default they do not depend on the truth, and declining tells nothing (is
-    ignorable in the sense of Rubin, 1976, doi:10.1093/biomet/63.3.581), and the truth is that of the labels alone.
-    Annotations that say ``informative_abstentions`` have a probability for each state; what makes many decline an
-    item, such as its difficulty, is then taken for a class. An annotator who never abstained was never offered it,
-    so that naming an unused "don't know" changes nothing. Call it outside all plates.
+    Each annotator who ever abstained has a probability of each kind of abstention; the rest goes to the classes as
+    ``log_p`` says. These are the site ``abstention``, with flat Dirichlet priors over giving a class and each kind
+    of abstention: (A, 1, W), or (A, T, W) where abstentions are informative ("A D W" on a card). By default they do
+    not depend on the truth, so that abstentions are ignorable (Rubin 1976, doi:10.1093/biomet/63.3.581) and the
+    truth is that of the labels alone. With ``informative_abstentions`` they depend on the state; whatever makes
+    many abstain on an item, such as its difficulty, is then taken for a class. Annotators who never abstained have
+    probability 0 of it, so that naming an unused "don't know" changes nothing. Call it outside all plates.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
-        n_states: T, for a ``Coin`` or callable; the number of classes by default. For informative abstentions.
+        n_states: T, for a ``Coin`` or callable with informative abstentions; by default K.
 
     Returns:
         The same kind, over the L answers.
@@ -61,11 +61,13 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         >>> log_p.shape  # of two classes and "?"
         torch.Size([2, 2, 3])
     """
-    block = plates.block_of(data)
+    block = block_of(data)
     ways = block.n_answers - block.n_classes
     if ways == 0:
         return log_p
-    _refuse_plates()
+    inside = [plate.name for plate in get_plates() if plate.dim == -1]
+    if inside:
+        raise MethodError(f"with_abstentions is called in the plate of {inside[-1]}; call it outside all plates")
     states = 1
     if block.informative:
         states = log_p.shape[-2] if isinstance(log_p, Tensor) else n_states or block.n_classes
@@ -79,23 +81,13 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         given = log_p + log_answer[..., :1]
         lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
         return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
-    return _per_label_abstentions(data, log_p, log_answer)
-
-
-def _refuse_plates() -> None:
-    """Refuses what Pyro would refuse as a collision of plates, without a word of what to do."""
-    inside = [plate.name for plate in get_plates() if plate.dim == -1]
-    if inside:
-        raise MethodError(
-            f"with_abstentions is called in the plate of {inside[-1]}, and draws a rate for each annotator in a "
-            "plate of its own; call it outside all plates, before annotate"
-        )
+    return _per_label_abstentions(block, log_p, log_answer)
 
 
 def _per_label_abstentions(
-    data: Data, log_p: Coin | Callable[[Tensor], Tensor], log_answer: Tensor
+    block: Block, log_p: Coin | Callable[[Tensor], Tensor], log_answer: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    block = data.as_block()
+    """The same for labels that are not given by a table."""
 
     def potential(answer: Tensor) -> Tensor:
         n_classes = block.n_classes
@@ -124,21 +116,20 @@ def annotate(
     power: float = 1.0,
     name: str = "label",
 ) -> Tensor:
-    """Says how labels come out: every label of an item, given the item's state.
+    """Draws all labels of each item given its state, or scores them where they are observed.
 
-    Call it inside the plate of items (or of labels; or of groups and items). Observed labels are scored;
-    a design without labels draws them, so that the same story simulates.
+    Call it inside the plate of items (or of labels; or of groups and items). A design has no labels: there they are
+    drawn, so that the same model simulates.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         log_p: a table (..., A, T, L) of log p(label | annotator, state), or a ``Coin``, or a callable that
             maps answers (S,) to log-potentials (..., S, T), for models in which items differ too.
-        state: whole numbers below T, such as the truth; a joint index (truth * M + subtype) where two latents
-            matter.
+        state: whole numbers below T, such as the truth; a joint index (truth * M + subtype) of two latents.
         within: "item" sums a state out once for all labels of an item; "label" for each label alone.
         groups: the group of each annotator, (A,), where the state belongs to (group, item).
-        power: of the likelihood: below 1, labels count for less; they are drawn as ``log_p`` says all the same.
-        name: name of the site.
+        power: of the likelihood; below 1, labels count for less. It does not change how they are drawn.
+        name: of the site.
 
     Returns:
         int32 (S,), the table cell ``annotator * n_answers + answer`` of each label.
@@ -159,12 +150,12 @@ def annotate(
 
 
 def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
-    """Draws the truth of each item; known truths (gold) enter here, for every method alike.
+    """Draws the truth of each item; gold labels enter here.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         log_p: (..., K), the same for all items, or (..., N, K).
-        name: name of the site.
+        name: of the site.
 
     Returns:
         Whole numbers below K in the plate of items, summed out exactly by engines that enumerate.
@@ -176,24 +167,24 @@ def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
 
 
 Likelihood = Literal["joint", "per_annotation"]
-"""One truth an item, or a truth of its own for each label."""
+"""One truth for each item, or one for each label."""
 
 
 def truth_and_labels(
     data: Data, log_p: Tensor, table: Table, likelihood: Likelihood = "joint", *, power: float = 1.0
 ) -> None:
-    """Draws the truth of each item and then its labels: the end of a story whose annotators err each alone.
+    """Draws the truth of each item and then its labels, for models whose labels are independent given the truth.
 
-    "joint" sums one truth an item out, for all its labels together. "per_annotation" sums the truth out for each
-    label alone while a network learns by gradients, as if labels came from different items: what CrowdLayer, CCEM,
-    trace regularisation and GeoCrowdNet do. A known truth counts once an item, even without labels. What is asked
-    of the fitted story, such as the truth's probabilities, is the joint answer: classifier times annotators.
+    "joint" sums out one truth for all labels of an item. "per_annotation" sums out a truth for each label while a
+    network learns by gradients, as if labels came from different items; CrowdLayer, CCEM, trace regularisation and
+    GeoCrowdNet do so. A gold label counts once per item, even without labels. The results of a fit, such as the
+    truth's probabilities, always use the joint likelihood.
 
     Args:
-        data: the story's argument.
-        log_p: log-probabilities of the truth, (..., K) or (..., N, K), such as ``classify`` gives.
-        table: how labels come out of the truth, as ``annotate`` takes it.
-        likelihood: of the two.
+        data: the model's argument.
+        log_p: log-probabilities of the truth, (..., K) or (..., N, K), such as ``class_logits`` gives.
+        table: log-probabilities of labels given the truth, as ``annotate`` takes them.
+        likelihood: "joint" or "per_annotation".
         power: of the labels' likelihood, as ``annotate`` takes it.
 
     Raises:
@@ -206,35 +197,28 @@ def truth_and_labels(
         with plates.items(data):
             annotate(data, table, truth(data, log_p), power=power)
         return
-    known = log_p if block.potential is None else _told(data, log_p)
-    if block.n_labels == 0:  # a minibatch of items of which the truth alone is known
+    if block.potential is not None:  # gold is scored once an item
+        both = log_p + block.potential.to(log_p.dtype)
+        with plates.items(data):
+            pyro.factor("known", both.logsumexp(-1))
+        log_p = both.log_softmax(-1)
+    if block.n_labels == 0:  # a minibatch of items that have gold and no labels
         return
-    each = block.of_item(known, event_dim=1) if known.dim() > 1 else known
+    each = block.of_item(log_p, event_dim=1) if log_p.dim() > 1 else log_p
     with plates.labels(data):
         state = pyro.sample("truth", Categorical(each), infer={"enumerate": "parallel"})
         annotate(data, table, state, within="label", power=power)
 
 
-def _told(data: Data, log_p: Tensor) -> Tensor:
-    """Scores what is known of each item's truth, once an item; log-probabilities of the truth that it leaves."""
-    block = block_of(data)
-    assert block.potential is not None
-    both = log_p + block.potential.to(log_p.dtype)
-    with plates.items(data):
-        pyro.factor("known", both.logsumexp(-1))
-    return both.log_softmax(-1)
-
-
 def penalty(data: Data, name: str, amount: Tensor) -> None:
-    """Takes something off the log-likelihood while a network learns by gradients: a log-potential of parameters.
+    """Subtracts a penalty on parameters from the log-likelihood while a network learns by gradients.
 
-    Published losses are means over labels, so an amount counts once for each label that names a class: who declines
-    does not pay. What is asked of a fitted story holds parameters fixed, where a potential on them changes nothing;
-    there it is left out.
+    Published losses are means over labels, so the amount counts once for each label that names a class (abstentions
+    do not count). Results of a fit hold parameters fixed and leave the penalty out.
 
     Args:
-        data: the story's argument.
-        name: of the potential's site.
+        data: the model's argument.
+        name: of the penalty's site.
         amount: a number, in units of a label's log-probability.
     """
     block = block_of(data)
@@ -249,7 +233,7 @@ def prevalence(
     """How common each class is: log-probabilities (..., K), learned under a Dirichlet or fixed to be equal.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         kind: "learned" samples the site ``prevalence``; "uniform" fixes 1 / K.
         concentration: of the symmetric Dirichlet; 1 is flat, None that of ``default_prevalence``.
 
@@ -292,73 +276,22 @@ def coin_table(log_coin: Tensor, n_classes: int) -> Tensor:
     """
     if log_coin.dim() < 2 or log_coin.shape[-1] != 2 or log_coin.shape[-2] not in (1, n_classes):
         raise MethodError(
-            f"log_coin has shape {tuple(log_coin.shape)}, not (..., A, 1, 2) or (..., A, {n_classes}, 2): right "
-            "and wrong last, the truth before; where coins do not depend on it, give log_coin.unsqueeze(-2)"
+            f"log_coin has shape {tuple(log_coin.shape)}, not (..., A, 1, 2) or (..., A, {n_classes}, 2); where "
+            "coins do not depend on the truth, give log_coin.unsqueeze(-2)"
         )
     same = torch.eye(n_classes, dtype=torch.bool, device=log_coin.device)
     right, wrong = log_coin[..., :1], log_coin[..., 1:] - math.log(n_classes - 1)
     return torch.where(same, right, wrong)
 
 
-LEAST = 1e-10
-"""Smallest probability of a label, and what is added to a square before its root."""
-
-
-def label_offsets(
-    data: Data, p: Tensor, confusion: Tensor, shift: Tensor, weight: float = 0.01, power: float = 0.4
-) -> Callable[[Tensor], Tensor]:
-    """Labels that depart from what is expected of them, at a price (Nguyen, Ibrahim & Fu 2024, COINNet).
-
-    Of an item with class probabilities p, label l of an annotator has probability
-    ``sum over k of p[k] confusion[k, l] + e[l]``, kept between 1e-10 and 1 - 1e-10 and renormalised, where e is the
-    label's shift with its mean taken off. It does not depend on the truth. The penalty ``outliers`` is the mean
-    over items of ``(sum of e[l]^2 over the item's labels and classes + 1e-10)^(power / 2)``: with a small power,
-    departures gather in few items.
-
-    Args:
-        data: the story's argument, or a minibatch of it.
-        p: (N, K) probabilities of the truth of each item; what is known of it otherwise is added.
-        confusion: (A, K, K).
-        shift: (S, K), of each label of the whole data.
-        weight: of the penalty, in units of a label's log-probability.
-        power: of an item's norm.
-
-    Returns:
-        What ``annotate`` takes for ``log_p``.
-
-    Examples:
-        >>> import torch
-        >>> data = crowdppl.anaesthetists()  # 45 items, 5 annotators, 4 classes
-        >>> p, confusion = torch.full((45, 4), 0.25), torch.eye(4).expand(5, 4, 4)
-        >>> shift = torch.tensor([0.4, 0.0, 0.0, 0.0]).expand(data.n_labels, 4)  # .3 and -.1 around their mean
-        >>> log_p = crowdppl.primitives.label_offsets(data, p, confusion, shift)(torch.zeros(data.n_labels, dtype=torch.int64))
-        >>> log_p[0].exp()
-        tensor([0.5500, 0.5500, 0.5500, 0.5500])
-    """
-    block = block_of(data)
-    shift = shift if block.entries is None else shift[block.entries]
-    e = shift - shift.mean(-1, keepdim=True)
-    square = e.new_zeros(block.n_items).index_add(0, block.item, e.square().sum(-1))
-    penalty(block, "outliers", weight * (square + LEAST).pow(power / 2).mean())
-    known = p if block.potential is None else (p.log() + block.potential.to(p.dtype)).softmax(-1)
-    own, each = block.of_annotator(confusion, event_dim=2), block.of_item(known, event_dim=1)
-    share = ((each.unsqueeze(-2) @ own).squeeze(-2) + e).clamp(LEAST, 1 - LEAST)
-    log_p = (share / share.sum(-1, keepdim=True)).log()
-
-    def table(answer: Tensor) -> Tensor:
-        return log_p.gather(-1, answer.unsqueeze(-1)).expand(*log_p.shape)
-
-    return table
-
-
 def item_covariates(data: Data, *names: Hashable) -> Tensor:
-    """What is known of each item, as numbers: the length of a text, or where it is from.
+    """Covariates of each item, as numbers: the length of a text, or its source.
 
-    They are those that annotations were given as ``item_covariates``. Where tables of annotators are read off a fit
-    (``Posterior.confusion``), which are those of an item that nobody has seen, they are the mean over all items.
+    They are the ``item_covariates`` of the annotations. For tables of annotators (``Posterior.confusion``), which
+    belong to no item, they are the mean over all items.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         names: of columns; by default all, in the order of the table.
 
     Returns:
@@ -380,12 +313,12 @@ def item_covariates(data: Data, *names: Hashable) -> Tensor:
 
 
 def annotator_covariates(data: Data, *names: Hashable) -> Tensor:
-    """What is known of each annotator, as numbers: years of practice, or whether they were trained.
+    """Covariates of each annotator, as numbers: years of practice, or whether they were trained.
 
-    They are those that annotations were given as ``annotator_covariates``.
+    They are the ``annotator_covariates`` of the annotations.
 
     Args:
-        data: the argument of the story's ``model``, or of its ``prepare``.
+        data: the argument of the model's ``model`` or ``setup``.
         names: of columns; by default all, in the order of the table.
 
     Returns:
@@ -408,7 +341,8 @@ def annotator_covariates(data: Data, *names: Hashable) -> Tensor:
 
 
 def _numbers(held: CovariateColumns | None, entity: str, names: tuple[Hashable, ...]) -> Tensor:
+    """Columns of a table of covariates, as numbers."""
     what = f"{entity}_covariates"
     if held is None:
-        raise DataError(f"the story reads {what}, and the data have none; give {what}=, a DataFrame by {entity} id")
+        raise DataError(f"the model reads {what}, and the data have none; give {what}=, a DataFrame by {entity} id")
     return held.chosen(names).to(torch.get_default_dtype())

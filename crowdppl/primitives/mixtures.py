@@ -16,24 +16,25 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives.sums import drawing, logsumexp
 
 EMPTY = -80.0
-"""Log of the share of a class that an atom holds nothing of: minus infinity has no gradient."""
+"""Log of the share of a class that is not part of an atom: minus infinity has no gradient."""
 BLENDS = {5: (0.1, 0.2, 0.3, 0.4, 0.5), 20: (0.15, 0.3, 0.45), 50: (0.5,)}
-"""Shares of the second class in a blend, up to so many classes; of still more, pairs are too many."""
+"""Shares of the second class in a blend, by the largest number of classes; beyond, pairs are too many."""
 DILUTIONS = (0.25, 0.5, 0.75, 1.0)
+"""Parts of a diluted atom that all classes share evenly."""
 
 
 def class_blends(n_classes: int, blends: tuple[float, ...] | None = None, diluted: bool = True) -> Tensor:
-    """What an item may be where it lies between classes: each class alone, two in a blend, or one in all.
+    """Atoms of items between classes: each class alone, two in a blend, one diluted by all, and all evenly.
 
     Args:
         n_classes: K.
         blends: shares of the second class in blends of two; None takes five for up to five classes, three for up
             to 20, even blends alone for up to 50, and no blends of two beyond.
-        diluted: whether there are atoms in which all classes take part; of two classes, all are blends.
+        diluted: whether there are atoms diluted by all classes; two classes have none.
 
     Returns:
-        (S, K) log-shares of the classes, S = 11, 40, 71, 111 for 2 to 5 classes; -80 stands for none. By default
-        they are never more than 1,426 for up to 50 classes, and 4 K + 1 beyond.
+        (S, K) log-shares of the classes, -80 for a share of 0. By default S = 11, 40, 71, 111 for 2 to 5 classes,
+        at most 1,426 for up to 50 classes, and 4 K + 1 beyond.
 
     Examples:
         >>> crowdppl.primitives.class_blends(2, blends=(0.5,))
@@ -55,7 +56,7 @@ def class_blends(n_classes: int, blends: tuple[float, ...] | None = None, dilute
 
 
 def through_blends(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
-    """What annotators answer on an item of each atom, where each of them sees a class drawn from it.
+    """Log-probabilities of answers given an item's atom, where each annotator sees a class drawn from it.
 
     Args:
         log_atoms: (S, K), as of ``class_blends``.
@@ -67,7 +68,8 @@ def through_blends(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     Examples:
         >>> import torch
         >>> skilled = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()  # [class seen, answer] of one annotator
-        >>> crowdppl.primitives.through_blends(crowdppl.primitives.class_blends(2, blends=(0.5,)), skilled[None]).exp()
+        >>> log_atoms = crowdppl.primitives.class_blends(2, blends=(0.5,))
+        >>> crowdppl.primitives.through_blends(log_atoms, skilled[None]).exp()
         tensor([[[0.9000, 0.1000],
                  [0.2000, 0.8000],
                  [0.5500, 0.4500]]])
@@ -80,13 +82,13 @@ def _mixed(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
     front = by_seen.movedim(-2, 0)
     top = front.detach().amax(0)  # minus infinity for answers that an annotator was never offered
     terms = (front - top.clamp(min=torch.finfo(top.dtype).min)).exp()
-    # What an atom holds nothing of keeps its tiny share, so that no sum of terms is 0 where there is a top.
+    # Classes that are not part of an atom keep their tiny share, so that no sum of terms is 0 where there is a top.
     mixed = (log_atoms.exp().to(terms) @ terms.flatten(1)).reshape(-1, *top.shape)
     return (mixed.where(mixed > 0, 1.0).log() + top).movedim(0, -2)
 
 
 def _drawn(log_atoms: Tensor, by_seen: Tensor) -> Tensor:
-    """Sums of which each class seen can be drawn; atoms of two classes, which most are, have two terms."""
+    """Sums whose terms can be drawn; atoms of two classes, which most are, have two terms."""
     few, parts = (log_atoms > EMPTY).sum(-1) <= 2, []
     for some, width in ((few, 2), (~few, log_atoms.shape[-1])):
         seen = log_atoms[some].argsort(-1, descending=True)[:, :width]
@@ -100,49 +102,46 @@ def group_codes(groups: Mapping[Any, Any] | Sequence[Any] | None, data: Any) -> 
     """A whole number for each annotator, equal for annotators of one group.
 
     Args:
-        groups: a mapping from annotator ids (whoever is missing is alone), a sequence in the order of annotator
+        groups: a mapping from annotator ids (annotators left out are alone), a sequence in the order of annotator
             codes, or None to find groups in the labels.
-        data: the annotations; a block of them will do for a sequence.
+        data: the annotations; for a sequence, a block of them is enough.
 
     Returns:
         (A,) numbers from 0, in the order in which groups first appear.
 
     Raises:
         DataError: when the data are no annotations.
-        MethodError: when a mapping names an annotator that is not in the data, a sequence is longer or shorter than
-            there are annotators, or groups are named by no text or number for each annotator.
+        MethodError: when a mapping names an unknown annotator, a sequence has not one entry per annotator, or an
+            entry cannot name a group.
 
     Examples:
         >>> crowdppl.primitives.group_codes({"1": "a", "4": "a", "5": "a"}, crowdppl.anaesthetists())
         [0, 1, 2, 0, 0]
     """
     (require_annotations if groups is None or isinstance(groups, Mapping) else require_data)(data)
-    named: Any = _found(data) if groups is None else tensor_to_numpy(groups, "groups")
-    if isinstance(named, str) or not isinstance(named, Iterable):
+    given: Any = _found(data) if groups is None else tensor_to_numpy(groups, "groups")
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise MethodError(
-            f"groups={groups!r} says nothing of each annotator; give a mapping from annotator id to group, or one "
-            "group an annotator, such as [0, 0, 1]"
+            f"groups={groups!r} must be a mapping from annotator id to group, or one group an annotator"
         )
-    if isinstance(named, Mapping):
-        unknown = [a for a in named if a not in data.annotators]
+    if isinstance(given, Mapping):
+        unknown = [a for a in given if a not in data.annotators]
         if unknown:
             raise MethodError(f"groups name annotators that are not in the data: {unknown[:5]}; leave them out")
-        named = [named.get(a, (a, "alone")) for a in data.annotators]
+        given = [given.get(a, (a, "alone")) for a in data.annotators]
     first: dict[Any, int] = {}
     try:
-        numbers = [first.setdefault(g, len(first)) for g in named]
+        codes = [first.setdefault(g, len(first)) for g in given]
     except TypeError as error:
         raise MethodError(
-            f"groups={groups!r} holds what cannot name a group ({error}); give each annotator one group, as in "
-            '{"ann": 0, "bob": 0, "cy": 1} or [0, 0, 1]'
+            f"groups={groups!r} holds what cannot name a group ({error}); use text or numbers"
         ) from error
-    if len(numbers) != data.n_annotators:
+    if len(codes) != data.n_annotators:
         raise MethodError(
-            f"groups={groups!r:.80} has {len(numbers)} entries, and there are {data.n_annotators} annotators; give "
-            "each one, in the order of their codes, or a mapping from annotator id to group, in which whoever is "
-            "missing is alone"
+            f"groups={groups!r:.80} has {len(codes)} entries, and there are {data.n_annotators} annotators; give "
+            "one for each, in the order of their codes, or a mapping from annotator id to group"
         )
-    return numbers
+    return codes
 
 
 @lru_cache(maxsize=1)  # plain Pyro runs a model thousands of times on the same data

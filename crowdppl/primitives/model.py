@@ -1,4 +1,4 @@
-"""What a model offers: the protocol and its card."""
+"""The protocol of a model, and its card."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """What a method is, where it comes from, what it assumes and when it fails.
+    """A method's name, source, assumptions and limits.
 
     Attributes:
         title: the name in words; in lower case with underscores it is the name in the registry.
         reference: authors, year, title and place of the paper that proposed the method.
-        doi: its DOI, bare ("10.2307/2346806"); empty where there is none.
-        sites: each latent site and its shape, one word a dimension, plates included, as in
+        doi: its bare DOI ("10.2307/2346806"), or empty.
+        sites: each latent site and its shape, one word per dimension, plates included, as in
             ``{"confusion": "A K K"}``. N items, A annotators, K classes, L answers; any other word is a size
             of the method's own. A site that exists only under some settings may be listed.
         truth: the site that is the truth.
         entity: what the truth belongs to; its site has one entry for each.
-        kind: what the truth can be: "nominal" or "ordinal" classes.
-        assumes: what has to be so for the method to be right.
-        fails: when it goes wrong, and what one sees then.
+        kind: "nominal" or "ordinal" classes.
+        assumes: the assumptions under which the method is right.
+        fails: when it goes wrong, and how.
         cost: work and memory of one pass, in labels and sizes.
-        refused: engines that cannot treat this story although its structure would let them try, and why.
-        uses: parts of the data beyond labels and gold that the method reads: "history", and "item_covariates" or
-            "annotator_covariates", without which a fit is then refused.
+        refused: engines that cannot fit this model although its structure would let them try, and why.
+        uses: parts of the data beyond labels and gold that the method reads: "features", "history",
+            "item_covariates" and "annotator_covariates". A fit without the last two is refused.
 
     Raises:
-        MethodError: when title or reference are empty, the truth has no shape, or the DOI is not a bare one.
+        MethodError: when title or reference are empty, the truth has no shape, or the DOI is not bare.
 
     Examples:
         >>> crowdppl.method("mace").card.reference
@@ -62,13 +62,11 @@ class Card:
             raise MethodError(f"the card {self.title!r} needs a title and a reference")
         if self.truth not in self.sites:
             raise MethodError(
-                f"the card {self.title!r} names {self.truth!r} as its truth, but lists only the sites "
-                f"{', '.join(self.sites)}; add its shape, for example sites={{{self.truth!r}: 'N'}}"
+                f"the card {self.title!r} has no shape of its truth {self.truth!r}; it lists the sites "
+                f"{', '.join(self.sites)}"
             )
         if self.doi and not re.fullmatch(r"10\.\d{4,9}/\S+", self.doi):
-            raise MethodError(
-                f"the card {self.title!r} has the DOI {self.doi!r}; write it bare, as in '10.2307/2346806'"
-            )
+            raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
 
     @property
     def name(self) -> str:
@@ -85,10 +83,10 @@ class Card:
 
         Args:
             site: name of a latent site.
-            sizes: what the words of the shape stand for, for example ``{"N": 45, "A": 5, "K": 4}``.
+            sizes: by word, for example ``{"N": 45, "A": 5, "K": 4}``.
 
         Returns:
-            One size a dimension; None where the word is not in ``sizes`` (a size of the method's own).
+            One size per dimension; None for a word that is not in ``sizes`` (a size of the method's own).
 
         Raises:
             MethodError: when the card does not list the site.
@@ -100,16 +98,15 @@ class Card:
 
 @runtime_checkable
 class Model(Protocol):
-    """A generative story of annotations: anything with ``model(data)``.
+    """A generative model of annotations: anything with ``model(data)``.
 
     ``model`` is a Pyro program that draws the parameters, the truth of each item and, through
-    ``crowdppl.primitives.annotate``, the labels. Every size comes from ``data``, at every call; a story keeps nothing of one
-    data set for the next. Settings are constructor arguments, kept under their own names as attributes (a dataclass
-    does that).
+    ``crowdppl.primitives.annotate``, the labels. It takes every size from ``data`` and keeps nothing between calls.
+    Settings are constructor arguments, kept as attributes of the same names (a dataclass does that).
 
-    It may also have ``card`` (a ``Card``), ``plates`` (how deep its plates nest, 1 if absent), the methods of
-    ``HasGuide``, ``HasInit`` and ``HasSetup``, and, where a network learns under em or vb, ``counting``: another
-    program of the same sites, by whose expected counts the parameters are updated (model-bootstrapped EM).
+    Optional are ``card`` (a ``Card``), ``plates`` (the depth of nested plates, 1 by default), the methods of
+    ``HasGuide``, ``HasInit`` and ``HasSetup``, and ``counting``: where a network learns under em or vb, another
+    program of the same sites, whose expected counts update the parameters (model-bootstrapped EM).
 
     Examples:
         >>> import pyro
@@ -130,7 +127,7 @@ class Model(Protocol):
     """
 
     def model(self, data: Any) -> Any:
-        """Runs the story.
+        """Draws all sites.
 
         Args:
             data: a ``Block`` or ``Annotations``: sizes, labels if observed, gold.
@@ -140,28 +137,28 @@ class Model(Protocol):
 
 @runtime_checkable
 class HasGuide(Protocol):
-    """A story with a variational family of its own; without one, the guide is derived from the model."""
+    """A model with a variational family of its own; by default the guide is derived from the model."""
 
     def guide(self, data: Any) -> Any:
-        """Runs the guide: samples every latent site that is not summed out."""
+        """Samples every latent site that is not summed out."""
         ...
 
 
 @runtime_checkable
 class HasInit(Protocol):
-    """A story that knows better than the votes where engines should start."""
+    """A model with starting values of its own; by default engines start from the votes."""
 
     def init(self, data: Any) -> Mapping[str, Tensor]:
-        """Values of some latent sites to start from, each shaped as the site is."""
+        """Starting values of some latent sites, each of its site's shape."""
         ...
 
 
 @runtime_checkable
 class HasSetup(Protocol):
-    """A story with settings that are to be found in the data, such as groups of annotators."""
+    """A model with settings that are computed from the data, such as groups of annotators."""
 
     def setup(self, data: Any) -> Model:
-        """A copy with those settings found, so that nothing depends on the data any more.
+        """A copy with these settings, which no longer depends on the data.
 
         Args:
             data: the ``Annotations`` to be fitted.
@@ -170,10 +167,10 @@ class HasSetup(Protocol):
 
 
 def card_of(model: object) -> Card | None:
-    """The card of a story or of its class; None where it has none.
+    """The card of a model or of its class; None where it has none.
 
     Raises:
-        MethodError: when ``card`` is something other than a ``Card``.
+        MethodError: when ``card`` is no ``Card``.
     """
     card = getattr(model, "card", None)
     if card is not None and not isinstance(card, Card):
@@ -182,14 +179,14 @@ def card_of(model: object) -> Card | None:
 
 
 def in_a_line(model: object) -> str:
-    """What a story is: the first line of its class's docstring; the title of its card where nobody wrote one."""
+    """The first line of the docstring of a model's class; without one, the title of its card."""
     own, card = inspect.getdoc(type(model)) or "", card_of(model)
-    written = not own.startswith(f"{type(model).__name__}(")  # as a dataclass fills it in
+    written = not own.startswith(f"{type(model).__name__}(")  # dataclasses fill it in
     return (own.partition("\n")[0] if written else "") or (card.title if card else type(model).__name__)
 
 
 def plates_of(model: object) -> int:
-    """How deep a story's plates nest: 1 unless it says otherwise.
+    """How deep a model's plates nest, by default 1.
 
     Raises:
         MethodError: when ``plates`` is not a whole number of at least 1.
@@ -201,10 +198,10 @@ def plates_of(model: object) -> int:
 
 
 def settings_of(model: object) -> dict[str, Any]:
-    """The settings that would build the story again: its constructor arguments by name.
+    """The settings of a model: its constructor arguments by name.
 
     Raises:
-        MethodError: when the story does not keep a constructor argument as an attribute of the same name.
+        MethodError: when the model does not keep a constructor argument as an attribute of the same name.
     """
     found = {}
     for name, parameter in inspect.signature(type(model)).parameters.items():
@@ -212,8 +209,8 @@ def settings_of(model: object) -> dict[str, Any]:
             continue
         if not hasattr(model, name):
             raise MethodError(
-                f"{_label(model)} takes the setting {name!r} but does not keep it; "
-                f"set self.{name} in its constructor, or make it a dataclass"
+                f"{_label(model)} does not keep its setting {name!r}; set self.{name} in its constructor, or make "
+                "it a dataclass"
             )
         found[name] = getattr(model, name)
     return found

@@ -1,7 +1,7 @@
-"""Where a story's variables live: items, annotators and groups, each named and placed once.
+"""Plates of a model: items, annotators and groups.
 
-Items and annotators share the rightmost dimension (nothing belongs to both: labels are a ragged value inside
-the plate of items), groups lie left of them, and an engine's chains left of everything.
+Items and annotators share the rightmost dimension (nothing belongs to both: labels are a ragged value inside the
+plate of items), groups lie left of them, and an engine's chains left of everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crowdppl.data.blocks import Block
 
 
 class Data(Protocol):
-    """What a story may be given: a block, or whole annotations."""
+    """The argument of a model: a block, or whole annotations."""
 
     def as_block(self) -> Block:
         """The labels as one block."""
@@ -24,16 +24,16 @@ class Data(Protocol):
 
 
 def block_of(data: Data) -> Block:
-    """The labels of what a story was given, as one block.
+    """A model's argument as one block.
 
     Raises:
-        DataError: for what is neither annotations nor a block of them.
+        DataError: when it is neither annotations nor a block of them.
     """
     return require_data(data).as_block()
 
 
 def items(data: Data) -> pyro.plate:
-    """The plate of items, at dimension -1; a minibatch is scaled up to the items it stands for.
+    """The plate of items, at dimension -1; a minibatch is scaled up to the items it represents.
 
     Examples:
         >>> plate = crowdppl.primitives.plates.items(crowdppl.anaesthetists())
@@ -41,23 +41,25 @@ def items(data: Data) -> pyro.plate:
         ('items', 45, -1)
     """
     block = block_of(data)
-    if block.scale == 1.0:
-        return pyro.plate("items", block.n_items, dim=-1)
-    batch = torch.arange(block.n_items, device=block.device)
-    return pyro.plate("items", round(block.scale * block.n_items), subsample=batch, dim=-1)
+    return _scaled("items", block, block.n_items)
 
 
 def labels(data: Data) -> pyro.plate:
-    """The plate of single labels, at dimension -1, for stories that give each label a state of its own."""
+    """The plate of single labels, at dimension -1, for models that give each label a state of its own."""
     block = block_of(data)
+    return _scaled("labels", block, block.n_labels)
+
+
+def _scaled(name: str, block: Block, size: int) -> pyro.plate:
+    """A plate of which a minibatch holds a part."""
     if block.scale == 1.0:
-        return pyro.plate("labels", block.n_labels, dim=-1)
-    batch = torch.arange(block.n_labels, device=block.device)
-    return pyro.plate("labels", round(block.scale * block.n_labels), subsample=batch, dim=-1)
+        return pyro.plate(name, size, dim=-1)
+    batch = torch.arange(size, device=block.device)
+    return pyro.plate(name, round(block.scale * size), subsample=batch, dim=-1)
 
 
 def annotators(data: Data, name: str = "annotators") -> pyro.plate:
-    """The plate of annotators, at dimension -1; Pyro wants another name for each plate object of a story.
+    """The plate of annotators, at dimension -1; Pyro wants another name for each plate object of a model.
 
     Examples:
         >>> plate = crowdppl.primitives.plates.annotators(crowdppl.anaesthetists())

@@ -1,4 +1,4 @@
-"""The one sum over classes: the same forward pass gives expectations, exact draws or a replay of draws."""
+"""Sums over discrete variables: one forward pass, whose backward pass gives expectations, draws or a replay."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Summing:
         kind: "sum" (softmax: expected counts), "draw" (multinomial: drawn counts) or "replay" (recorded).
         generator: random stream of the draws.
         tape: drawn counts of each sum, in the order in which the sums were formed; written by "draw".
-        probes: for each named sum of which the share of each alternative is wanted, a zero tensor added to
-            its terms; the gradient at the probe is the marginal, or the draw. None until the sum is met.
-        formed: sums formed so far.
+        probes: a zero tensor added to the terms of each named sum; its gradient is the share of each alternative,
+            or the draw. None until the sum is formed.
+        formed: number of sums so far.
     """
 
     kind: Literal["sum", "draw", "replay"] = "sum"
@@ -51,25 +51,25 @@ def summing(how: Summing) -> Iterator[Summing]:
 
 
 def drawing() -> bool:
-    """Whether sums are to give back drawn counts, so that each must be formed by ``logsumexp``."""
+    """Whether sums return drawn counts, so that each must be formed by ``logsumexp``."""
     return _current.get().kind != "sum"
 
 
 def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
-    """Sums out one of a story's own discrete variables: ``log sum exp`` over a dimension of log-terms.
+    """Sums out a discrete variable of a model: ``log sum exp`` over a dimension of log-terms.
 
-    A story must use this and nothing else to sum a variable out by hand, because engines change what its
-    backward pass means: with softmax it returns expected counts, with a multinomial draw it returns drawn
-    counts, exact at any depth of nesting (Gibbs).
+    A model that sums a variable out by hand must use this function, because engines change its backward pass:
+    a softmax gives expected counts, and a multinomial draw gives drawn counts, exact at any depth of nesting
+    (Gibbs).
 
     Args:
         x: log-terms; the alternatives lie along ``dim``.
-        name: under this name the share of each alternative can be asked for.
+        name: by which engines return the share of each alternative.
         dim: the dimension that is summed out, the last one by default.
 
     Raises:
-        MethodError: in a drawing backward pass, when counts that arrive are not whole (the sum was scaled or
-            raised to a power, so that a draw would be meaningless).
+        MethodError: in a drawing backward pass, when incoming counts are not whole because the sum was scaled or
+            raised to a power.
 
     Examples:
         >>> import torch
@@ -100,7 +100,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         x, share = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: the share must depend on x again
+        if torch.is_grad_enabled():  # a second derivative: the share must depend on x again
             share = (x - _Sum.apply(x)).exp()  # type: ignore[no-untyped-call]
         out: Tensor = grads[0] * share
         return out
@@ -145,13 +145,13 @@ def _total_and_shares(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _whole(counts: Tensor, name: str | None) -> Tensor:
+    """The counts, rounded where float32 blurs them."""
     rounded = counts.round()
     off = (counts - rounded).abs().max() if counts.numel() else counts.sum()
     if float(off) > 1e-3 * (1 + float(rounded.abs().max() if counts.numel() else 0)):
         raise MethodError(
-            f"the sum {name or 'over the model`s discrete sites'} receives counts that are not whole "
-            f"(off by {float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; "
-            "use vb or em, or take the weight out of the story"
+            f"the sum {name or 'over the discrete sites'} receives counts that are not whole (off by "
+            f"{float(off):.3g}): draws need a likelihood without powers, weights or minibatch scale; use vb or em"
         )
     return rounded
 
@@ -186,7 +186,7 @@ def draw_counts(counts: Tensor, share: Tensor, generator: torch.Generator | None
 
 
 def _one_each(counts: Tensor, share: Tensor, generator: torch.Generator | None) -> Tensor:
-    """At most one draw a cell: the inverse CDF with one uniform, twice as fast as Gumbel noise."""
+    """At most one draw a cell, by the inverse CDF of one uniform: twice as fast as Gumbel noise."""
     steps = share.cumsum(0)
     u = torch.rand(counts.shape, generator=generator, dtype=share.dtype, device=share.device) * steps[-1]
     # "<=", because a strict "<" could pick an alternative of probability zero when u is 0.

@@ -36,7 +36,6 @@ WRONG: dict[str, Any] = {
 WORDS = {
     *(
         "annotate",
-        "label_weights",
         "population_centre",
         "class_blends",
         "classify",
@@ -44,15 +43,13 @@ WORDS = {
         "coin_prior",
     ),
     *("annotator_covariates", "prototype_prior", "coin_counts", "item_covariates", "prototype_logits"),
-    *("coin_table", "confusion_prior", "crowd_confusion", "crowd_rows", "departed", "each_label", "unrolled_em"),
+    *("coin_table", "confusion_prior", "crowd_rows", "each_label", "unrolled_em"),
     "em_steps",
     *(
         "experts_for",
         "group_codes",
         "diagonal_prior",
-        "ordinal_log_probs",
         "prototype_log_probs",
-        "log_dirichlet_multinomial",
         "log_volume",
     ),
     *("logsumexp", "look", "mean_field", "penalty", "prevalence", "ready", "prepared_view", "through_blends"),
@@ -60,9 +57,7 @@ WORDS = {
         "trained_embedding",
         "truth",
         "truth_and_labels",
-        "weighted_labels",
         "with_abstentions",
-        "with_dirichlet_multinomial",
     ),
 }
 

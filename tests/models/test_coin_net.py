@@ -20,8 +20,9 @@ from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
 from crowdppl.inference.predict.answers import MARGINAL_DRAWS
+from crowdppl.models.coin_net import log_dirichlet_multinomial
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import Block, log_dirichlet_multinomial
+from crowdppl.primitives import Block
 from crowdppl.results.updating import expected_area
 from tests.brute import PLAIN, Tiny, joint
 from tests.crowd import annotations, crowd, double

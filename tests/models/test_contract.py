@@ -123,7 +123,7 @@ def test_a_registered_method_keeps_the_contract(packages: Path) -> None:
 
 def test_a_story_handed_over_keeps_the_contract() -> None:
     assert registry.name_of(Mine()) is None
-    testing.check_method(Mine(prior_strength=3.0))
+    testing.check_method(Mine(mass=3.0))
 
 
 def test_checks_come_by_name() -> None:
@@ -233,9 +233,6 @@ def test_a_network_is_tried_on_features() -> None:
 
 
 def test_all_that_failed_is_said_at_once() -> None:
-    assert (
-        json.dumps(crowdppl.primitives.model.settings_of(Broken("gold")))
-        == '{"how": "gold", "prior_strength": 2.0}'
-    )
+    assert json.dumps(crowdppl.primitives.model.settings_of(Broken("gold"))) == '{"how": "gold", "mass": 2.0}'
     with pytest.raises(AssertionError, match=r"(?s)\d of \d+ checks failed\n.*gold: .*\nodd data: "):
         testing.check_method(Broken("gold"))

@@ -17,8 +17,8 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
+from crowdppl.models.madl import label_weights
 from crowdppl.networks.classifier import outputs
-from crowdppl.primitives import label_weights
 from tests.crowd import crowd, posed
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds

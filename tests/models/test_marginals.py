@@ -79,7 +79,7 @@ def _double() -> Iterator[None]:
 
 def ready(name: str, settings: dict[str, Any], tiny: Tiny) -> Any:
     story: Any = crowdppl.method(name, **settings)
-    return story.prepare(tiny.built[1]) if hasattr(story, "prepare") else story
+    return story.setup(tiny.built[1]) if hasattr(story, "setup") else story
 
 
 def latents(story: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], frozenset[str], dict[str, int]]:

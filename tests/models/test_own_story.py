@@ -293,7 +293,7 @@ def test_a_story_without_a_truth_is_refused(engine: str) -> None:
             with plates.items(data):
                 annotate(data, taste.log().unsqueeze(-2), torch.zeros((), dtype=torch.long))
 
-    with pytest.raises(MethodError, match=r"Truthless draws no truth.*call crowdppl\.truth"):
+    with pytest.raises(MethodError, match="Truthless draws no truth"):
         run(Truthless(), crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
 
 

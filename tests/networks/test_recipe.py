@@ -15,6 +15,7 @@ from pyro import poutine
 import crowdppl
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
+from crowdppl.models.coin_net import log_dirichlet_multinomial, with_dirichlet_multinomial
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import card_of
 from tests.networks.test_networks import clouds
@@ -191,10 +192,8 @@ def test_an_urn_counts_by_the_same_power() -> None:
     data = crowdppl.anaesthetists()
     rate, table = torch.tensor([0.9, 0.1]).log(), torch.zeros(5, 5, 4)
     block = data.as_block()
-    weights, _ = crowdppl.primitives.with_dirichlet_multinomial(block, rate, table, 1.0, 0.4)
-    torch.testing.assert_close(
-        weights[:, 1] - rate[1], 0.4 * crowdppl.primitives.log_dirichlet_multinomial(block, 1.0)
-    )
+    weights, _ = with_dirichlet_multinomial(block, rate, table, 1.0, 0.4)
+    torch.testing.assert_close(weights[:, 1] - rate[1], 0.4 * log_dirichlet_multinomial(block, 1.0))
     with pyro.validation_enabled(False):
         tempered, plain = (
             crowdppl.fit("coin_net", data, inference="vb", settings={"likelihood_power": x, "prior_strength": 9.0})
