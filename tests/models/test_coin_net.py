@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from crowdppl.models.coin_net import log_dirichlet_multinomial
 
 import crowdppl
 from crowdppl import outlier_scores
@@ -20,7 +21,6 @@ from crowdppl.errors import DoubtWarning, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
 from crowdppl.inference.predict.answers import MARGINAL_DRAWS
-from crowdppl.models.coin_net import log_dirichlet_multinomial
 from crowdppl.posterior import Posterior
 from crowdppl.primitives import Block
 from crowdppl.results.updating import expected_area

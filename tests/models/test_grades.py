@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from crowdppl.models.ordinal import Tail, ordinal_log_probs
 
 from crowdppl.errors import MethodError
-from crowdppl.models.ordinal import Tail, ordinal_log_probs
 
 TAILS: tuple[tuple[Tail, Any], ...] = (
     ("normal", torch.special.ndtr),

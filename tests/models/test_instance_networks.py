@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from crowdppl.models.madl import label_weights
 from torch import nn
 from torch.nn.functional import normalize
 
@@ -17,7 +18,6 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.density import Density
-from crowdppl.models.madl import label_weights
 from crowdppl.networks.classifier import outputs
 from tests.crowd import crowd, posed
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny

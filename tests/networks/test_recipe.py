@@ -10,12 +10,12 @@ import numpy as np
 import pyro
 import pytest
 import torch
+from crowdppl.models.coin_net import log_dirichlet_multinomial, with_dirichlet_multinomial
 from pyro import poutine
 
 import crowdppl
 from crowdppl.errors import DataError, MethodError
 from crowdppl.posterior import Posterior
-from crowdppl.models.coin_net import log_dirichlet_multinomial, with_dirichlet_multinomial
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import card_of
 from tests.networks.test_networks import clouds
