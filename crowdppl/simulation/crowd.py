@@ -1,4 +1,4 @@
-"""Simulated crowds: annotators, assignments and truths kept."""
+"""Simulated crowds: annotators of many kinds label items of known truth."""
 
 from __future__ import annotations
 
@@ -15,123 +15,36 @@ from crowdppl.data.annotations import Annotations, Options
 from crowdppl.data.covariates import feature_table
 from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
 from crowdppl.errors import DataError
-from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, spelled, streams
-
-Opinions = Iterable[tuple[int, str, Opinion]]
+from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, settings_text, streams
 
 
 @dataclass(frozen=True)
-class Person:
-    """An annotator of a simulated crowd.
+class Member:
+    """An annotator of a simulated crowd: its kind, id, confusion (K, K)."""
 
-    Attributes:
-        number: place in the list of kinds.
-        annotator: id.
-        confusion: (K, K).
-    """
-
-    number: int
+    kind: Any
     annotator: str
     confusion: np.ndarray
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Labels that were given.
-
-    Attributes:
-        people: the annotators.
-        item, annotator, label: position of the item, place of the annotator among the people, class code: (S,).
-    """
-
-    people: list[Person]
-    item: np.ndarray
-    annotator: np.ndarray
-    label: np.ndarray
-
-
-def assign_by_chance(opinions: Opinions, scene: Context, draw: Draw, shares: Sequence[float]) -> Assignment:
-    """Asks each annotator about each item with a probability of its own kind.
-
-    Args:
-        opinions: place in the list of kinds, id and opinion of each annotator.
-        scene: the items.
-        draw: random numbers.
-        shares: probability for each place in the list of kinds.
-
-    Raises:
-        DataError: when nobody is asked about anything.
-    """
-    people, items, labels = [], [], []
-    for number, annotator, opinion in opinions:
-        asked = scene.asked if opinion.able is None else scene.asked & opinion.able
-        if shares[number] < 1:
-            asked = asked & (draw(annotator, "items").random(scene.n_items) < shares[number])
-        people.append(Person(number, annotator, opinion.confusion))
-        items.append(np.flatnonzero(asked))
-        labels.append(opinion.labels[items[-1]])
-    if not sum(map(len, items)):
-        raise DataError("nobody was asked about any item; raise the density, or give more items")
-    who = np.repeat(np.arange(len(people)), [len(rows) for rows in items])
-    return Assignment(people, np.concatenate(items), who, np.concatenate(labels))
-
-
-def assign_by_number(opinions: Opinions, scene: Context, draw: Draw, labels_per_item: int) -> Assignment:
-    """Asks so many annotators about each item, drawn evenly from those who may be asked.
-
-    Everyone draws a number for each item, and the smallest ones are asked: a newcomer then takes the place of at
-    most one annotator an item, and moves nobody else.
-
-    Args:
-        opinions: place in the list of kinds, id and opinion of each annotator.
-        scene: the items.
-        draw: random numbers.
-        labels_per_item: how many are asked.
-
-    Raises:
-        DataError: when the number is none, or an item has fewer annotators who may label it.
-    """
-    labels_per_item = whole_number("labels_per_item", labels_per_item, 1, "for a share use density=", DataError)
-    rows = np.flatnonzero(scene.asked)
-    at = np.arange(len(rows))
-    people: list[Person] = []
-    drawn = np.full((len(rows), labels_per_item), np.inf)
-    who, label = np.full(drawn.shape, -1), np.full(drawn.shape, -1)
-    for number, annotator, opinion in opinions:
-        key = draw(annotator, "items").random(scene.n_items)
-        if opinion.able is not None:
-            key[~opinion.able] = np.inf
-        worst = drawn.argmax(1)
-        better = np.flatnonzero(key[rows] < drawn[at, worst])
-        place = (better, worst[better])
-        drawn[place], who[place] = key[rows[better]], len(people)
-        label[place] = opinion.labels[rows[better]]
-        people.append(Person(number, annotator, opinion.confusion))
-    short = np.flatnonzero((who < 0).any(1))
-    if len(short):
-        found = int((who[short[0]] >= 0).sum())
-        raise DataError(
-            f"labels_per_item={labels_per_item}, and {len(short)} of {len(rows)} items have fewer annotators who "
-            f"may label them, such as {plain(scene.items[rows[short[0]]])!r} with {found}; ask for fewer labels, "
-            "or add annotators"
-        )
-    return Assignment(people, np.repeat(rows, labels_per_item), who.reshape(-1), label.reshape(-1))
-
-
+Opinions = Iterable[tuple[Any, str, Opinion]]
+"""Kind, id and opinion of each annotator, made one at a time, because opinions of a large crowd fill memory."""
+Labels = tuple[list[Member], np.ndarray, np.ndarray, np.ndarray]
+"""The annotators; and of each label the item's position, the annotator's position and the class code, (S,)."""
 Density = float | Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedCrowd:
-    """Annotations of simulated annotators, and everything that is true of them.
+    """Annotations of simulated annotators, and the truth about them.
 
     Attributes:
-        data: the annotations. Annotators stand in the order in which their kinds were given.
+        data: the annotations, annotators in the order of their kinds.
         truth: series by item id, of all items.
         confusion: how each annotator labels, [annotator, truth, label], (A, K, K) in the order of ``data``.
-        annotators: DataFrame by annotator id: kind; settings; group, missing for who is in none; accuracy, the
+        annotators: DataFrame by annotator id: kind; settings; group, missing for those in none; accuracy, the
             probability of a right label.
-        test: ids of the items that nobody was asked about.
+        test: ids of the items without labels.
     """
 
     data: Annotations
@@ -162,26 +75,26 @@ def simulate_annotators(
     ``simulate_annotators(truth, {"hammer": 4, "spammer": 1})`` has five annotators label every item,
     unless one of ``labels_per_item`` and ``density`` is given.
 
-    An annotator is named after the kind ("spammer-2"), a member of a group after the group ("colluders-1.3"). What
-    an annotator says of an item depends on the items, the seed, the name and the kind alone: adding others at the
-    end, or asking for fewer labels, changes nobody's labels.
+    An annotator is named after the kind ("spammer-2"), a member of a group after the group ("colluders-1.3").
+    Labels depend on the items, the seed, and the annotator's name and kind alone: further annotators at the end, or
+    fewer labels, change nobody's labels.
 
     Args:
         truth: class of each item: series or mapping by item id, or an array or list of the items 0, 1, ...
         kinds: a name, ``annotator_kind(name, ...)`` or an object of your own for each annotator; or how many there
             are of each. ``annotator_kind_table()`` lists the names.
-        labels_per_item: how many annotators, drawn at random, are asked about each item.
-        density: probability that an annotator is asked about an item, for each pair alone; one number, or one by
-            the name of the kind, 1 for kinds left out.
-        features: as for annotations; machines and similar-class confusers look at them. The annotations carry them.
+        labels_per_item: how many annotators, drawn at random, label each item.
+        density: probability that an annotator labels an item, for each pair; one number, or one by the name of the
+            kind, 1 for kinds left out.
+        features: as for annotations, which carry them; machines and similar-class confusers use them.
         classes: all classes in their order; by default those of the truth, sorted.
-        test: ids of items that nobody is asked about, kept to score classifiers.
+        test: ids of items without labels, kept to score classifiers.
         seed: of everything.
-        options: further ones of ``crowdppl.data.annotations.Options``, for the annotations.
+        options: further ones of ``crowdppl.Annotations.from_arrays``.
 
     Raises:
         DataError: when truth, features, classes or the design cannot be used as they are.
-        MethodError: for a kind or setting that there is not.
+        MethodError: for an unknown kind or setting.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators(["cat", "dog"] * 50, {"expert": 1, "spammer": 1}, seed=0)
@@ -193,34 +106,30 @@ def simulate_annotators(
     """
     fixed = {"items", "annotators"} & set(options)
     if fixed:
-        raise DataError(
-            f"{min(fixed)}= is not for simulated annotators: items come from truth, annotators from kinds"
-        )
+        raise DataError(f"{min(fixed)}= is not an option here: items come from truth, annotators from kinds")
+    if labels_per_item is not None and density is not None:
+        raise DataError(f"labels_per_item={labels_per_item} and density={density} exclude each other; give one")
     people, truth = as_kinds(kinds), _series(truth)
-    names, scene = _scene(truth, classes, features, test)
-    draw = streams(seed)
-    opinions = _opinions(people, scene, draw)
+    context, draw = _context(truth, classes, features, test), streams(seed)
+    opinions = _opinions(people, context, draw)
     if labels_per_item is None:
-        crowd = assign_by_chance(opinions, scene, draw, _shares(people, density))
-    elif density is None:
-        crowd = assign_by_number(opinions, scene, draw, labels_per_item)
+        members, item, who, label = _assign_by_chance(opinions, context, draw, _densities(people, density))
     else:
-        raise DataError(f"labels_per_item={labels_per_item} and density={density} say different things; give one")
-    ids: pd.Index[Any] = pd.Index([person.annotator for person in crowd.people])
-    known: Options = {"items": truth.index, "annotators": Codebook("annotator", ids), "classes": names}
+        members, item, who, label = _assign_by_number(opinions, context, draw, labels_per_item)
+    ids: pd.Index[Any] = pd.Index([member.annotator for member in members])
+    known: Options = {"items": truth.index, "annotators": Codebook("annotator", ids), "classes": context.classes}
     data = Annotations.from_arrays(
-        truth.index.take(crowd.item),
-        ids.take(crowd.annotator),
-        names.take(crowd.label),
+        truth.index.take(item),
+        ids.take(who),
+        context.classes.take(label),
         **{**known, "features": features, **options},
     )
-    confusion = np.stack([person.confusion for person in crowd.people])
-    table = _table(people, crowd.people, scene)
-    return SimulatedCrowd(data, truth.loc[data.items], confusion, table, truth.index[~scene.asked])
+    confusion, test_items = np.stack([member.confusion for member in members]), truth.index[~context.labelled]
+    return SimulatedCrowd(data, truth.loc[data.items], confusion, _table(members, context), test_items)
 
 
 def _series(truth: Any) -> pd.Series[Any]:
-    """Truth by item id, whatever it came in."""
+    """Truth by item id, from a mapping, a series or an array."""
     if isinstance(truth, Mapping):
         series = pd.Series(list(truth.values()), index=as_index(truth))
     elif isinstance(truth, pd.Series):
@@ -228,82 +137,125 @@ def _series(truth: Any) -> pd.Series[Any]:
     else:
         values = truth.detach().cpu().numpy() if hasattr(truth, "detach") else truth
         if isinstance(values, str) or np.ndim(values) != 1:
-            raise DataError(f"truth is {type(truth).__name__} of no single column; give one class an item")
+            raise DataError(f"truth is a {type(truth).__name__}, not one column; give one class an item")
         series = pd.Series(values)
     if not len(series):
         raise DataError("truth is empty; give the class of each item")
     if not series.index.is_unique:
         twice = plain(series.index[series.index.duplicated()][0])
-        raise DataError(f"truth names the item {twice!r} more than once; keep one class an item")
+        raise DataError(f"truth has the item {twice!r} more than once; keep one class an item")
     if series.isna().any():
-        lost = plain(series.index[series.isna()][0])
-        raise DataError(f"the truth of item {lost!r} is missing; annotators cannot be simulated without it")
+        raise DataError(f"the truth of item {plain(series.index[series.isna()][0])!r} is missing; give it")
     return series.rename("truth").rename_axis("item")
 
 
-def _scene(
-    truth: pd.Series[Any], classes: Iterable[Any] | None, features: Any, test: Iterable[Any]
-) -> tuple[pd.Index[Any], Context]:
-    """Names of the classes, and what annotators are shown."""
+def _context(truth: pd.Series[Any], classes: Iterable[Any] | None, features: Any, test: Iterable[Any]) -> Context:
+    """Items, classes and features as annotators see them."""
     if classes is None:
         found = as_index(truth.drop_duplicates())
         names = found[sorting(found, "class")]
     else:
         names = as_index(listed(classes, "classes"))
     if len(names) < 2:
-        raise DataError(f"there must be at least two classes, and truth has only {list(names)!r}; give classes=")
+        raise DataError(f"truth has only the classes {list(names)!r}; give two or more in classes=")
     code = Codebook("class", names).require(truth, "truth", "correct it, or list all classes in classes=")
-    items = Codebook("item", truth.index)
-    asked = np.ones(len(truth), bool)
-    kept = as_index(test)
+    items, kept = Codebook("item", truth.index), as_index(test)
+    labelled = np.ones(len(truth), bool)
     if len(kept):
-        asked[items.require(kept, "test=", "keep items of truth only")] = False
-    if not asked.any():
-        raise DataError(f"all {len(truth)} items are in test=; leave some for annotators to label")
+        labelled[items.require(kept, "test=", "keep items of truth only")] = False
+    if not labelled.any():
+        raise DataError(f"test= has all {len(truth)} items; leave some for annotators to label")
     table = feature_table(features, truth.index, items)
     numbers = None if table is None else np.asarray(table, np.float64).reshape(len(truth), -1)
-    return names, Context(code, names, truth.index, asked, numbers)
+    return Context(code, names, truth.index, labelled, numbers)
 
 
-def _opinions(people: Sequence[Any], scene: Context, draw: Draw) -> Iterator[tuple[int, str, Opinion]]:
-    """Place in the list of kinds, id and opinion of each annotator."""
+def _opinions(kinds: Sequence[Any], context: Context, draw: Draw) -> Iterator[tuple[Any, str, Opinion]]:
+    """Kind, id and opinion of each annotator."""
     seen: Counter[str] = Counter()
-    for number, kind in enumerate(people):
+    for kind in kinds:
         seen[kind.name] += 1
         name = f"{kind.name}-{seen[kind.name]}"
         if hasattr(kind, "opinions"):
-            for member, opinion in kind.opinions(scene, name, draw):
-                yield number, member, opinion
+            for member, opinion in kind.opinions(context, name, draw):
+                yield kind, member, opinion
         else:
-            yield number, name, opinion_of(kind, scene, name, draw)
+            yield kind, name, opinion_of(kind, context, name, draw)
 
 
-def _shares(people: Sequence[Any], density: Density | None) -> list[float]:
-    """How likely each of the kinds is asked about an item."""
-    names = [kind.name for kind in people]
-    by_name = density if isinstance(density, Mapping) else dict.fromkeys(names, 1.0 if density is None else density)
-    for name, share in by_name.items():
+def _assign_by_chance(opinions: Opinions, context: Context, draw: Draw, density: Mapping[str, float]) -> Labels:
+    """Each annotator labels each item with a probability, by the name of the kind."""
+    members, items, labels = [], [], []
+    for kind, annotator, opinion in opinions:
+        chosen = context.labelled if opinion.able is None else context.labelled & opinion.able
+        if density[kind.name] < 1:
+            chosen = chosen & (draw(annotator, "items").random(context.n_items) < density[kind.name])
+        members.append(Member(kind, annotator, opinion.confusion))
+        items.append(np.flatnonzero(chosen))
+        labels.append(opinion.labels[items[-1]])
+    if not sum(map(len, items)):
+        raise DataError("no item has any label; raise the density, or give more items")
+    who = np.repeat(np.arange(len(members)), [len(rows) for rows in items])
+    return members, np.concatenate(items), who, np.concatenate(labels)
+
+
+def _assign_by_number(opinions: Opinions, context: Context, draw: Draw, labels_per_item: int) -> Labels:
+    """So many annotators, drawn evenly from those able, label each item.
+
+    Everyone draws a number for each item, and the smallest ones are taken: a further annotator then replaces at
+    most one other an item.
+    """
+    labels_per_item = whole_number("labels_per_item", labels_per_item, 1, "for a share use density=", DataError)
+    rows = np.flatnonzero(context.labelled)
+    at = np.arange(len(rows))
+    members: list[Member] = []
+    drawn = np.full((len(rows), labels_per_item), np.inf)
+    who, label = np.full(drawn.shape, -1), np.full(drawn.shape, -1)
+    for kind, annotator, opinion in opinions:
+        key = draw(annotator, "items").random(context.n_items)
+        if opinion.able is not None:
+            key[~opinion.able] = np.inf
+        worst = drawn.argmax(1)
+        better = np.flatnonzero(key[rows] < drawn[at, worst])
+        place = (better, worst[better])
+        drawn[place], who[place] = key[rows[better]], len(members)
+        label[place] = opinion.labels[rows[better]]
+        members.append(Member(kind, annotator, opinion.confusion))
+    short = rows[(who < 0).any(1)]
+    if len(short):
+        raise DataError(
+            f"labels_per_item={labels_per_item}, but {len(short)} items have fewer annotators who may label them, "
+            f"such as {plain(context.items[short[0]])!r}; ask for fewer labels, or add annotators"
+        )
+    return members, np.repeat(rows, labels_per_item), who.reshape(-1), label.reshape(-1)
+
+
+def _densities(kinds: Sequence[Any], density: Density | None) -> dict[str, float]:
+    """Probability that an annotator labels an item, by the name of the kind."""
+    names = dict.fromkeys((kind.name for kind in kinds), 1.0)
+    given = density if isinstance(density, Mapping) else dict.fromkeys(names, 1.0 if density is None else density)
+    for name, share in given.items():
         if name not in names:
             raise DataError(
-                f"density names the kind {name!r}, which is not in this crowd: {', '.join(sorted(set(names)))}"
+                f"density names the kind {name!r}, which is not in this crowd: {', '.join(sorted(names))}"
             )
         number_within("density", share, "a number above 0, and 1 at most", lambda x: 0 < x <= 1, error=DataError)
-    return [float(by_name.get(name, 1.0)) for name in names]
+    return names | {name: float(share) for name, share in given.items()}
 
 
-def _table(kinds: Sequence[Any], people: Sequence[Person], scene: Context) -> pd.DataFrame:
-    """Annotators by id: what they are, and how often they are right."""
-    share = np.bincount(scene.truth[scene.asked], minlength=scene.n_classes)
+def _table(members: Sequence[Member], context: Context) -> pd.DataFrame:
+    """Annotators by id: kind, settings, group, accuracy."""
+    share = np.bincount(context.truth[context.labelled], minlength=context.n_classes)
     rows = []
-    for person in people:
-        kind, right = kinds[person.number], person.confusion.diagonal()
+    for member in members:
+        right = member.confusion.diagonal()
         there = ~np.isnan(right) & (share > 0)
         rows.append(
             {
-                "annotator": person.annotator,
-                "kind": kind.name,
-                "settings": spelled(kind),
-                "group": person.annotator.rpartition(".")[0] or None,
+                "annotator": member.annotator,
+                "kind": member.kind.name,
+                "settings": settings_text(member.kind),
+                "group": member.annotator.rpartition(".")[0] or None,
                 "accuracy": float(np.average(right[there], weights=share[there])),
             }
         )

@@ -1,4 +1,4 @@
-"""Data sets drawn from a story: parameters, truths and labels, on a design of who labels what."""
+"""Data sets drawn from a model: parameters, truths and labels, on a design of who labels what."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CHUNK = 10_000_000
 
 @dataclass(frozen=True)
 class Simulation:
-    """One data set that a story might have produced.
+    """One data set drawn from a model.
 
     Attributes:
         data: the design with the drawn labels.
         truth: the drawn truth, series by item id. Known truths of the design are kept.
-        parameters: the drawn value of every other latent site; what belongs to items stands in codebook order.
+        parameters: the drawn value of every other latent site; those of items are in the order of ``data.items``.
     """
 
     data: Annotations
@@ -43,20 +43,19 @@ class Simulation:
 
 
 def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulation:
-    """Draws parameters, truths and labels from a story.
+    """Draws parameters, truths and labels from a model.
 
-    A story with networks asks them, as they stand, about the design's features: of a trained one
-    (``posterior.model``), what it learned is drawn from.
+    Networks are applied, as they are, to the design's features; ``posterior.model`` has trained ones.
 
     Args:
-        story: a method by name, or with settings of yours: ``crowdppl.method(name, ...)``.
-        design: who labels what; labels that are there already are ignored.
-        seed: of the draws, which are the same in every process.
+        model: a method by name, or with settings of yours: ``crowdppl.method(name, ...)``.
+        design: who labels what; existing labels are ignored.
+        seed: of the draws.
 
     Raises:
-        MethodError: for an unknown name, or when the story is a class, has no site for the truth or for labels, or
-            the seed is none.
-        DataError: when the design is no annotations.
+        MethodError: for an unknown name, a class, a model without a site for the truth or for labels, or a wrong
+            seed.
+        DataError: when the design is not annotations.
 
     Examples:
         >>> design = crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
@@ -68,9 +67,9 @@ def simulate(model: str | Model, design: Annotations, seed: int = 0) -> Simulati
     """
     model = registry.resolve(model)
     design, seed = require_annotations(design, "design"), seed_number(seed)
-    prepare = getattr(model, "prepare", None)
+    setup = getattr(model, "setup", None)
     with seeded(seed):  # which may draw the first weights of a network
-        ready: Any = model if prepare is None else prepare(design)
+        ready: Any = model if setup is None else setup(design)
     cells, sites = _draw(ready, design, seed)
     truth = _truth_of(ready, sites)
     code = sites.pop(truth).astype(np.int64)
@@ -90,14 +89,14 @@ def random_design(
 
     Args:
         n_items, n_annotators: sizes; ids are whole numbers from 0.
-        labels_per_item: how many different annotators see an item.
+        labels_per_item: how many different annotators label an item.
         classes: their number, or their names.
         seed: of the choice.
-        options: further ones of ``crowdppl.data.annotations.Options``, such as ``abstentions``.
+        options: further ones of ``crowdppl.Annotations.design``, such as ``abstentions``.
 
     Raises:
-        DataError: when an item would need more annotators than there are, or there are fewer than two classes.
-        MethodError: for a size that is no whole number from 1, or a seed that is none.
+        DataError: when ``labels_per_item`` exceeds ``n_annotators``, or there are fewer than two classes.
+        MethodError: for a size that is not a whole number from 1, or a wrong seed.
 
     Examples:
         >>> crowdppl.random_design(200, 10, 3, classes=["no", "yes"], seed=0)
@@ -106,10 +105,7 @@ def random_design(
     n_items, n_annotators = whole_number("n_items", n_items, 1), whole_number("n_annotators", n_annotators, 1)
     labels_per_item, seed = whole_number("labels_per_item", labels_per_item, 1), seed_number(seed)
     if labels_per_item > n_annotators:
-        raise DataError(
-            f"labels_per_item={labels_per_item} of n_annotators={n_annotators}: an item's annotators are different "
-            "ones; ask for fewer labels, or more annotators"
-        )
+        raise DataError(f"labels_per_item={labels_per_item} must be at most n_annotators={n_annotators}")
     rng = np.random.default_rng(seed)
     chosen = []
     step = max(1, CHUNK // n_annotators)
@@ -129,9 +125,9 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
     pieces: dict[str, list[np.ndarray]] = {}
     axes: dict[str, int] = {}
     with without_validation("cpu"), seeded(seed):
-        for block in _looked_at(model, design):
-            program = poutine.condition(model.model, data=shared)
-            drawn, latents = _run(program, replace(block, has_labels=False), shared)
+        for block in _with_outputs(model, design):
+            conditioned = poutine.condition(model.model, data=shared)
+            drawn, latents = _run(conditioned, replace(block, has_labels=False), shared)
             cells.append(drawn)
             for name, node in latents.items():
                 axis = _item_axis(node)
@@ -147,8 +143,8 @@ def _draw(model: Model, design: Annotations, seed: int) -> tuple[list[torch.Tens
     return cells, sites
 
 
-def _looked_at(model: Model, design: Annotations) -> list[Block]:
-    """The design's blocks, with what the story's networks make of their items where there are features."""
+def _with_outputs(model: Model, design: Annotations) -> list[Block]:
+    """The design's blocks, with the networks' outputs where there are features."""
     blocks = design.on("cpu", torch.float64)
     features = placed_features(design) if networks_of(model) else None
     if features is None:
@@ -160,7 +156,7 @@ def _looked_at(model: Model, design: Annotations) -> list[Block]:
 
 
 def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor, Nodes]:
-    """The labels' cells, and every latent site; a latent that is known already counts as observed for Pyro."""
+    """The labels' cells, and every latent site; for Pyro, a latent that is known already is observed."""
     cells: torch.Tensor | None = None
     latents = {}
     for name, node in poutine.trace(model).get_trace(block).nodes.items():
@@ -171,7 +167,7 @@ def _run(model: Any, block: Block, known: Collection[str]) -> tuple[torch.Tensor
         elif not node["is_observed"] or name in known:
             latents[name] = node
     if cells is None:
-        raise MethodError("the story draws no labels: call crowdppl.primitives.annotate inside the plate of items")
+        raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     return cells, latents
 
 
@@ -187,8 +183,8 @@ def _truth_of(model: Model, sites: dict[str, np.ndarray]) -> str:
     card = card_of(model)
     name = "truth" if card is None else card.truth
     if name not in sites:
+        sited = ", ".join(sites)
         raise MethodError(
-            f"{type(model).__name__} has no site {name!r} to be the truth; it has {', '.join(sites)}. Name it on "
-            "the card"
+            f"{type(model).__name__} has no site {name!r} for the truth; name it on the card ({sited})"
         )
     return name

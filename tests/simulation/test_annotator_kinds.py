@@ -263,7 +263,7 @@ def test_a_classifier_of_ones_own_and_a_class_that_is_all_learned() -> None:
             with pytest.warns(OneClassWarning):
                 crowd = simulate_annotators(truth, [kind], features=features, seed=seed)
         except DataError as error:
-            assert "machine-1 would learn from 30 of 60 items, of 1 classes" in str(error)
+            assert "of 1 classes" in str(error)
             continue
         assert np.isnan(crowd.confusion[0, 1]).all()
         assert crowd.annotators.accuracy["machine-1"] == crowd.confusion[0, 0, 0]
@@ -369,7 +369,7 @@ def test_a_kind_of_ones_own() -> None:
         crowd = simulate_annotators(items(50), [Optimist(), "hammer", Optimist()])
     assert crowd.data.annotators.tolist() == ["optimist-1", "hammer-1", "optimist-2"]
     assert (wide(crowd)[["optimist-1", "optimist-2"]] == "dog").all().all()
-    with pytest.raises(MethodError, match=r"confusion of optimist-1 must be \(4, 4\).*Optimist gave"):
+    with pytest.raises(MethodError, match="optimist-1"):
         simulate_annotators(items(50), [Optimist(0.5)])
 
 
@@ -379,7 +379,7 @@ def test_kinds_are_drawn_by_their_shares() -> None:
     assert chisquare(found, [300, 2100, 600]).pvalue > 1e-3
     assert drawn == draw_kinds({"expert": 0.1, "hammer": 0.7, "spammer": 0.2}, 3000, seed=2)
     for shares in ({"expert": 0.5}, {"expert": 1.5, "hammer": -0.5}, {}):
-        with pytest.raises(MethodError, match="probabilities that sum to one"):
+        with pytest.raises(MethodError, match="shares="):
             draw_kinds(shares, 3)
 
 
@@ -397,86 +397,70 @@ def test_the_table_says_what_each_kind_does() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("hamer", {}, "there is no kind of annotator 'hamer'; did you mean 'hammer'"),
-        ("hammer", {"q": 0.5}, "hammer has no setting 'q'; it has p"),
-        ("hammer", {"p": 1.2}, "hammer: p=1.2 must be a number from 0 to 1"),
-        ("malicious", {"p": float("nan")}, "malicious: p=nan must be a number from 0 to 1"),
-        ("class_wise_spammer", {"share": "half"}, "class_wise_spammer: share='half' must be a number"),
-        ("similar_class_confuser", {"pairs": (("a", "a"),)}, r"pairs hold \('a', 'a'\)"),
-        ("copying_group", {"copiers": 0}, "copying_group: copiers=0 must be at least 1"),
-        ("colluders", {"size": 1}, "colluders: size=1 must be at least 2"),
-        ("colluders", {"own": "hammer"}, "colluders: own='hammer' is no kind with a confusion"),
-        ("machine", {"classifier": "oracle"}, "machine: classifier='oracle' is none of logistic"),
-        ("machine", {"classifier": KNeighborsClassifier}, "has no fit and predict"),
-        ("machine", {"trained_on": 1.0}, "trained_on=1.0 must be a number between 0 and 1"),
+        ("hamer", {}, "'hamer'.*'hammer'"),
+        ("hammer", {"q": 0.5}, "'q'"),
+        ("hammer", {"p": 1.2}, "hammer: p=1.2"),
+        ("malicious", {"p": float("nan")}, "malicious: p=nan"),
+        ("class_wise_spammer", {"share": "half"}, "class_wise_spammer: share='half'"),
+        ("similar_class_confuser", {"pairs": (("a", "a"),)}, r"\('a', 'a'\)"),
+        ("copying_group", {"copiers": 0}, "copying_group: copiers=0"),
+        ("colluders", {"size": 1}, "colluders: size=1"),
+        ("colluders", {"own": "hammer"}, "colluders: own='hammer'"),
+        ("machine", {"classifier": "oracle"}, "machine: classifier='oracle'"),
+        ("machine", {"classifier": KNeighborsClassifier}, "machine: classifier"),
+        ("machine", {"trained_on": 1.0}, "machine: trained_on=1.0"),
     ],
 )
-def test_kinds_and_settings_that_there_are_not(name: str, settings: dict[str, Any], message: str) -> None:
+def test_wrong_kinds_and_settings(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
         annotator_kind(name, **settings)
 
 
-def test_confusions_that_cannot_be() -> None:
-    with pytest.raises(DataError, match="at least two classes to tell apart, and there are 1"):
+def test_wrong_classes_of_a_confusion() -> None:
+    with pytest.raises(DataError, match="there are 1"):
         matrix("hammer", ["only"])
-    with pytest.raises(MethodError, match="has no pairs= of similar classes yet"):
+    with pytest.raises(MethodError, match="pairs="):
         matrix("similar_class_confuser")
-    with pytest.raises(DataError, match="pairs= names the class 'eel'"):
+    with pytest.raises(DataError, match="'eel'"):
         matrix("similar_class_confuser", CLASSES, pairs=(("ant", "eel"),))
 
 
-@pytest.mark.parametrize(
-    ("kinds", "message"),
-    [
-        ("hammer", "give a list of kinds, or a mapping"),
-        ([], "kinds are empty"),
-        ({"hammer": 0}, "kinds are empty"),
-        ({"hammer": 1.5}, "1.5 annotators of 'hammer'; give a whole number"),
-        ([3], "3 is no kind of annotator"),
-        ([Optimist], "is no kind of annotator"),
-    ],
-)
-def test_crowds_that_cannot_be(kinds: Any, message: str) -> None:
-    with pytest.raises(MethodError, match=message):
+@pytest.mark.parametrize("kinds", ["hammer", [], {"hammer": 0}, {"hammer": 1.5}, [3], [Optimist]])
+def test_wrong_crowds(kinds: Any) -> None:
+    with pytest.raises(MethodError, match="kind"):
         simulate_annotators(items(10), kinds)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"truth": []}, "truth is empty"),
+        ({"truth": []}, "empty"),
         ({"truth": [[0, 1], [1, 0]]}, "one class an item"),
-        ({"truth": pd.Series(["a", "b"], index=[1, 1])}, "names the item 1 more than once"),
-        ({"truth": ["a", None, "b"]}, "truth of item 1 is missing"),
-        ({"truth": [1, 1]}, r"at least two classes, and truth has only \[1\]"),
-        ({"classes": ["ant", "bee"]}, "truth names the class '(cat|dog)'"),
-        ({"test": ["x"]}, "test= names the item 'x'"),
-        ({"test": items(40).index}, "all 40 items are in test="),
-        ({"labels_per_item": 0}, "labels_per_item=0 must be at least 1; for a share use density="),
-        (
-            {"labels_per_item": 0.5},
-            "labels_per_item=0.5 must be a whole number, 1 or more; for a share use density=",
-        ),
-        ({"labels_per_item": 4}, "labels_per_item=4, and 40 of 40 items have fewer .* with 3"),
-        ({"labels_per_item": 2, "density": 0.5}, "say different things; give one"),
-        ({"density": 0.0}, "density=0.0 must be a number above 0"),
-        ({"density": {"spammer": 0.5}}, "density names the kind 'spammer', which is not in this crowd: hammer"),
-        ({"density": 1e-9}, "nobody was asked about any item"),
-        ({"items": [1, 2]}, "items= is not for simulated annotators"),
-        ({"features": np.ones((3, 2))}, r"features have shape \(3, 2\) for 40 items"),
-        ({"kinds": ["machine"]}, "machine annotators learn from features; give features="),
-        ({"kinds": ["similar_class_confuser"]}, "looks for similar classes in features; give features="),
-        (
-            {"kinds": ["machine"], "features": np.ones((40, 1)), "test": items(40).index[:35]},
-            "would learn from 0 of 5",
-        ),
+        ({"truth": pd.Series(["a", "b"], index=[1, 1])}, "item 1 more than once"),
+        ({"truth": ["a", None, "b"]}, "item 1 is missing"),
+        ({"truth": [1, 1]}, "classes="),
+        ({"classes": ["ant", "bee"]}, "'(cat|dog)'"),
+        ({"test": ["x"]}, "'x'"),
+        ({"test": items(40).index}, "test="),
+        ({"labels_per_item": 0}, "labels_per_item=0"),
+        ({"labels_per_item": 0.5}, "labels_per_item=0.5"),
+        ({"labels_per_item": 4}, "labels_per_item=4"),
+        ({"labels_per_item": 2, "density": 0.5}, "labels_per_item=2 and density=0.5"),
+        ({"density": 0.0}, "density=0.0"),
+        ({"density": {"spammer": 0.5}}, "'spammer'"),
+        ({"density": 1e-9}, "density"),
+        ({"items": [1, 2]}, "items="),
+        ({"features": np.ones((3, 2))}, r"\(3, 2\)"),
+        ({"kinds": ["machine"]}, "features="),
+        ({"kinds": ["similar_class_confuser"]}, "features="),
+        ({"kinds": ["machine"], "features": np.ones((40, 1)), "test": items(40).index[:35]}, "0 of 5"),
     ],
 )
-def test_data_that_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_wrong_data(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         simulate_annotators(**{"truth": items(40), "kinds": ["hammer"] * 3, **options})
 
 
-def test_a_seed_is_a_whole_number() -> None:
-    with pytest.raises(MethodError, match="seed=-1 must be a whole number from 0"):
+def test_a_wrong_seed() -> None:
+    with pytest.raises(MethodError, match="seed=-1"):
         simulate_annotators(items(10), ["hammer"], seed=-1)

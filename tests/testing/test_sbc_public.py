@@ -48,7 +48,7 @@ class Coins:
 
     def model(self, data: Any) -> None:
         log_p = prevalence(data, "uniform")  # known truths are not drawn, so that they have no prevalence
-        coin = torch.tensor([self.claimed if data.as_block().observed else self.right, 3.0])
+        coin = torch.tensor([self.claimed if data.as_block().has_labels else self.right, 3.0])
         with plates.annotators(data):
             ability = pyro.sample("ability", dist.Dirichlet(coin))
         with plates.items(data):
