@@ -28,6 +28,8 @@ from crowdppl.testing import models as contract_answers
 from crowdppl.testing import models as contract_density
 from crowdppl.testing import models as contract_story
 from crowdppl.testing.fixtures import Columns, Renamed, Trial
+from crowdppl.testing.sbc import RankCheck as RankCheck
+from crowdppl.testing.sbc import rank_check as rank_check
 
 _CHECKS: dict[str, Callable[[Trial], None]] = {
     "card": contract_story.card_and_shapes,

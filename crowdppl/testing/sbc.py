@@ -216,7 +216,7 @@ def rank_check(
             quantity of the wrong shape.
 
     Examples:
-        >>> from crowdppl import rank_check
+        >>> from crowdppl.testing import rank_check
         >>> design = crowdppl.random_design(8, 3, 2, classes=2, seed=0)
         >>> many_chains = {"chains": 99, "draws": 1, "warmup": 10}
         >>> check = rank_check("one_coin", design, inference="gibbs", simulations=20, **many_chains)

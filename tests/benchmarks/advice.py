@@ -1,4 +1,4 @@
-"""Which method for which data: a table that is read off the results, with what cannot be told apart beside it."""
+"""Which method for which data: a table from the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.benchmarks.tables import markdown
 
 ACCURACY, PROBABILITIES = "Accuracy on real annotations", "Probabilities on real annotations"
 EM = "EM side by side with crowd-kit"
-BLIND, TOLD = "Probabilities by auto", "Probabilities by auto with known truths"
+BLIND, INFORMED = "Probabilities by auto", "Probabilities by auto with known truths"
 VOTES = "majority_vote"
 GROUPED = ("community", "dependent_clusters")
 """Methods for annotators who err alike in groups."""
@@ -64,7 +64,7 @@ SIZES = {
 """By the names that the results show."""
 
 KINDS: Mapping[str, Callable[[Sizes], bool]] = {
-    "nothing is known of it": lambda s: True,
+    "any": lambda s: True,
     "two classes": lambda s: s.classes == 2 and not s.graded,
     "many classes (8 to 15)": lambda s: s.classes >= 8 and not s.graded,
     "classes in an order": lambda s: s.graded,
@@ -74,7 +74,7 @@ KINDS: Mapping[str, Callable[[Sizes], bool]] = {
     "few labels an annotator (median 16 to 20)": lambda s: s.work <= 20 and not s.graded,
     "few annotators who labelled tens of thousands": lambda s: s.work >= 10_000 and not s.graded,
 }
-"""What data can be like, as somebody knows before a fit."""
+"""Kinds of data that one can recognise before a fit."""
 
 
 def table(text: str) -> str:
@@ -87,16 +87,15 @@ def table(text: str) -> str:
     right = accuracies(accuracy)
     lines = [kind_row(kind, right) for kind in KINDS]
     lines += probability_rows(means, found)
-    lines += [million_row(found)] if EM in found else []
     return "\n\n".join([ABOUT, markdown(HEADER, lines), falls(right), groups(right)])
 
 
 ABOUT = (
-    "Read off the benchmarks below: per cent of known truths that are found, averaged over the sets of a row, ± "
-    "its standard error from the number of known truths (which does not say how much another set of the kind "
-    "would differ). Between methods within a standard error of the best, these results do not decide. Methods for "
-    "ordered classes stand only where classes have an order, methods for features nowhere, and a method that was "
-    "not measured on each set of a row is left out of it."
+    "From the [benchmarks](benchmarks.md): per cent of known truths that are found, averaged over the sets of a "
+    "row, ± the standard error from the number of known truths (another set of the kind can differ by more). "
+    "Methods within a standard error of the best are as good, as far as these sets can tell. Methods for "
+    "ordered classes are compared only where classes have an order; methods for features are left out, and so "
+    "is a method that was not measured on each set of a row."
 )
 
 
@@ -174,14 +173,14 @@ def probability_rows(means: Rows, found: Mapping[str, str]) -> list[list[str]]:
     """The lowest mean log score without known truths, and with some."""
     logs = {row["method"]: float(row["log score"]) for row in means if row["method"] in registry.names()}
     votes = f"{logs[VOTES]:.3f}"
-    blind, told = (mean_log(found.get(title, "")) for title in (BLIND, TOLD))
+    blind, informed = (mean_log(found.get(title, "")) for title in (BLIND, INFORMED))
     if blind is not None:
         logs["auto"] = blind
     best = min(logs, key=lambda method: logs[method])
     cells = ["nine sets", f"`{best}`", f"log score {logs[best]:.3f}", "no error known", votes]
-    rows = [["probabilities that one acts on", *cells]]
-    if told is not None:
-        cells = ["nine sets", "`auto`", f"log score {told:.3f}", "no other measured", "-"]
+    rows = [["probabilities to act on", *cells]]
+    if informed is not None:
+        cells = ["nine sets", "`auto`", f"log score {informed:.3f}", "no other measured", "-"]
         rows.append(["the same, with 36 or 50 known truths", *cells])
     return rows
 
@@ -192,14 +191,6 @@ def mean_log(section: str) -> float | None:
         if "log score" in rows[0]:
             return float(rows[0]["mean"])
     return None
-
-
-def million_row(found: Mapping[str, str]) -> list[str]:
-    """The time of a whole fit to a million labels; the only method that was timed on so many."""
-    rows = tables(found[EM])[0]
-    whole = next(row for row in rows if row["labels"] == "1,000,000" and "default tolerances" in row["what"])
-    took = whole["crowdppl, 1 thread"]
-    return ["a million labels", "simulated", "`dawid_skene` by em", f"{took}, one thread", "no other timed", "-"]
 
 
 def falls(right: Accuracies) -> str:

@@ -50,19 +50,19 @@ LIKE = {
 }
 """For each meta_em, the prototypes that know as much of the query items."""
 
-Told = Callable[[Tasks], Tensor]
+Predictor = Callable[[Tasks], Tensor]
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A meta-trained way to tell query items apart.
+    """A meta-trained classifier of query items.
 
     Attributes:
-        told: log-probabilities (T, Q, K) of the query items of tasks.
+        log_probs: log-probabilities (T, Q, K) of the query items of tasks.
         seconds: of meta-training.
     """
 
-    told: Told
+    log_probs: Predictor
     seconds: float
 
 
@@ -102,16 +102,16 @@ def _meta_em(
     train: EpisodeSampler, iterations: int, seed: int, how: dict[str, Any], **settings: Any
 ) -> tuple[Any, float]:
     began = time.perf_counter()
-    story: Any = method("meta_em", widths=WIDTHS, **settings)
-    fitted = story.meta_fit(train, iterations=iterations, learning_rate=RATE, seed=seed, **how)
+    model: Any = method("meta_em", widths=WIDTHS, **settings)
+    fitted = model.meta_fit(train, iterations=iterations, learning_rate=RATE, seed=seed, **how)
     return fitted, time.perf_counter() - began
 
 
 def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
     """The steps of EM; with the query items among the items, as ``fit`` takes them, or by where the clouds are."""
-    rows = crowdppl.primitives.diagonal_prior(WAYS, fitted.mass, fitted.diagonal, fitted.coins)
+    rows = crowdppl.primitives.diagonal_prior(WAYS, fitted.prior_strength, fitted.prior_accuracy, fitted.coins)
 
-    def told(tasks: Tasks) -> Tensor:
+    def log_probs(tasks: Tasks) -> Tensor:
         support, query = fitted.embedding.places(tasks.support), fitted.embedding.places(tasks.query)
         prior, n = rows.expand(tasks.n_annotators, -1, -1), support.shape[1]
         placed = torch.cat([support, query], 1) if queries else support
@@ -121,7 +121,7 @@ def _by_em(fitted: Any, seconds: float, queries: bool = False) -> Entrant:
         log_p: Tensor = found.shares[:, n:].log() if queries else found.log_shares(query)
         return log_p
 
-    return Entrant(told, seconds)
+    return Entrant(log_probs, seconds)
 
 
 def _prototypes(
@@ -142,12 +142,12 @@ def _prototypes(
     return network, time.perf_counter() - began
 
 
-def _by_prototypes(network: Embedding, labels: str, refinements: int = 0) -> Told:
-    def told(tasks: Tasks) -> Tensor:
+def _by_prototypes(network: Embedding, labels: str, refinements: int = 0) -> Predictor:
+    def log_probs(tasks: Tasks) -> Tensor:
         support, query = network.places(tasks.support), network.places(tasks.query)
         return near_prototypes(RULES[labels](tasks), support, query, refinements)
 
-    return told
+    return log_probs
 
 
 def near_prototypes(weight: Tensor, support: Tensor, query: Tensor, refinements: int = 0) -> Tensor:
@@ -188,13 +188,13 @@ def majority_votes(tasks: Tasks) -> Tensor:
 
 def dawid_skene_labels(tasks: Tasks, coins: bool = False) -> Tensor:
     """The most probable class by Dawid-Skene, or by coins, under the prior of ``meta_em``, one-hot (T, N, K)."""
-    story: Any = method("meta_em")
-    rows = crowdppl.primitives.diagonal_prior(WAYS, story.mass, story.diagonal, coins).expand(
+    model: Any = method("meta_em")
+    rows = crowdppl.primitives.diagonal_prior(WAYS, model.prior_strength, model.prior_accuracy, coins).expand(
         tasks.n_annotators, -1, -1
     )
     nowhere = torch.zeros(*tasks.truth.shape, 0)
     labels = (tasks.item, tasks.annotator, tasks.label)
-    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=story.prevalence_strength, tied=coins)
+    found = em_steps(nowhere, *labels, rows, steps=DS_STEPS, prevalence=model.prevalence_strength, tied=coins)
     return nn.functional.one_hot(found.shares.argmax(-1), WAYS).float()
 
 

@@ -89,7 +89,7 @@ ABOUT = (
     f"(truth), means of {SEEDS} seeds at the last epoch; spread: between the best and the worst seed's test "
     "accuracy, in points. Held-out labels: mean log-probability of a label left out, two folds, one seed. "
     "Settings are the methods' defaults with 60 epochs, and one network; the default recipe averages five, has "
-    "epochs of its own, asks labels of items left out for one of three volumes, and was found with the gold of "
+    "epochs of its own, selects one of three volumes by held-out items, and was found with the gold of "
     "LabelMe and Music in sight, so its figures are flattered. Its time a fit includes these trials. "
     "ccem to mmlc learn by svi, from labels one by one."
 )

@@ -15,8 +15,8 @@ from crowdppl.evaluation.calibration import calibrated
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.fitting import members as automatic_members
+from crowdppl.inference.result import Correction, Fit
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import Correction
 from tests.benchmarks.recorder import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SCORES, SETS, read
@@ -24,7 +24,7 @@ from tests.benchmarks.test_acquisition import data_folder
 
 pytestmark = pytest.mark.bench
 
-BLIND, TOLD = "Probabilities by auto", "Probabilities by auto with known truths"
+BLIND, INFORMED = "Probabilities by auto", "Probabilities by auto with known truths"
 AUTO, OWN, SMOOTHED = "auto", "auto, uncorrected", "vote shares + 1"
 IBCC, DEFAULT = "variational IBCC (4, 1)", "variational IBCC, default prior"
 GIVEN, SAME = "auto, truths given", "auto, none given"
@@ -32,7 +32,7 @@ BASE = "bayesian_dawid_skene"
 """The method that is variational IBCC by vb."""
 AIMS = {
     BLIND: {"accuracy": 0.855, "log_score": 0.46, "brier": 0.23, "ece": 0.075},
-    TOLD: {"accuracy": 0.86, "log_score": 0.40, "brier": 0.21, "ece": 0.052},
+    INFORMED: {"accuracy": 0.86, "log_score": 0.40, "brier": 0.21, "ece": 0.052},
 }
 """Means over the nine sets: accuracy at least so high, the others at most."""
 LOST = 0.01
@@ -53,12 +53,12 @@ Table = dict[str, dict[str, dict[str, float]]]
 
 
 def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folders = [data_folder(request, recorder, title) for title in (BLIND, TOLD)]
+    folders = [data_folder(request, recorder, title) for title in (BLIND, INFORMED)]
     if folders[0] is None:
         return
     blind: Table = {method: {} for method in BESIDE}
-    told: Table = {GIVEN: {}, SAME: {}}
-    done, took, took_told = {}, {}, {}
+    informed: Table = {GIVEN: {}, SAME: {}}
+    done, took, took_informed = {}, {}, {}
     for name in NINE:
         data, gold = read(folders[0], name)
         free, members, took[name] = automatic(data)
@@ -66,11 +66,11 @@ def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureReq
         done[SETS[name]] = free.correction
         for method, probabilities in rivals(data, free).items():
             blind[method][name] = scored(probabilities, gold)
-        told[GIVEN][name], told[SAME][name], took_told[name] = over_splits(data, gold, free, members)
-        print(f"{name} {took[name]:.1f} s {blind[AUTO][name]} {took_told[name]:.1f} s {told[GIVEN][name]}")
+        informed[GIVEN][name], informed[SAME][name], took_informed[name] = over_splits(data, gold, free, members)
+        print(f"{name} {took[name]:.1f} s {blind[AUTO][name]} {took_informed[name]:.1f} s {informed[GIVEN][name]}")
     parts = [ABOUT_BLIND, score_tables(blind, BLIND, took), named(blind), "What was done:", in_words(done)]
     recorder.add(BLIND, "\n\n".join(parts))
-    recorder.add(TOLD, f"{ABOUT_TOLD}\n\n{score_tables(told, TOLD, took_told)}")
+    recorder.add(INFORMED, f"{ABOUT_INFORMED}\n\n{score_tables(informed, INFORMED, took_informed)}")
 
 
 ABOUT_BLIND = (
@@ -79,20 +79,20 @@ ABOUT_BLIND = (
     "diagonal, 1 beside it and 1 a class is what the guard on accuracy is for; its default prior is the method's "
     "default. Log score in nats, ECE of 15 bins; all but accuracy are better when lower. The aims are for the mean."
 )
-ABOUT_TOLD = (
+ABOUT_INFORMED = (
     f'`fit("auto", data, gold=some)` with {GOLD} random known truths (a third of those known where there are fewer '
     "than 150), scored on the other items, never on those given, beside `auto` without any on the same items; "
     f"mean of {SPLITS} random splits. Seconds: what known truths add to a fit."
 )
 
 
-def automatic(data: Annotations) -> tuple[Posterior, dict[str, Posterior], float]:
+def automatic(data: Annotations) -> tuple[Posterior, dict[str, Fit], float]:
     """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its seconds."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         members = automatic_members(data, {"seed": 0})
-        posterior = calibrated(members, data)
+        posterior = Posterior.of(calibrated(members, data))
     return posterior, members, time.perf_counter() - began
 
 
@@ -115,8 +115,8 @@ def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
 
 def four_to_one(n_classes: int) -> dict[str, float]:
     """Settings of a prior with 4 pseudo-counts on the diagonal and 1 beside it, and 1 for each class."""
-    mass = n_classes + 3.0
-    return {"prior_strength": mass, "prior_accuracy": 4 / mass, "prevalence_strength": 1.0}
+    strength = n_classes + 3.0
+    return {"prior_strength": strength, "prior_accuracy": 4 / strength, "prevalence_strength": 1.0}
 
 
 def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
@@ -126,7 +126,7 @@ def scored(probabilities: pd.DataFrame, gold: pd.Series) -> dict[str, float]:
 
 
 def over_splits(
-    data: Annotations, gold: pd.Series, free: Posterior, members: dict[str, Posterior]
+    data: Annotations, gold: pd.Series, free: Posterior, members: dict[str, Fit]
 ) -> tuple[dict[str, float], dict[str, float], float]:
     """Mean scores with known truths, those without on the same items, and mean seconds that gold adds.
 
@@ -139,7 +139,7 @@ def over_splits(
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            posterior = calibrated(members, data.with_gold(known), free.correction)
+            posterior = Posterior.of(calibrated(members, data.with_gold(known), free.correction))
         with_some.append(scored(posterior.probabilities(), rest))
         without.append(scored(free.probabilities(), rest))
         took.append(time.perf_counter() - began)

@@ -95,10 +95,10 @@ def kept(scores: Mapping[str, ClassifierScore]) -> str:
 
 def choices(found: Featured, name: str, rows: list[neural.Row], best: str, careful: str) -> str:
     """How good the methods are that two rules choose."""
-    told = {title: chosen(found, name, rows, title) for title in dict.fromkeys((best, careful))}
+    shown = {title: chosen(found, name, rows, title) for title in dict.fromkeys((best, careful))}
     return (
-        f"the highest score chooses {told[best]}. `crowdppl.compare_to_default`, which keeps the default recipe unless a rival "
-        f"is ahead of it beyond chance (level {LEVEL}), chooses {told[careful]}."
+        f"the highest score chooses {shown[best]}. `compare_to_default` keeps the default recipe unless "
+        f"another row is ahead of it beyond chance (level {LEVEL}); it chooses {shown[careful]}."
     )
 
 

@@ -62,13 +62,12 @@ def test_gibbs_side_by_side(recorder: Recorder) -> None:
     )
     text = (
         "Bayesian Dawid-Skene on 500 items x 5 labels, 20 annotators, K = 3; rows of the confusions have "
-        "crowdppl's default prior everywhere, the prevalence is flat, the truth is summed out. Chains of 250 warm-up "
-        "and 500 kept draws; both are in the time. 32 chains are what `fit` takes for data of this size. ESS: "
-        "ArviZ's bulk ESS, the smallest of 180 confusion entries. crowdppl's time is that of `fit`, diagnostics "
-        "and label probabilities included. One thread of torch, JAX as it comes; the last two once, the others in "
-        f"turn, least of {ROUNDS}. Gap: the largest difference of posterior means from gibbs with 32 chains among "
-        "the 180 entries, in Monte Carlo standard errors (3 is "
-        "usual for so many).\n\n"
+        "crowdppl's default prior everywhere, the prevalence is flat, the truth is summed out. Chains of 250 "
+        "warm-up and 500 kept draws; both are in the time. `fit` takes 32 chains for data of this size. ESS: "
+        "ArviZ's bulk ESS, the smallest of 180 confusion entries. The time of crowdppl is that of `fit`, with "
+        "diagnostics and label probabilities. One thread of torch, JAX as it comes; the last two once, the "
+        f"others in turn, least of {ROUNDS}. Gap: the largest difference of posterior means from gibbs with 32 "
+        "chains among the 180 entries, in Monte Carlo standard errors (3 is usual for so many).\n\n"
     )
     recorder.add("Gibbs side by side with NUTS", text + markdown(header, rows))
     for name, run in best.items():

@@ -96,14 +96,13 @@ HEADER = (
     *("spread, plain", "recipe", "seconds, plain", "recipe"),
 )
 ABOUT = (
-    "Each method of one truth an item (`ccem` to `instance_trace` with `likelihood='joint'`), plain with 60 epochs "
-    "and by the recipe (`crowdppl.default_recipe`; by em, which learns no prior, with `crowd_prior_strength=0`) with one "
-    f"volume, {VOLUME:g}, for all (the default's trials would take five to ten times as long), in place of a "
-    "method's own. Items left out: how far the recipe is ahead in the mean log-probability of an item's labels, "
-    "none of which the classifier was shown (`classifier_score`, 3 folds), ± its standard error. Labels left out: "
-    "likewise of those left out in one of two folds, by the method itself (`heldout_score`), where it has such a "
-    f"score with a likelihood_power. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds. Better and worse "
-    "are leads of two standard errors, or a range that differs by a point."
+    "Each method of one truth an item (`ccem` to `instance_trace` with `likelihood='joint'`), plain with 60 "
+    "epochs and by the recipe (`crowdppl.default_recipe`; by em with `crowd_prior_strength=0`) with the volume "
+    f"{VOLUME:g} in place of trials. Items left out: lead of the recipe in the mean log-probability of an item's "
+    "labels, none of which the classifier has used (`classifier_score`, 3 folds), ± its standard error. Labels "
+    "left out: the same for labels of one of two folds, by the method itself (`heldout_score`), where it has "
+    f"such a score. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds. Better and worse are "
+    "leads of two standard errors, or a range that differs by a point."
 )
 
 
@@ -153,7 +152,7 @@ def compared(found: Featured, pair: Pair) -> Gain:
 
 
 def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
-    """What a method says of labels that it was not shown, by item; nan of one that cannot say it with a likelihood_power."""
+    """Held-out scores of labels by item; nan for a method that has none under a power of the likelihood."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         how: dict[str, Any] = {"inference": row.engine, "settings": row.settings}
