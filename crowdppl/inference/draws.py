@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.inference.nameless import Nameless
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.sites import DIRICHLET, Site
@@ -20,8 +19,6 @@ def draws_of(
     order: np.ndarray,
     n: int,
     stream: torch.Generator,
-    *,
-    nameless: bool = False,
 ) -> dict[str, Tensor]:
     """n draws of every site: (n, [1, ...] batch, event), Dirichlets as log theta, items by position.
 
@@ -33,15 +30,13 @@ def draws_of(
         order: item code at each position, for sites that belong to items.
         n: number of draws.
         stream: random stream.
-        nameless: whether to draw in an order that labels alone decide, so that other names of items, annotators or
-            classes change no draw, but of those that labels cannot tell apart.
     """
     out = {}
     for name, stored in sites.items():
         if name not in problem.sites:
             continue
         site = problem.sites[name]
-        x = _draw(site, stored, n, Nameless.of(problem, site, order) if nameless else Nameless(()), stream)
+        x = _draw(site, stored, n, stream)
         if site.local:
             x = x.index_select(
                 1 + site.batch_shape.index(-1), torch.from_numpy(order.astype(np.int64)).to(x.device)
@@ -50,7 +45,7 @@ def draws_of(
     return out
 
 
-def _draw(site: Site, stored: SiteResult, n: int, nameless: Nameless, stream: torch.Generator) -> Tensor:
+def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Tensor:
     arrays = {k: torch.from_numpy(np.asarray(v, np.float64)).to(stream.device) for k, v in stored.arrays.items()}
     conjugate = site.kind == "conjugate"
     if stored.family == "draws":
@@ -58,16 +53,16 @@ def _draw(site: Site, stored: SiteResult, n: int, nameless: Nameless, stream: to
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
         return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
     if stored.family == "dirichlet":
-        c = nameless.there(torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device))
-        return nameless.back(DIRICHLET.draw(c.expand(n, *c.shape), stream))
+        c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
+        return DIRICHLET.draw(c.expand(n, *c.shape), stream)
     if stored.family == "onehot":
-        p = nameless.there(arrays["probability"])
+        p = arrays["probability"]
         code = torch.multinomial(p.reshape(-1, p.shape[-1]), n, replacement=True, generator=stream).t()
-        return nameless.back(torch.nn.functional.one_hot(code, p.shape[-1]).to(p).reshape(n, *p.shape))
+        return torch.nn.functional.one_hot(code, p.shape[-1]).to(p).reshape(n, *p.shape)
     if stored.family == "normal":
         loc = arrays["loc"]
         noise = torch.randn((n, *loc.shape), generator=stream, dtype=loc.dtype, device=loc.device)
-        out: Tensor = site.transform(loc + arrays["scale"] * nameless.back(noise))
+        out: Tensor = site.transform(loc + arrays["scale"] * noise)
         return out
     value = arrays["value"]
     value = value.expand(n, *value.shape)

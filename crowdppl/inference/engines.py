@@ -70,7 +70,7 @@ def from_climb(
     wide = sites | widened
     mean = None if engine == "em" else _mean_enough(problem, sites)
     if engine == "vb" and (problem.spread or mean is None):
-        draws = _nameless(problem, wide, order)
+        draws = _vb_draws(problem, wide, order)
         tables, prevalence = table_draws(problem, draws)
         if problem.spread:
             over = truth_over(problem, thinned(draws, draws_for_spread(problem)))
@@ -82,7 +82,7 @@ def from_climb(
         assert tables is not None and prevalence is not None
         drawn = tables, prevalence
         if widened:  # draws of vb's own are narrower: the same mean with less noise
-            drawn = table_draws(problem, _nameless(problem, sites, order))
+            drawn = table_draws(problem, _vb_draws(problem, sites, order))
         mean_table, mean_share = (x.mean(0, dtype=np.float64) for x in drawn)
     return FitResult(
         wide,
@@ -97,9 +97,9 @@ def from_climb(
     )
 
 
-def _nameless(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Draws:
+def _vb_draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Draws:
     """As many draws of vb's sites as are affordable."""
-    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8), nameless=True)
+    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
 
 
 def _mean_enough(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:

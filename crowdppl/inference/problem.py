@@ -21,7 +21,6 @@ from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import Density, states_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
-from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, read_sites, refuse_other, refuse_without_labels, validate_model
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -219,11 +218,6 @@ class Problem:
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
         return typical_values(self.model, block, list(self.sites), given, self.plates, generator)
-
-    @cached_property
-    def signatures(self) -> Signatures:
-        """What tells items, annotators and classes apart, whatever they are called."""
-        return signatures(self.blocks)
 
     @cached_property
     def counts(self) -> Tensor:

@@ -423,11 +423,6 @@ class Site:
         return out
 
     @property
-    def counted(self) -> tuple[str, ...]:
-        """What each dimension of a value counts: the name of its plate, "" where there is none."""
-        return (*self.plates, *[""] * len(self.event_shape))
-
-    @property
     def space(self) -> str:
         """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
         named = {

@@ -81,7 +81,7 @@ def by_vb(data: Annotations, seed: int) -> Found:
             for name, c in ascent.state.parameters.items()
         }
         stream = problem.options.generator(8)
-        return estimates(draws_of(problem, sites, data.order, affordable(problem), stream, nameless=True), sites)
+        return estimates(draws_of(problem, sites, data.order, affordable(problem), stream), sites)
 
 
 def covered(found: Estimate, true: np.ndarray, factor: float = 1.0) -> float:

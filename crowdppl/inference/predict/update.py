@@ -208,9 +208,8 @@ def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> n
     local = {n: s for n, s in problem.sites.items() if s.local}
     values = problem.typical(problem.options.generator(2, 0))
     normal = posterior.inference != "em" and problem.options.guide == "normal"
-    keyed = problem.signatures if normal else None
-    seed, particles = problem.options.seed, quadrature_draws(problem)
-    free = Gaussians.around(local, values, problem.plates, keyed, seed, particles=particles)
+    seed = problem.options.seed if normal else None
+    free = Gaussians.around(local, values, problem.plates, seed, particles=quadrature_draws(problem))
     state = State({}, {}, free)
     ascent = Ascent(problem.full_pass(free.chains), MeanFieldUpdate(), state, fixed, problem.steady)
     steps = problem.options.max_iterations or 1000

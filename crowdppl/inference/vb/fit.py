@@ -188,7 +188,7 @@ def refined(problem: Problem, ascent: Ascent, seed: int) -> Ascent | None:
     gaussians, particles = ascent.state.gaussians, quadrature_draws(problem)
     if not gaussians.noise or not ascent.here.touching or particles <= (gaussians.chains or 0):
         return None
-    finer = gaussians.with_particles(particles, problem.signatures, seed)
+    finer = gaussians.with_particles(particles, seed)
     fold = replace(ascent.fold, density=replace(ascent.fold.density, chains=particles))
     state = replace(ascent.state, gaussians=finer)
     return Ascent(fold, ascent.rule, state, ascent.fixed, repeats=ascent.repeats, kind=ascent.kind)
@@ -303,8 +303,7 @@ def _gaussians(
     problem: Problem, options: Options, values: Mapping[str, Tensor], normal: bool, number: int
 ) -> Gaussians:
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
-    keyed = problem.signatures if normal and sites else None
-    return Gaussians.around(sites, values, problem.plates, keyed, options.seed + number)
+    return Gaussians.around(sites, values, problem.plates, options.seed + number if normal else None)
 
 
 def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str, number: int) -> VbRun:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from crowdppl.inference.signatures import Signatures
 from crowdppl.inference.sites import Site, expected
 
 PARTICLES = 8
@@ -44,19 +43,17 @@ class Gaussians:
         sites: Mapping[str, Site],
         values: Mapping[str, Tensor],
         plates: int,
-        signatures: Signatures | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         scale: float = 0.1,
         particles: int = PARTICLES,
     ) -> Gaussians:
-        """Gaussians around given values, or points where no signatures are given.
+        """Gaussians around given values, or points without a seed.
 
         Args:
             sites: sites to cover.
             values: where to start, in each site's own space.
             plates: nesting depth of the story.
-            signatures: what each coordinate's base draws are keyed by, so that renaming changes nothing.
-            seed: of the base draws.
+            seed: of the base draws; None for points.
             scale: first standard deviation, in unconstrained space.
             particles: base draws, where labels depend on a site.
         """
@@ -67,14 +64,14 @@ class Gaussians:
             loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
         touching = any(site.kind == "free" for site in sites.values())
         particles = particles if touching else _enough(sum(x.numel() for x in loc.values()))
-        if signatures is not None:
+        if seed is not None:
             log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
-            noise = _noise(sites, loc, signatures, seed, particles)
+            noise = _noise(loc, seed, particles)
         return Gaussians(dict(sites), loc, log_scale, noise, plates)
 
-    def with_particles(self, particles: int, signatures: Signatures, seed: int) -> Gaussians:
+    def with_particles(self, particles: int, seed: int) -> Gaussians:
         """The same Gaussians, the very leaves, seen through another number of base draws."""
-        return replace(self, noise=_noise(self.sites, self.loc, signatures, seed, particles))
+        return replace(self, noise=_noise(self.loc, seed, particles))
 
     @property
     def chains(self) -> int | None:
@@ -124,14 +121,13 @@ class Gaussians:
         return self.plates - len(self.sites[name].batch_shape)
 
 
-def _noise(
-    sites: Mapping[str, Site], loc: Mapping[str, Tensor], signatures: Signatures, seed: int, particles: int
-) -> dict[str, Tensor]:
+def _noise(loc: Mapping[str, Tensor], seed: int, particles: int) -> dict[str, Tensor]:
     """(P, ...) base draws of each site."""
+    stream = torch.Generator().manual_seed(seed % 2**63)
     noise = {}
-    for name, site in sites.items():
-        keys = signatures.uniform(loc[name].shape, site.counted, name, seed, particles)
-        noise[name] = _stratified(torch.from_numpy(keys)).to(loc[name].device)
+    for name, x in loc.items():
+        keys = torch.rand((particles, *x.shape), generator=stream, dtype=torch.float64)
+        noise[name] = _stratified(keys).to(x.device)
     return _decorrelated(noise)
 
 

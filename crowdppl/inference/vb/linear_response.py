@@ -17,7 +17,6 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.inference.loop import iterate
-from crowdppl.inference.nameless import Nameless
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.tables import WIDTH
@@ -207,7 +206,6 @@ def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: 
         each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
         return each
     signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
-    signs = Nameless.of(curvature.problem, curvature.problem.sites[name]).back(signs)
     scale = rows.deviation(name)
     moved = _moved(curvature, rows, name, signs / scale) / scale
     half = most // 2
