@@ -11,14 +11,12 @@ from typing import Any, Unpack
 import torch
 
 from crowdppl import registry
-from crowdppl.core.devices import held_back
 from crowdppl.core.validation import switch, warn
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.checks import require_labels
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import fit_method, model_with
-from crowdppl.inference.loop import told_of_late
 from crowdppl.inference.options import FitOptions, warn_of_unused
 from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
@@ -59,9 +57,8 @@ def fit(
             batch_size, progress and callback.
 
     Returns:
-        The posterior. A fit that was interrupted by Ctrl-C returns what there is, marked unconverged (the first
-        training of ``patience`` raises it on, for nothing has learned from all labels yet). One that had ended by
-        then, and was only put together, is marked interrupted; a second Ctrl-C meanwhile raises KeyboardInterrupt.
+        The posterior. Ctrl-C during the iterations returns what there is, marked unconverged and interrupted;
+        before and afterwards, and in the trials of ``volume`` and ``patience``, it raises KeyboardInterrupt.
         The same seed gives the same result bit for bit on CPU. What speaks against the fit is warned of
         (``DoubtWarning``); ``posterior.doubts(thorough=True)`` looks harder.
 
@@ -118,10 +115,8 @@ def _warn_if_blind(model: Model, data: Annotations) -> None:
 
 def _doubted(posterior: Posterior) -> Posterior:
     """Says aloud what speaks against a fit, as far as that is quickly found."""
-    with held_back() as hold:
-        for doubt in posterior.doubts():
-            warn(str(doubt), DoubtWarning)
-    told_of_late(posterior.result.diagnostics, hold.came)
+    for doubt in posterior.doubts():
+        warn(str(doubt), DoubtWarning)
     return posterior
 
 

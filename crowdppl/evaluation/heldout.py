@@ -19,7 +19,7 @@ from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache
-from crowdppl.inference.engines import fit_model, run
+from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import FitOptions, Options, options_from, used_by, warn_of_unused
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
@@ -172,7 +172,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        result = run(model, known, "vb", options, evidence=evidence, spread=False)[2]
+        result = fit_model(model, JUDGE, known, "vb", options, evidence=evidence, spread=False).result
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
         np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))

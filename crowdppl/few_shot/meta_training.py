@@ -8,19 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from crowdppl.core.devices import check_device, device_of, seeded
-from crowdppl.core.validation import kind_of, number_within, seed_number, switch, whole_number
+from crowdppl.core.devices import check_device, device_of, seed_streams, seeded
+from crowdppl.core.validation import SEEDS, kind_of, number_within, seed_number, switch, whole_number
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
 from crowdppl.few_shot.unrolled_em import UnrolledEM
 from crowdppl.inference.checkpoint import (
     Arrays,
     Checkpoint,
-    WithinEpoch,
     check_path,
     digest_of,
     learned_arrays,
@@ -132,14 +130,15 @@ def meta_train(
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
     seed, every = seed_number(seed), whole_number("checkpoint_every", checkpoint_every, 1)
     learning_rate = number_within("learning_rate", learning_rate, "a number above 0", lambda x: x > 0)
-    optimiser, midway = torch.optim.Adam(embedding.parameters(), lr=learning_rate), WithinEpoch()
+    optimiser, kept = torch.optim.Adam(embedding.parameters(), lr=learning_rate), None
     if checkpoint is not None:
         key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
-        _resume(Checkpoint(check_path(checkpoint), every, key, *_state(embedding, optimiser, midway)), midway)
-    losses: list[float] = midway.kept["losses"].tolist() if midway.kept else []
+        kept = Checkpoint(check_path(checkpoint), every, key, *_state(embedding, optimiser))
+    losses: list[float] = [] if kept is None else kept.resume()
     embedding.train()
     with seeded(seed):
-        for step in midway.steps(iterations, lambda: {"losses": torch.from_numpy(np.array(losses))}, last=True):
+        for step in range(len(losses), iterations):
+            seed_streams((seed * iterations + step) % SEEDS)  # so that a training can go on after any step
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
             tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
@@ -150,6 +149,8 @@ def meta_train(
                     f"({learning_rate:g}), or look at the features' scale"
                 )
             losses.append(_follow(optimiser, cost))
+            if kept is not None:
+                kept.keep(iterations)
     embedding.eval()
     return losses
 
@@ -174,24 +175,17 @@ def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callabl
     return loss
 
 
-def _resume(kept: Checkpoint, midway: WithinEpoch) -> None:
-    """Puts a training back to where it was, if it was anywhere, and lets its steps write from there on."""
-    kept.resume()
-    midway.into(kept, kept.every)
-
-
 def _state(
-    embedding: Embedding, optimiser: torch.optim.Optimizer, midway: WithinEpoch
+    embedding: Embedding, optimiser: torch.optim.Optimizer
 ) -> tuple[Callable[[], Arrays], Callable[[Arrays, int], None]]:
     """What takes the state of a training, and what puts it back."""
 
     def take() -> Arrays:
-        return network_arrays(embedding, "network") | optimiser_arrays(optimiser) | midway.arrays()
+        return network_arrays(embedding, "network") | optimiser_arrays(optimiser)
 
     def put(arrays: Arrays, _: int) -> None:
         restore_network(embedding, "network", arrays)
         restore_optimiser(optimiser, arrays)
-        midway.restore(arrays)
 
     return take, put
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from crowdppl.core.devices import handlers_kept, let_through
-from crowdppl.core.validation import warn
-from crowdppl.errors import ConvergenceWarning
+from crowdppl.core.devices import pyro_state_kept
 from crowdppl.inference.checkpoint import Checkpoint
 from crowdppl.inference.options import Options
-
-LATE = "Ctrl-C came after the last iteration: the fit is complete"
 
 
 @dataclass
@@ -48,8 +43,6 @@ def iterate(
 ) -> Progress:
     """Calls ``step`` until the objective settles, the steps are used up, or the user presses Ctrl-C.
 
-    Within ``held_back``, a Ctrl-C from before ends it at once, and one from afterwards is held back.
-
     Args:
         step: performs iteration number t and returns the objective.
         options: progress and callback.
@@ -64,7 +57,7 @@ def iterate(
     progress.converged = _settled(progress.objectives, tolerance)
     bar = tqdm(range(len(progress.objectives), steps), desc=name, disable=not options.progress)
     try:
-        with let_through(), handlers_kept():
+        with pyro_state_kept():
             for t in bar:
                 if progress.converged:
                     break
@@ -82,21 +75,6 @@ def iterate(
     finally:
         bar.close()
     return progress
-
-
-def told_of_late(diagnostics: dict[str, Any], came: bool) -> None:
-    """Says of a fit that Ctrl-C came while its result was put together; one that was stopped says so already.
-
-    It is marked interrupted, for whoever makes several fits (``uninterrupted``), and stays as converged as it was.
-
-    Args:
-        diagnostics: of the result.
-        came: whether Ctrl-C was held back.
-    """
-    if came and not diagnostics["interrupted"]:
-        diagnostics["interrupted"] = True
-        diagnostics["warnings"].append(LATE)
-        warn(LATE, ConvergenceWarning)
 
 
 def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:

@@ -18,8 +18,6 @@ PRIOR_LOOKS = (12, 3)
 KEPT = 4
 """Last points of a search that are remembered; it mostly ends at one of them."""
 CLIFF = 1e20
-PAIRS = ("old_dirs", "old_stps", "ro")
-"""What torch's search keeps a list of: a pair's change of gradient, of place, and the inverse of their product."""
 
 
 class LBFGSAscent:
@@ -99,30 +97,6 @@ class LBFGSAscent:
             for leaf, x in zip(self.leaves, before, strict=True):
                 leaf.copy_(x)
         self._fresh()
-
-    def memory(self) -> dict[str, Tensor]:
-        """What the search remembers, as tensors by name; nothing before its first call."""
-        out: dict[str, Tensor] = {}
-        for name, x in self.search.state[self.leaves[0]].items():
-            if name in PAIRS:
-                out |= {f"{name}.{i}": y for i, y in enumerate(x)}
-            elif x is not None and name != "al":  # scratch space
-                out[name] = x if isinstance(x, Tensor) else torch.as_tensor(x, dtype=torch.float64)
-        return out
-
-    def recall(self, memory: Mapping[str, Tensor]) -> None:
-        """Takes back what ``memory`` gave."""
-        if not memory:
-            return
-        device = self.leaves[0].device
-        found: dict[str, Any] = {name: [] for name in PAIRS}
-        for name in PAIRS:
-            while (at := f"{name}.{len(found[name])}") in memory:
-                found[name].append(memory[at].to(device))
-        for name, x in memory.items():
-            if "." not in name:
-                found[name] = x.to(device) if x.dim() else x.item()
-        self.search.state[self.leaves[0]].update(found)
 
     def _stands(self, at: Sequence[Tensor]) -> bool:
         return all(torch.equal(leaf, x) for leaf, x in zip(self.leaves, at, strict=True))

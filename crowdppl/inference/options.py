@@ -26,11 +26,11 @@ from crowdppl.core.validation import (
 )
 from crowdppl.errors import MethodError, UnusedOptionWarning
 
-SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every", "checkpoint_steps")
+SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
 CLIMBERS, SAMPLERS = ("em", "vb", "svi"), ("gibbs", "nuts")
 ENGINES_WITH: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint_every", "checkpoint_steps"), CLIMBERS),
+    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint_every"), CLIMBERS),
     **dict.fromkeys(("chains", "draws", "warmup"), SAMPLERS),
     "guide": ("vb",),
     "learning_rate": ("svi",),
@@ -57,7 +57,6 @@ class FitOptions(TypedDict, total=False):
     learning_rate: float
     checkpoint: str | Path | None
     checkpoint_every: int
-    checkpoint_steps: int | None
     progress: bool
     callback: Callback | None
 
@@ -89,9 +88,6 @@ class Options:
             trial of ``volume`` that scored, the end of the first training of ``patience``) is kept beside it, in a
             file whose name ends in ".trials".
         checkpoint_every: epochs between two writes of it.
-        checkpoint_steps: minibatches between two writes within an epoch, where one takes long; None writes none,
-            nor does an epoch of fewer.
-            ``training={"full_batch": True}`` has no minibatches, and refuses it.
         progress: whether to show a progress bar.
         callback: called with (iteration, objective) after every iteration, sweep or transition. The objective of
             gibbs is the mean log-likelihood of its chains; that of nuts, whose chains run one after another, the
@@ -115,7 +111,6 @@ class Options:
     learning_rate: Positive = 0.05
     checkpoint: str | Path | None = None
     checkpoint_every: Count = 5
-    checkpoint_steps: Count | None = None
     progress: bool = False
     callback: Callback | None = None
 
@@ -175,8 +170,7 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
         size: labels x classes.
 
     Raises:
-        MethodError: for an unknown keyword, with the nearest one, a value out of range, or steps between
-            checkpoints where none is asked for.
+        MethodError: for an unknown keyword, with the nearest one, or a value out of range.
     """
     known = [f.name for f in fields(Options)]
     for name in given:
@@ -185,11 +179,6 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             hint += f"; settings of a method go in settings={{{name!r}: ...}}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
-    if given.get("checkpoint_steps") is not None and given.get("checkpoint") is None:
-        raise MethodError(
-            f"checkpoint_steps={shown(given['checkpoint_steps'])} says how often a checkpoint is written, and none "
-            "is asked for; give checkpoint= a path, too"
-        )
     several = isinstance(inference, str) and inference in ("gibbs", "auto")
     if "chains" not in given and several and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}

@@ -19,7 +19,7 @@ from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import refuse_engine, run
+from crowdppl.inference.engines import fit_model, refuse_engine
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, without_validation
@@ -282,7 +282,7 @@ def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -
     """The posterior of each site as vb or svi has it, and whether the fit settled."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        _, _, result = run(model, drawn.data, inference, options)
+        result = fit_model(model, type(model).__name__, drawn.data, inference, options).result
     points = [name for name, site in result.sites.items() if site.family == "point"]
     if points:
         raise MethodError(f"{inference} finds a point for {points[0]!r}, which has no draws; use gibbs or vb")

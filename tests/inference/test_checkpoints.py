@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from torch import nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
-from crowdppl.inference.checkpoint import Checkpoint, key_of
-from crowdppl.inference.options import Options
-from crowdppl.inference.problem import build_problem
 from tests.crowd import crowd
 from tests.networks.test_networks import clouds
 
@@ -53,7 +49,7 @@ def fitted(name: str, engine: str, data: Any, seed: int = 1, **options: Any) -> 
 def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
     name: str, engine: str, every: int, tmp_path: Path
 ) -> None:
-    """bayes_dgc by its recipe blends items, and under vb goes on from what its search for a prior remembers."""
+    """bayes_dgc by its recipe blends items; under vb its search for a prior begins anew, so that bits may differ."""
     data, _ = clouds(120, 90)
     whole = fitted(name, engine, data)
     path = str(tmp_path / "killed")
@@ -63,34 +59,11 @@ def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
     more: dict[str, Any] = {"checkpoint": path, "checkpoint_every": every}
     again = fitted(name, engine, data, callback=lambda t, _: calls.append(t), **more)
     assert calls == {1: [5, 6], 2: [4, 5, 6], 3: [3, 4, 5, 6]}[every]
-    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
-    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
-    assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
-    for site, found in whole.result.sites.items():
-        for key, x in found.arrays.items():
-            assert (again.result.sites[site].arrays[key] == x).all()
-
-
-def killed_amid(
-    name: str, engine: str, data: Any, path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Any]:
-    """What ``fit`` is to be given, after a fit that was killed amid its second epoch, as it wrote there again."""
-    training = {**TRAINING, "batch_size": 8, "epochs": 3}
-    more: dict[str, Any] = {"inference": engine, "seed": 1, "settings": {"training": training}}
-    write, seen = Checkpoint.write, []
-
-    def killing(self: Checkpoint) -> None:
-        write(self)
-        seen.append(len(self.objectives))
-        if seen.count(1) == 2:
-            raise Killed
-
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(Checkpoint, "write", killing)
-        crowdppl.fit(name, data, **more, checkpoint=str(path), checkpoint_steps=steps, checkpoint_every=100)
-    with safe_open(path, "pt") as file:
-        assert int(file.get_tensor("midway.step")) == 2 * steps
-    return more
+    off = {"atol": 0.02, "rtol": 0} if (name, engine) == ("bayes_dgc", "vb") else {"check_exact": True}
+    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), **off)
+    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), **off)
+    if off == {"check_exact": True}:
+        assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
 
 
 def rewritten(path: Path, without: str, told: bool = False) -> None:
@@ -99,56 +72,6 @@ def rewritten(path: Path, without: str, told: bool = False) -> None:
         names = [name for name in file.keys() if not name.startswith(without)]  # noqa: SIM118
         arrays, about = {name: file.get_tensor(name) for name in names}, json.loads(file.metadata()["about"])
     save_file(arrays, path, {"about": json.dumps({**about, "tensors": names} if told else about)})
-
-
-@pytest.mark.parametrize("steps", [2, 5])
-@pytest.mark.parametrize(
-    ("name", "engine"),
-    [("bayes_dgc", "vb"), ("bayes_dgc", "svi"), ("raykar", "em"), ("crowd_layer", "svi"), ("madl", "svi")],
-)
-def test_so_does_one_that_was_killed_amid_an_epoch(
-    name: str, engine: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In an epoch of 11 or 12 steps, after 4 or 10; dropout, blends and targets go on as they were."""
-    data, _ = clouds(120, 90)
-    more = killed_amid(name, engine, data, tmp_path / "file", steps, monkeypatch)
-    whole = crowdppl.fit(name, data, **more)
-    calls: list[int] = []
-    again = crowdppl.fit(
-        name, data, **more, checkpoint=str(tmp_path / "file"), callback=lambda t, _: calls.append(t)
-    )
-    assert calls == [1, 2]
-    pd.testing.assert_frame_equal(again.probabilities(), whole.probabilities(), check_exact=True)
-    pd.testing.assert_frame_equal(again.classify(data.features), whole.classify(data.features), check_exact=True)
-    assert again.diagnostics()["objectives"] == whole.diagnostics()["objectives"]
-
-
-@pytest.mark.parametrize(("name", "engine"), [("bayes_dgc", "vb"), ("ccem", "svi")])
-def test_without_the_random_streams_it_would_end_elsewhere(
-    name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, _ = clouds(120, 90)
-    path = tmp_path / "file"
-    more = killed_amid(name, engine, data, path, 2, monkeypatch)
-    whole = crowdppl.fit(name, data, **more)
-    with monkeypatch.context() as patched:
-        patched.setattr("crowdppl.inference.checkpoint._put_streams", lambda kept: None)
-        again = crowdppl.fit(name, data, **more, checkpoint=str(path))
-    assert not again.probabilities().equals(whole.probabilities())
-
-
-def test_steps_between_checkpoints_want_a_checkpoint_and_minibatches(tmp_path: Path) -> None:
-    data, _ = clouds(60, 40)
-    with pytest.raises(MethodError, match="checkpoint_steps=3 says how often .* give checkpoint= a path"):
-        fitted("raykar", "em", data, checkpoint_steps=3)
-    with pytest.raises(MethodError, match="checkpoint_steps=0"):
-        fitted("raykar", "em", data, checkpoint_steps=0, checkpoint=str(tmp_path / "file"))
-    whole: dict[str, Any] = {"training": {"full_batch": True, "mixup": 0, "volume": "auto"}}
-    with pytest.raises(MethodError, match="checkpoint_steps=3 counts minibatches, and full_batch=True has none"):
-        crowdppl.fit(
-            "raykar", data, inference="em", settings=whole, checkpoint=str(tmp_path / "file"), checkpoint_steps=3
-        )
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -204,21 +127,6 @@ def test_another_network_dtype_guide_or_history_is_another_fit(tmp_path: Path) -
         crowdppl.fit("bayes_dgc", taught, settings=settings, **more)
 
 
-def test_a_checkpoint_from_before_abstentions_could_be_ignorable_is_that_of_informative_ones() -> None:
-    """A digest without a word of either is theirs: it is that of data whose further answer is no abstention."""
-    table = [("a", "x", "0"), ("a", "y", "?"), ("b", "x", "1"), ("b", "y", "0")]
-    frame = pd.DataFrame(table, columns=["item", "annotator", "label"])
-    options = Options(seed=0)
-    keys = []
-    for told in (True, False):
-        data = Annotations.from_frame(frame, abstentions=["?"], informative_abstentions=told)
-        problem = build_problem(crowdppl.method("one_coin"), data, options)
-        blocks = [replace(block, n_answers=block.n_classes, informative=False) for block in problem.blocks]
-        keys += [key_of(problem, options, "vb"), key_of(replace(problem, blocks=blocks), options, "vb")]
-    informative, before, ignorable, _ = keys
-    assert informative == before != ignorable
-
-
 class Noting(nn.Linear):
     """Has state that is no tensor."""
 
@@ -242,15 +150,15 @@ def test_state_that_is_no_tensor_is_refused_where_it_would_be_written(
         crowdppl.fit(name, data, inference=engine, settings=settings, seed=0, checkpoint=str(tmp_path / "file"))
 
 
-@pytest.mark.parametrize("without", ["midway.targets", "midway.stream", "midway", "optimiser", "network"])
-def test_a_file_that_lost_tensors_is_refused_by_name(
-    without: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("without", ["optimiser", "network"])
+def test_a_file_that_lost_tensors_is_refused_by_name(without: str, tmp_path: Path) -> None:
     data, _ = clouds(120, 90)
-    more = killed_amid("raykar", "em", data, tmp_path / "file", 2, monkeypatch)
-    rewritten(tmp_path / "file", without)
-    with pytest.raises(ResultError, match="has lost some of its tensors; remove it"):
-        crowdppl.fit("raykar", data, **more, checkpoint=tmp_path / "file")
+    path = tmp_path / "file"
+    with pytest.raises(Killed):
+        fitted("raykar", "em", data, checkpoint=path, checkpoint_every=1, callback=kill)
+    rewritten(path, without)
+    with pytest.raises(ResultError, match="lost"):
+        fitted("raykar", "em", data, checkpoint=path)
 
 
 class Counting(nn.Module):

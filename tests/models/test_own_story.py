@@ -29,7 +29,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
-from crowdppl.inference.engines import run
+from crowdppl.inference.engines import fit_model
 from crowdppl.inference.mcmc.gibbs import Gibbs, sample
 from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
@@ -211,7 +211,7 @@ def test_nuts_follows_pyros_own_density() -> None:
 def fitted(engine: str, **options: int) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return run(Rumour(), crowd(60, 6, 3, 5, seed=2), engine, Options(**options))[2]
+        return fit_model(Rumour(), "rumour", crowd(60, 6, 3, 5, seed=2), engine, Options(**options)).result
 
 
 # Points, samples and mean fields differ, most where 30 draws or 400 steps have to do.
@@ -294,7 +294,7 @@ def test_a_story_without_a_truth_is_refused(engine: str) -> None:
                 annotate(data, taste.log().unsqueeze(-2), torch.zeros((), dtype=torch.long))
 
     with pytest.raises(MethodError, match="Truthless draws no truth"):
-        run(Truthless(), crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
+        fit_model(Truthless(), "truthless", crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
 
 
 def test_a_discrete_site_that_is_not_summed_out_is_refused_by_name() -> None:

@@ -18,7 +18,7 @@ from scipy import stats
 from crowdppl import method, random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference import engines
+from crowdppl.inference import assembly
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.testing import sbc
 from crowdppl.testing.sbc import RankCheck, rank_check, uniform_band
@@ -186,6 +186,6 @@ def test_gibbs_passes_where_the_independence_of_vb_is_found_out(monkeypatch: pyt
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.15, wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
-    monkeypatch.setattr(engines, "weights", lambda *_, **__: {})
+    monkeypatch.setattr(assembly, "weights", lambda *_, **__: {})
     narrow = rank_check(story, design, inference="vb", simulations=150)
     assert narrow.table.loc["prevalence", "spread"] > 1.15 and narrow.p_value < 1e-3, narrow

@@ -11,7 +11,7 @@ from pyro.infer.mcmc import MCMC, NUTS
 from pyro.poutine import Trace
 from torch import Tensor
 
-from crowdppl.core.devices import handlers_kept, let_through, seeded
+from crowdppl.core.devices import pyro_state_kept, seeded
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import nodes
 from crowdppl.inference.loop import Progress
@@ -125,7 +125,7 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
     for number in range(options.chains):
         chain = _Chain()
         try:
-            with let_through(), handlers_kept():
+            with pyro_state_kept():
                 _one_chain(marginal, options, number, chain, progress)
         except KeyboardInterrupt:
             progress.interrupted = True

@@ -14,7 +14,7 @@ from crowdppl.data.annotations import has_informative_label
 from crowdppl.data.blocks import Block
 from crowdppl.data.features import Features, joined, read_stored
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.checkpoint import WithinEpoch, network_arrays, restore_network
+from crowdppl.inference.checkpoint import network_arrays, restore_network
 from crowdppl.inference.neural.regularisers import blended, class_shares, wanted
 from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.problem import Problem
@@ -135,7 +135,6 @@ class Learner:
     Attributes:
         truth: the site whose probabilities are learned.
         epochs: how many there have been.
-        midway: where an epoch stands that has not ended.
         penalty: what training adds to the fit's objective; minibatches climb another each, and add nothing.
     """
 
@@ -145,7 +144,7 @@ class Learner:
         network, truth = network_of(problem.model), problem.truth
         assert network is not None and truth is not None
         self.problem, self.training, self.options = problem, training, problem.options
-        self.network, self.truth, self.epochs, self.midway = network, truth, 0, WithinEpoch()
+        self.network, self.truth, self.epochs = network, truth, 0
         init_weights(network, training, problem.options.seed)
         self.features = joined([_features(block) for block in problem.blocks])
         known = torch.cat([_known(block) for block in problem.blocks])
@@ -170,34 +169,20 @@ class Learner:
     def warm(self) -> None:
         """What is to be learned before the first iteration: nothing, where the first epochs are for that."""
 
-    def learn(self, marginal: Tensor, objective: float) -> None:
-        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes.
-
-        Args:
-            marginal: the probabilities.
-            objective: of the fit as the iteration began, for a checkpoint amid the epoch.
-        """
+    def learn(self, marginal: Tensor) -> None:
+        """An epoch on the truth's probabilities (K, [C,] N); at first on the votes."""
         p = marginal.double().reshape(marginal.shape[0], -1, marginal.shape[-1]).mean(1).t()
-        self.epoch(self.votes if self.blind else p, objective)
+        self.epoch(self.votes if self.blind else p)
         self._tell()
-
-    def go_on(self) -> float:
-        """The rest of an epoch that a checkpoint is amid; the objective as its iteration began."""
-        targets, objective = self.midway.kept["targets"], float(self.midway.kept["objective"])
-        self.epoch(targets.to(self.votes.device), objective)
-        self._tell()
-        return objective
 
     def arrays(self) -> dict[str, Tensor]:
-        """Weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
-        weights = network_arrays(self.network, "network")
-        return weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
+        """Weights and the optimiser's memory, as tensors by name."""
+        return network_arrays(self.network, "network") | optimiser_arrays(self.optimiser)
 
     def restore(self, arrays: Mapping[str, Tensor], epochs: int) -> None:
         """Takes back what ``arrays`` gave after some epochs."""
         restore_network(self.network, "network", arrays)
         restore_optimiser(self.optimiser, arrays)
-        self.midway.restore(arrays)
         self.epochs = epochs
         self._tell()
 
@@ -222,12 +207,11 @@ class Learner:
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
             blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine})
 
-    def epoch(self, targets: Tensor, objective: float = math.nan) -> None:
-        """One pass over the items that have labels or a known truth, or the rest of one.
+    def epoch(self, targets: Tensor) -> None:
+        """One pass over the items that have labels or a known truth.
 
         Args:
             targets: probabilities (N, K) of the truth, by position.
-            objective: of the fit as the iteration began, for a checkpoint amid the epoch.
 
         Raises:
             NumericalError: when a loss is not finite.
@@ -247,13 +231,8 @@ class Learner:
         with seeded(seed):  # dropout reads the global stream
             batches = self.rows[torch.stack(orders).to(self.rows.device)].split(self.sizes, dim=1)
             losses: dict[int, Tensor] = {}
-
-            def more() -> dict[str, Tensor]:
-                self._check(losses)
-                return {"targets": targets, "objective": torch.tensor(objective, dtype=torch.float64)}
-
-            for step in self.midway.steps(len(batches), more):
-                losses[step] = self._step(batches[step], targets)
+            for step, batch in enumerate(batches):
+                losses[step] = self._step(batch, targets)
                 if len(losses) == LOOK:
                     self._check(losses)
             self._check(losses)
@@ -339,7 +318,7 @@ class FullBatch(Learner):
         super().restore(arrays, epochs)
         self._settle()
 
-    def epoch(self, targets: Tensor, objective: float = math.nan) -> None:
+    def epoch(self, targets: Tensor) -> None:
         """Some quasi-Newton steps, on all items."""
 
         def looked() -> tuple[float, Sequence[Tensor]]:

@@ -11,7 +11,6 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from crowdppl.core.devices import memory_errors_explained
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
@@ -19,7 +18,7 @@ from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import nodes
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import SelectVolume, run
+from crowdppl.inference.engines import SelectVolume, fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
@@ -72,7 +71,7 @@ def refit(
             are then found anew; by default that of the old fit, with what was found.
         spread: whether standard deviations and entropies over draws are wanted, too; not to be left out of a
             posterior that a user gets.
-        select_volume: as for ``engines.run``.
+        select_volume: as for ``fit_model``.
     """
     options = options_of(posterior)
     start = None if posterior.inference == "svi" else warm_start(posterior, data, options)
@@ -82,12 +81,20 @@ def refit(
     if memory is not None:
         again = PosteriorAsPrior(again, memory.sites)
     said = earlier_evidence(posterior, data)
-    with memory_errors_explained(posterior.method, data):
-        fitted, engine, result = run(
-            again, data, engine, options, start, said, earlier, spread, select_volume=select_volume
-        )
-    fitted = posterior.model if memory is not None else fitted
-    return replace(posterior, model=fitted, data=data, inference=engine, result=result, correction=None)
+    found = fit_model(
+        again,
+        posterior.method,
+        data,
+        engine,
+        options,
+        start,
+        evidence=said,
+        earlier=earlier,
+        spread=spread,
+        select_volume=select_volume,
+    )
+    fitted = posterior.model if memory is not None else found.model
+    return replace(posterior, model=fitted, data=data, inference=engine, result=found.result, correction=None)
 
 
 def warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import nodes
 from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.engines import run
+from crowdppl.inference.engines import fit_model
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
 from crowdppl.inference.predict.priors import PosteriorAsPrior
@@ -287,7 +287,7 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
             keep a checkpoint, or an option is none of ``fit``'s.
         DataError: when the story has networks and the items have no features.
     """
-    if any(options.get(name) is not None for name in ("checkpoint", "checkpoint_steps")):
+    if options.get("checkpoint") is not None:
         raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
     for name in sorted(REMEDIES.keys() & options.keys()):
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
@@ -296,12 +296,13 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     with without_validation(chosen.device):
         memory = update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
-    _, engine, result = run(PosteriorAsPrior(posterior.model, memory.sites), data, "vb", chosen, evidence=evidence)
+    prior = PosteriorAsPrior(posterior.model, memory.sites)
+    found = fit_model(prior, posterior.method, data, "vb", chosen, evidence=evidence)
     return replace(
         posterior,
         data=data,
-        result=result,
-        inference=engine,
+        result=found.result,
+        inference=found.inference,
         options=chosen.kept(),
         correction=None,
         memory=memory,

@@ -19,13 +19,12 @@ from crowdppl.data.annotations import has_informative_label
 from crowdppl.data.blocks import Block
 from crowdppl.data.features import read_stored
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.checkpoint import WithinEpoch, checkpoint_of, network_arrays, restore_network
+from crowdppl.inference.checkpoint import checkpoint_of, network_arrays, restore_network
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.neural.learner import batch_sizes, check_trainable
 from crowdppl.inference.neural.regularisers import Regularised
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
-from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
 from crowdppl.networks.classifier import init_weights, learns
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -58,7 +57,6 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     _refuse(options, training)
     epochs = Epochs(problem, training, options, guide)
     kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
-    epochs.midway.into(kept, options.checkpoint_steps)
     progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=kept)
     progress.converged = not progress.interrupted
     blocks = problem.blocks
@@ -92,7 +90,6 @@ class Epochs:
         self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
     ) -> None:
         self.problem, self.training, self.options, self.guide = problem, training, options, guide
-        self.midway = WithinEpoch()
         for network in networks_of(problem.model).values():
             init_weights(network, training, options.seed)
         self.whole = replace(for_pyro(problem.whole()), seen=None)
@@ -108,28 +105,27 @@ class Epochs:
         self.loss = elbo.differentiable_loss
         seed_streams(options.seed)
         some = self._batch(self.rows[: training.batch_size])
-        with one_precision(problem, guide, some):
-            self.loss(problem.program, guide, some)  # parameters come to be
+        self.loss(problem.program, guide, some)  # parameters come to be
         self.regularised = Regularised(problem, training)
         self.optimiser = adamw(self._groups())
         self.first = [group["lr"] for group in self.optimiser.param_groups]
 
     def run(self, number: int) -> float:
-        """One epoch, or the rest of one that a checkpoint is amid; the mean ELBO of its minibatches."""
+        """One epoch; returns the mean ELBO of its minibatches."""
         stream = np.random.default_rng([self.options.seed, STREAM, number])
         rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
         for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
             group["lr"] = first * rate
         batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
         seed_streams(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
-        losses: list[float] = self.midway.kept["losses"].tolist() if self.midway.kept else []
+        losses: list[float] = []
         for network in self.learning.values():
             network.train()
         try:
             with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
                 warnings.filterwarnings("ignore", message=".* was not registered in the param store")
-                for step in self.midway.steps(len(batches), lambda: {"losses": torch.from_numpy(np.array(losses))}):
-                    losses.append(self._step(batches[step], (number, step)))
+                for step, batch in enumerate(batches):
+                    losses.append(self._step(batch, (number, step)))
         finally:  # Ctrl-C, too, leaves networks that are to be asked
             for network in self.learning.values():
                 network.eval()
@@ -141,12 +137,12 @@ class Epochs:
         return {name: x for name, x in networks_of(self.problem.model).items() if learns(x)}
 
     def arrays(self) -> dict[str, Tensor]:
-        """Parameters, weights and the optimiser's memory, as tensors by name, and where an epoch stands."""
+        """Parameters, weights and the optimiser's memory, as tensors by name."""
         store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
         networks = networks_of(self.problem.model).items()
         held = (network_arrays(network, f"network.{name}") for name, network in networks)
         weights = {name: x for arrays in held for name, x in arrays.items()}
-        return store | weights | optimiser_arrays(self.optimiser) | self.midway.arrays()
+        return store | weights | optimiser_arrays(self.optimiser)
 
     def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
         """Takes back what ``arrays`` gave."""
@@ -156,7 +152,6 @@ class Epochs:
         for name, network in networks_of(self.problem.model).items():
             restore_network(network, f"network.{name}", arrays)
         restore_optimiser(self.optimiser, arrays)
-        self.midway.restore(arrays)
 
     def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
         """One minibatch; ``at`` are the numbers of epoch and step."""

@@ -22,7 +22,6 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import nodes
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
-from crowdppl.inference.precision import one_precision
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.svi.guide import Start, mean_field, starting
 from crowdppl.inference.svi.networks import for_pyro, train
@@ -108,8 +107,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
         elbo = TraceEnum_ELBO(max_plate_nesting=problem.plates)
 
         def watched(*given: Any) -> float:
-            with one_precision(problem, guide, whole):
-                value = float(elbo.loss_and_grads(*given))
+            value = float(elbo.loss_and_grads(*given))
             if not math.isfinite(value):
                 raise NumericalError(f"svi's objective is {-value}: {_culprit()}; {REMEDY}")
             return value

@@ -400,17 +400,6 @@ class Ascent:
         objective, total, priors = self.here.passed(() if learner is None else (learner.truth,))
         return float(objective) + (0.0 if learner is None else learner.penalty), total, priors
 
-    def arrays(self) -> Tensors:
-        """The state as tensors by name, with what the search for Gaussians remembers."""
-        memory = self._climb.memory() if self._climb else {}
-        return self.state.arrays() | {f"search.{name}": x for name, x in memory.items()}
-
-    def restore(self, arrays: Mapping[str, Tensor]) -> None:
-        """Takes back what ``arrays`` gave."""
-        self.state.put(arrays)
-        if self.state.gaussians.sites:
-            self._search().recall(with_prefix(arrays, "search"))
-
     def step(self) -> float:
         """One iteration; returns the objective at its start."""
         if self.learner is not None:
@@ -421,18 +410,16 @@ class Ascent:
 
     def _step_with(self, learner: Learner) -> float:
         """One iteration, in which the network learns last."""
-        if learner.midway.kept:
-            return learner.go_on()
         learner.warm()
         objective, total, priors = self.evaluate()
         if learner.blind:  # annotators stay as the votes made them, too
-            learner.learn(total.marginals[learner.truth], objective)
+            learner.learn(total.marginals[learner.truth])
             return objective
         self._update(priors, self._counted(total, learner).gradient)
         moved = self.state.logits or self.state.gaussians.sites
         if learner.training.full_batch and moved:  # then probabilities are not those of the pass
             total = self.fold(self.here.values(), marginals=(learner.truth,))
-        learner.learn(total.marginals[learner.truth], objective)
+        learner.learn(total.marginals[learner.truth])
         return objective
 
     def _counted(self, total: Total, learner: Learner) -> Total:

@@ -363,14 +363,15 @@ def _learned(ascent: Ascent, options: Options, name: str, engine: str) -> VbRun:
     assert learner is not None
 
     def put(arrays: dict[str, Tensor], epochs: int) -> None:
-        ascent.restore(arrays)
+        ascent.state.put(arrays)
         learner.restore(arrays, epochs)
 
     full, tolerance = learner.training.full_batch, options.tolerance
     if tolerance is None:
         tolerance = learner.problem.default_tolerance
-    kept = checkpoint_of(learner.problem, options, engine, lambda: {**ascent.arrays(), **learner.arrays()}, put)
-    learner.midway.into(kept, options.checkpoint_steps)
+    kept = checkpoint_of(
+        learner.problem, options, engine, lambda: {**ascent.state.arrays(), **learner.arrays()}, put
+    )
     progress = iterate(
         lambda t: ascent.step(),
         options,

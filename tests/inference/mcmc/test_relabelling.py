@@ -12,7 +12,7 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.engines import from_draws, mixing
+from crowdppl.inference.assembly import mixing, result_of_draws
 from crowdppl.inference.mcmc.gibbs import Gibbs, likeness, named_already, permutation, permutations, renamed, sample
 from crowdppl.inference.problem import Problem
 from tests.crowd import annotations, double, posed
@@ -118,7 +118,7 @@ def test_chains_agree_after_relabelling(n_classes: int, monkeypatch: pytest.Monk
     assert progress.relabelled == (0, 2)
     assert permutations(problem, draws) == [list(range(n_classes))] * CHAINS
     assert max(mixing(draws, frozenset(draws))["rhat"].values()) < 1.05
-    result = from_draws(problem, data.order, draws, {})
+    result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
     again, _ = sample(problem, problem.options)
     assert all(torch.equal(draws[name], again[name]) for name in draws)
@@ -149,7 +149,7 @@ def test_other_stories_are_relabelled_with_all_they_know(
     draws, progress = sample(problem, problem.options)
     assert progress.relabelled == (0, 2)
     assert permutations(problem, draws) == [[0, 1]] * CHAINS
-    result = from_draws(problem, data.order, draws, {})
+    result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
 
 
@@ -195,7 +195,7 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     assert named_already(problem)
     draws, progress = sample(problem, problem.options)
     assert progress.relabelled == ()
-    result = from_draws(problem, known.order, draws, {})
+    result = result_of_draws(problem, known.order, draws, {})
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
     assert not named_already(even(data))
     counted = Annotations.from_frame(data.frame(), classes=[0, 1], history=np.ones((10, 2, 2)))

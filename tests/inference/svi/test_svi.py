@@ -19,7 +19,7 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.engines import run
+from crowdppl.inference.engines import fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
 from crowdppl.inference.svi import svi
@@ -39,7 +39,7 @@ BOTH = [n for n in crowdppl.registry.names() if not {"vb", "svi"} & card_of(crow
 def fitted(story: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return run(story, data, engine, Options(**options))[2]
+        return fit_model(story, "story", data, engine, Options(**options)).result
 
 
 def near_vb(name: str, steps: int) -> None:
@@ -156,7 +156,7 @@ def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
     shares = rolled / rolled.sum(1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _, _, found = run(story, data, "svi", Options(max_iterations=2), {"truth": shares})
+        found = fit_model(story, "story", data, "svi", Options(max_iterations=2), {"truth": shares}).result
     agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
     assert agree.mean() > 0.8
 
@@ -172,7 +172,7 @@ class Stubborn(HalfGuided):
 def test_a_guide_that_cannot_follow_a_start_is_refused() -> None:
     data, theta = crowd(20, 4, 3, 3), torch.full((3,), 1 / 3)
     with pytest.raises(MethodError, match="the guide of Stubborn begins where it likes, .* start of prevalence"):
-        run(Stubborn(), data, "svi", Options(max_iterations=3), {"prevalence": theta})
+        fit_model(Stubborn(), "stubborn", data, "svi", Options(max_iterations=3), {"prevalence": theta})
     with pytest.raises(MethodError, match="begins where it likes, .* restarts=2"):
         fitted(Stubborn(), data, "svi", max_iterations=3, restarts=2)
 

@@ -1,0 +1,208 @@
+"""Results of engines, from their last states or their draws."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdppl.inference.draws import crossed, draws_of, mean_of
+from crowdppl.inference.problem import Problem
+from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.tables import (
+    MOST_DRAWS,
+    Dims,
+    Draws,
+    affordable,
+    are_linear,
+    draws_for_spread,
+    draws_for_truth,
+    table_draws,
+    tables_at,
+    thinned,
+    truth_at,
+    truth_over,
+)
+from crowdppl.inference.vb.fit import VbRun
+from crowdppl.inference.vb.linear_response import weights
+
+
+def result_of_state(
+    problem: Problem, order: np.ndarray, run: VbRun, engine: str, diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of em or vb.
+
+    Args:
+        problem: model and data.
+        order: item code at each position.
+        run: the best run.
+        engine: "em" gives points, "vb" distributions.
+        diagnostics: of the run.
+    """
+    values, chains = run.ascent.here.values(), run.ascent.fold.density.chains
+    probabilities = _by_code(truth_at(problem, values, chains), order)
+    sites = _state_sites(problem, order, run, engine)
+    if engine == "em":
+        table, prevalence = (x.cpu().numpy() for x in tables_at(problem, values, chains))
+        return FitResult(sites, probabilities, None, table, None, prevalence, None, diagnostics)
+    widened = _widened(problem, run, sites) if problem.spread else {}
+    mean = _sufficient_mean(problem, sites)
+    sd = entropies = tables = prevalences = None
+    if problem.spread or mean is None:
+        draws = _vb_draws(problem, sites | widened, order)
+        tables, prevalences = table_draws(problem, draws)
+        if problem.spread:
+            over = truth_over(problem, thinned(draws, draws_for_spread(problem)))
+            sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
+    if mean is not None:
+        table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
+    else:
+        # The mean-field draws are narrower than the widened ones: the same mean with less noise.
+        drawn = table_draws(problem, _vb_draws(problem, sites, order)) if widened else (tables, prevalences)
+        table, prevalence = (x.mean(0, dtype=np.float64) for x in drawn if x is not None)
+    return FitResult(
+        sites | widened, probabilities, sd, table, tables, prevalence, prevalences, diagnostics, entropies
+    )
+
+
+def result_of_draws(
+    problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of a sampler: draws by site, (C, D, ..., event)."""
+    flat = {n: x.flatten(0, 1) for n, x in draws.items()}
+    over = truth_over(problem, thinned(flat, draws_for_truth(problem)))
+    tables, prevalence = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
+    return FitResult(
+        {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
+        _by_code(over.mean, order),
+        _by_code(over.sd, order),
+        tables.mean(0, dtype=np.float64),
+        tables,
+        prevalence.mean(0),
+        prevalence,
+        diagnostics,
+        _by_code(over.entropies, order),
+    )
+
+
+def result_of_point(
+    problem: Problem, order: np.ndarray, draws: Mapping[str, Tensor], diagnostics: dict[str, Any]
+) -> FitResult:
+    """The result of a guide that is a point: the only draw (1, 1, ...) of each site."""
+    values = {n: x[0, 0].reshape(problem.sites[n].shape(problem.n_items)) for n, x in draws.items()}
+    table, share = tables_at(problem, values, None)
+    sites = {}
+    for name, x in draws.items():
+        drawn = _drawn_site(problem, order, name, x)
+        sites[name] = SiteResult(name, drawn.dims, "point", {"value": np.asarray(drawn.arrays["draws"][0, 0])})
+    probabilities = _by_code(truth_at(problem, values, None), order)
+    return FitResult(sites, probabilities, None, table.cpu().numpy(), None, share.cpu().numpy(), None, diagnostics)
+
+
+def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """From positions to codebook order along the first dimension; quickest where memory runs along it."""
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order), dtype=order.dtype)
+    return x.T.take(position, -1).T
+
+
+def _vb_draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Draws:
+    """As many draws of vb's sites as are affordable."""
+    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
+
+
+def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:
+    """The mean of the sites where the table at the mean is the mean table, else None."""
+    if problem.of_kind("free"):
+        return None
+    mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
+    if mean and not are_linear(problem, crossed(problem, mean, problem.options.generator(8))):
+        return None
+    return mean
+
+
+def _widened(problem: Problem, run: VbRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
+    """The Dirichlets of vb, as wide as linear response finds them."""
+    found = weights(problem, run.ascent, problem.options.generator(13), settled=run.progress.converged)
+    return {n: replace(sites[n], arrays={**sites[n].arrays, "weight": x.cpu().numpy()}) for n, x in found.items()}
+
+
+def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:
+    site = problem.sites[name]
+    x = x.exp() if site.kind == "conjugate" else x
+    values = x.reshape(*x.shape[:2], *site.shape(problem.n_items)).cpu().numpy()
+    if site.local:
+        axis = 2 + site.batch_shape.index(-1)
+        values = np.moveaxis(_by_code(np.moveaxis(values, axis, 0), order), 0, axis)
+    return SiteResult(name, Dims(problem).of(site), "draws", {"draws": values})
+
+
+def _state_sites(problem: Problem, order: np.ndarray, run: VbRun, engine: str) -> dict[str, SiteResult]:
+    """The sites of a state of em or vb: conjugate, one-hot, then Gaussians or points."""
+    state, found = run.ascent.state, {}
+    means = state.gaussians.means()
+
+    def numpy(x: Tensor, name: str) -> np.ndarray:
+        array = x.detach().cpu().numpy()
+        return _by_code(array, order) if name in means and problem.sites[name].local else array
+
+    def add(name: str, family: str, support: str = "", **arrays: np.ndarray) -> None:
+        found[name] = SiteResult(name, Dims(problem).of(problem.sites[name]), family, arrays, support)
+
+    for name, x in state.parameters.items():
+        if engine == "em":
+            add(name, "point", value=np.exp(numpy(x, name)))
+        else:
+            add(name, "dirichlet", concentration=numpy(x, name))
+    for name, x in state.logits.items():
+        add(name, "onehot", probability=numpy(x.softmax(-1), name))
+    for name, mean in means.items():
+        if name in state.gaussians.log_scale:
+            loc, scale = state.gaussians.loc[name], state.gaussians.log_scale[name].exp()
+            arrays = {"loc": numpy(loc, name), "scale": numpy(scale, name), "mean": numpy(mean, name)}
+            add(name, "normal", problem.sites[name].space, **arrays)
+        else:
+            add(name, "point", value=numpy(mean, name))
+    return found
+
+
+def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, Any]:
+    """How well chains agree and how much their draws are worth, by site.
+
+    The worst split R-hat over at most 200 of the site's entries, from at most 100 draws a chain (thinning takes
+    nothing from a comparison of chains); and the smallest bulk and tail ESS, from all draws, of the 40 entries
+    whose R-hat is worst.
+    """
+    import arviz as az  # slow to import, needed by samplers only
+
+    out: dict[str, dict[str, float]] = {"rhat": {}, "ess_bulk": {}, "ess_tail": {}}
+    for name, x in draws.items():
+        values = (x.exp() if name in conjugate else x).reshape(*x.shape[:2], -1)
+        at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
+        array = values[..., at].cpu().numpy().astype(np.float64)
+        array = array[..., array.std((0, 1)) > 1e-12]
+        if array.shape[1] < 4 or array.shape[-1] == 0:
+            continue
+        rhat = np.full(array.shape[-1], np.nan)
+        if len(array) > 1:  # one chain has none, and ArviZ would warn of each site
+            with np.errstate(divide="ignore", invalid="ignore"):  # chains that do not move are infinitely apart
+                rhat = az.rhat(_dataset(array[:, :: max(1, array.shape[1] // 100)]))["x"].values
+        worst = _dataset(array[..., np.argsort(-np.nan_to_num(rhat))[:40]])
+        out["rhat"][name] = float("nan") if np.isnan(rhat).all() else float(np.nanmax(rhat))
+        out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
+        out["ess_tail"][name] = float(np.nanmin(az.ess(worst, method="tail")["x"].values))
+    return out
+
+
+def _dataset(draws: np.ndarray) -> Any:
+    """Draws (chains, draws, entries) for ArviZ, which takes many chains of few draws for dimensions mixed up."""
+    import arviz as az
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "More chains", UserWarning)
+        return az.convert_to_dataset({"x": draws})

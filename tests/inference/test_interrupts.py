@@ -1,0 +1,176 @@
+"""Ctrl-C: within iterations a fit returns what there is, elsewhere it raises; Pyro goes on as before."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyro
+import pytest
+import torch
+from pyro.poutine.indep_messenger import IndepMessenger
+from pyro.poutine.runtime import _DIM_ALLOCATOR, _PYRO_STACK
+
+import crowdppl
+from crowdppl.cli import outputs
+from crowdppl.cli.commands import main
+from crowdppl.core.devices import pyro_state_kept
+from crowdppl.data.annotations import Annotations
+from crowdppl.errors import CrowdpplWarning
+from crowdppl.inference import engines
+from crowdppl.inference.mcmc import nuts
+from crowdppl.inference.vb import linear_response
+from crowdppl.posterior import Posterior
+from tests.crowd import crowd
+
+FEW: dict[str, dict[str, Any]] = {
+    "em": {},
+    "vb": {},
+    "gibbs": {"chains": 2, "draws": 8, "warmup": 4},
+    "nuts": {"chains": 2, "draws": 8, "warmup": 4},
+    "svi": {"max_iterations": 5},
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Annotations:
+    return crowd(12, 4, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # processes in the background ignore it
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdpplWarning)
+        yield
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def fitted(engine: str, data: Annotations, **more: Any) -> Posterior:
+    return crowdppl.fit("class_coin", data, inference=engine, **{**FEW[engine], **more})
+
+
+@pytest.mark.parametrize("engine", FEW)
+def test_within_iterations_there_is_a_result_and_pyro_goes_on(
+    engine: str, data: Annotations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just as a plate is left, which must not stay entered."""
+    before, steps, pressed = fitted(engine, data), [], [False]
+    real = IndepMessenger.__exit__
+
+    def left(self: Any, *given: Any) -> None:
+        if len(steps) == 1 and not pressed[0]:
+            pressed[0] = True
+            ctrl_c()
+        real(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndepMessenger, "__exit__", left)
+        found = fitted(engine, data, callback=lambda t, _: steps.append(t)).diagnostics()
+    if pressed[0]:
+        assert found["interrupted"] is True and found["converged"] is False
+    np.testing.assert_array_equal(fitted(engine, data).probabilities(), before.probabilities())
+
+
+@pytest.mark.parametrize(
+    "place", [(engines, "build_problem"), (linear_response, "_weights"), (Posterior, "doubts")]
+)
+def test_before_and_after_the_iterations_it_raises(
+    place: tuple[Any, str], data: Annotations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*place, lambda *_, **__: ctrl_c())
+    with pytest.raises(KeyboardInterrupt):
+        fitted("vb", data)
+
+
+def test_gibbs_keeps_the_draws_it_has(data: Annotations) -> None:
+    said = fitted("gibbs", data, callback=lambda t, _: ctrl_c() if t == 6 else None).diagnostics()
+    assert said["draws"] == 3 and "3 draws" in said["warnings"][-1]
+
+
+@pytest.mark.parametrize("transitions", [1, 7])
+def test_nuts_stopped_in_its_warm_up_has_one_draw(transitions: int, data: Annotations) -> None:
+    usual = {"draws": 500, "warmup": 250, "callback": lambda t, _: ctrl_c() if t == transitions - 1 else None}
+    found = fitted("nuts", data, **usual)
+    said = found.diagnostics()
+    assert said["interrupted"] is True and said["converged"] is False
+    assert (said["iterations"], said["chains"], said["draws"]) == (transitions, 1, 1)
+    assert "warm-up" in said["warnings"][-1]
+    assert np.allclose(found.probabilities().sum(axis=1), 1) and found.annotators().notna().all(axis=None)
+
+
+@pytest.mark.parametrize("engine", ["em", "svi"])
+def test_of_several_starts_those_that_are_there_count(engine: str, data: Annotations) -> None:
+    first = fitted(engine, data)
+    end, calls = first.diagnostics()["iterations"], []
+
+    def stop(t: int, value: float) -> None:
+        calls.append(value)
+        if len(calls) == end + 1:
+            ctrl_c()
+
+    found = fitted(engine, data, restarts=3, callback=stop)
+    said = found.diagnostics()
+    assert len(calls) == end + 1 and said["iterations"] == end
+    assert said["interrupted"] is True and said["converged"] is False
+    np.testing.assert_array_equal(found.probabilities(), first.probabilities())
+
+
+def test_of_several_fits_it_is_meant_for_all(data: Annotations) -> None:
+    calls: list[int] = []
+
+    def stop(t: int, _: float) -> None:
+        calls.append(t)
+        if len(calls) == 3:
+            ctrl_c()
+
+    found = crowdppl.fit("auto", data, max_iterations=10, callback=stop)
+    assert found.diagnostics()["interrupted"] is True and len(calls) == 3
+    assert "auto" in found.diagnostics()["warnings"][-1]
+    with pytest.raises(KeyboardInterrupt):
+        crowdppl.compare(
+            ["one_coin", "class_coin"],
+            data,
+            inference="vb",
+            folds=2,
+            callback=lambda t, _: ctrl_c() if t == 1 else None,
+        )
+
+
+def test_pyro_and_torch_are_as_they_were_before_it() -> None:
+    left_open = [pyro.plate("items", 3), torch.no_grad(), pyro.poutine.trace()]
+    with pytest.raises(KeyboardInterrupt), pyro_state_kept():
+        for context in left_open:
+            context.__enter__()
+        raise KeyboardInterrupt
+    assert torch.is_grad_enabled() and not _PYRO_STACK and not _DIM_ALLOCATOR._stack
+
+
+def test_the_command_writes_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: Annotations
+) -> None:
+    answers = tmp_path / "answers.csv"
+    data.frame().to_csv(answers, index=False)
+    real, calls = nuts.Marginal.__call__, [0]
+
+    def pressed(self: Any, at: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 30:
+            ctrl_c()
+        return real(self, at)
+
+    monkeypatch.setattr(nuts.Marginal, "__call__", pressed)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(answers), "--model", "class_coin", "--inference", "nuts", "--out", str(tmp_path / "out")])
+    assert not ended.value.code
+    assert "warm-up" in capsys.readouterr().err
+    said = outputs.run_record(tmp_path / "out")
+    assert said["crowdppl"] and crowdppl.load(tmp_path / "out").diagnostics()["interrupted"] is True
