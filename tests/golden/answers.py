@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import crowdppl
+from crowdppl.testing.sbc import rank_check
 from tests.golden.crowds import anaesthetists, crowd, features, truth
 from tests.golden.fits import LEARNING, OPTIONS, fitted
 from tests.golden.numbers import Numbers, numbers
@@ -174,7 +175,7 @@ def ranks() -> Numbers:
     """Ranks of true values among draws."""
     design = crowdppl.random_design(10, 3, 2, 2, seed=0)
     how = {"simulations": 20, "ranks": 9, "warmup": 2, "seed": 0}
-    return numbers(ranks=crowdppl.rank_check("one_coin", design, **how).ranks)
+    return numbers(ranks=rank_check("one_coin", design, **how).ranks)
 
 
 def kept() -> Numbers:
