@@ -125,21 +125,6 @@ def test_short_of_the_fixed_point_widths_are_those_at_it(seed: int, monkeypatch:
     assert np.abs(np.sqrt(there / weight(1e-3)) - 1).max() > 0.5
 
 
-def test_stopped_while_intervals_are_widened_a_fit_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = drawn(2).data
-    whole = fitted(data)
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(linear_response, "_solve", stop)
-    found = fitted(data)
-    said = found.diagnostics()
-    assert said["interrupted"] and not said["converged"] and "too narrow" in said["warnings"][-1]
-    np.testing.assert_array_equal(found.probabilities(), whole.probabilities())
-    assert (found.annotators()["accuracy_sd"] < 0.97 * whole.annotators()["accuracy_sd"]).all()
-
-
 def test_with_known_truths_nothing_is_left_out() -> None:
     crowd = drawn(3)
     rows = crowd.data.frame()
