@@ -1,8 +1,9 @@
-"""The methods by name: those of the zoo, of installed packages, and those registered in this session."""
+"""Methods by name: those of the zoo, of installed packages, and registered ones."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -11,7 +12,6 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from re import sub
 from typing import Any
 
 import pandas as pd
@@ -34,15 +34,14 @@ def method(name: str, /, **settings: Any) -> Model:
         settings: constructor arguments of the method.
 
     Raises:
-        MethodError: for an unknown name, which near matches are given for; for an unknown or a missing
-            setting, with those that there are; for a setting's value that its annotation rules out.
+        MethodError: for an unknown name, an unknown or missing setting, or a value out of range.
 
     Examples:
         >>> crowdppl.method("one_coin", prevalence="uniform")
         OneCoin(prevalence='uniform', right=1.0, wrong=1.0)
     """
     if not isinstance(name, str):
-        raise MethodError(f"{name!r} is no name of a method; crowdppl.zoo() lists them")
+        raise MethodError(f"{name!r} is not a name; crowdppl.zoo() lists the methods")
     cls = _find(name)
     parameters = inspect.signature(cls).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -57,15 +56,15 @@ def method(name: str, /, **settings: Any) -> Model:
 
 
 def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
-    """Makes a method of yours known by name for this session, so that ``fit`` and ``load`` find it.
+    """Registers a method of your own for this session, so that ``fit`` and ``load`` find it by name.
 
     Args:
         name: lower case, words joined by underscores.
         cls: a class with ``model(data)``; its constructor arguments are the method's settings.
-        replace: whether to take over a name that is in use, say when a notebook cell runs again.
+        replace: whether to replace a method of that name.
 
     Raises:
-        MethodError: when the name is no such name, the class has no model, or the name is taken.
+        MethodError: for a name of another form or in use, or a class without a model.
 
     Examples:
         >>> class Mine:
@@ -80,29 +79,26 @@ def register(name: str, cls: type[Any], *, replace: bool = False) -> None:
         <Posterior of mine by em: 45 items, 5 annotators, 4 classes>
     """
     if not isinstance(name, str) or not name.isidentifier() or name != name.lower() or name.startswith("_"):
-        raise MethodError(f"{name!r} cannot name a method; use lower case and underscores, as in 'one_coin'")
+        raise MethodError(f"name={name!r} must be lower case with underscores, as in 'one_coin'")
     _check(name, cls)
     if name in names() and _registered.get(name) is not cls and not replace:
-        raise MethodError(
-            f"{name!r} already names a method; choose another name, or say replace=True to take it over"
-        )
+        raise MethodError(f"{name!r} is a method already; choose another name, or use replace=True")
     _registered[name] = cls
 
 
 def resolve(model: str | Model) -> Model:
-    """The story that a user named or handed over: a name is looked up, an object with ``model`` is itself.
+    """The model of a name, or the object itself if it has ``model``.
 
     Raises:
-        MethodError: for an unknown name, a class instead of an object, an object without a model, or a setting's
-            value that its annotation rules out.
+        MethodError: for an unknown name, a class, an object without a model, or a setting out of range.
     """
     if isinstance(model, str):
         return method(model)
     if isinstance(model, type):
-        raise MethodError(f"{model.__name__} is a class; hand over an object, {model.__name__}(...)")
+        raise MethodError(f"{model.__name__} is a class; give an object, {model.__name__}(...)")
     if not callable(getattr(model, "model", None)):
         raise MethodError(
-            f"{model!r} is no method: give a name that crowdppl.zoo() lists, or an object with model(data)"
+            f"{model!r} is not a method; give a name from crowdppl.zoo(), or an object with model(data)"
         )
     check_settings(model)
     return model
@@ -110,28 +106,27 @@ def resolve(model: str | Model) -> Model:
 
 def names() -> list[str]:
     """Names of all methods, sorted; nothing is imported to find them."""
-    return sorted({*_registered, *_of_the_zoo(), *_of_packages()})
+    return sorted({*_registered, *_zoo_names(), *_of_packages()})
 
 
 def name_of(model: object) -> str | None:
-    """The name under which a story's class is known; None for a class that no name leads to."""
+    """The registered name of a model's class, or None."""
     cls = type(model)
-    name = sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-    zoo_names = [name] if _in_the_zoo(name) else []
-    package_names = [name for name, point in _of_packages().items() if point.attr == cls.__name__]
-    return next((name for name in [*_registered, *zoo_names, *package_names] if _find(name) is cls), None)
+    in_zoo = re.sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    candidates = [*_registered, *([in_zoo] if _in_zoo(in_zoo) else [])]
+    candidates += [name for name, point in _of_packages().items() if point.attr == cls.__name__]
+    return next((name for name in candidates if _find(name) is cls), None)
 
 
 def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines: bool = True) -> pd.DataFrame:
-    """All methods as a table, one row a method: title, reference, settings, and what each engine does with it.
+    """All methods as a table: title, reference, settings, and a column an engine.
 
-    An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings.
-
-    A method that cannot be loaded, of a package that is half installed say, is left out with a warning.
+    An engine's cell is "exact", "mean-field", "gradient", or why it refuses, with default settings. A method that
+    cannot be loaded is left out with a warning.
 
     Args:
         columns: further columns, each a function of the method with default settings.
-        engines: whether to ask the engines, which takes a few seconds.
+        engines: whether to add the engines' columns, which takes a few seconds.
 
     Returns:
         DataFrame indexed by name, sorted.
@@ -174,37 +169,34 @@ def _find(name: str) -> type[Any]:
     if name in _registered:
         return _registered[name]
     packages = _of_packages()
-    if _in_the_zoo(name):
+    if _in_zoo(name):
         if name in packages:
-            warn(
-                f"{packages[name].value} offers another method {name!r}; the zoo's own is used. "
-                "To use the other, register it under a name of its own",
-                CrowdpplWarning,
-            )
-        return _from_the_zoo(name)
+            text = f"{packages[name].value} has a method {name!r}, too; the zoo's is used. Register the other"
+            warn(f"{text} under another name", CrowdpplWarning)
+        return _from_zoo(name)
     if name in packages:
         try:
             cls = packages[name].load()
         except (ImportError, AttributeError) as error:
             raise MethodError(f"{name} cannot be loaded from {packages[name].value}: {error}") from error
         return _check(name, cls)
-    raise MethodError(f"there is no method {name!r}{_hint(name, names())}; crowdppl.zoo() lists all")
+    raise MethodError(f"unknown method {name!r}{_hint(name, names())}; crowdppl.zoo() lists all")
 
 
-def _of_the_zoo() -> tuple[str, ...]:
+def _zoo_names() -> tuple[str, ...]:
     path = import_module("crowdppl.models").__path__
     return tuple(module.name for module in iter_modules(path) if not module.name.startswith("_"))
 
 
-def _in_the_zoo(name: str) -> bool:
+def _in_zoo(name: str) -> bool:
     return name.isidentifier() and name[0] != "_" and find_spec(f"crowdppl.models.{name}") is not None
 
 
-def _from_the_zoo(name: str) -> type[Any]:
-    wanted = _class_name(name)
+def _from_zoo(name: str) -> type[Any]:
+    wanted = "".join(word.capitalize() for word in name.split("_"))
     cls = getattr(import_module(f"crowdppl.models.{name}"), wanted, None)
     if cls is None:
-        raise MethodError(f"models/{name}.py defines no class {wanted}; name the method's class so")
+        raise MethodError(f"models/{name}.py has no class {wanted}; give the method's class this name")
     return _check(name, cls)
 
 
@@ -214,17 +206,13 @@ def _of_packages() -> dict[str, EntryPoint]:
 
 @lru_cache(maxsize=1)
 def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Reading all packages' metadata takes as long as a small fit, so it is done once for each search path."""
+    """Entry points, read once for each search path, because reading takes as long as a small fit."""
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def _class_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _check(name: str, cls: Any) -> type[Any]:
     if not isinstance(cls, type) or not callable(getattr(cls, "model", None)):
-        raise MethodError(f"{name} is {cls!r}; a method is a class with model(data)")
+        raise MethodError(f"{name} is {cls!r}, not a class with model(data)")
     card_of(cls)
     return cls
 

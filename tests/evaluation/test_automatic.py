@@ -127,7 +127,7 @@ def test_where_rows_of_many_classes_are_hopeless_it_does_without_them() -> None:
     many = made("one_coin", 400, 5, 30, 0, right=12, wrong=4)
     found = crowdppl.fit("auto", many.data, seed=0)
     assert found.correction is not None and set(found.correction.weights) == set(automatic.COIN)
-    assert "too few to learn which of 30 classes" in found.summary()
+    assert "30 classes" in found.summary()
     assert evaluate(found, many.truth).accuracy > 0.9
     assert not automatic._without_rows(made("one_coin", 100, 5, 20, 0).data)
 
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked(call: int)
         calls[0] += 1
         interrupt(iteration, objective)
 
-    with pytest.warns(ConvergenceWarning, match="auto was stopped before its methods were weighed"):
+    with pytest.warns(ConvergenceWarning, match="auto was interrupted"):
         found = crowdppl.fit("auto", data, max_iterations=10, tolerance=0.0, callback=counted)
     assert calls == [call]  # no further fit begins
     said = found.diagnostics()
