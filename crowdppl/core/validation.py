@@ -137,14 +137,14 @@ def share_between(name: str, value: Any, hint: str = "") -> float:
     return number_within(name, value, "a number between 0 and 1", lambda x: 0 < x < 1, hint)
 
 
-def switch(name: str, value: Any, hint: str = "") -> bool:
+def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = MethodError) -> bool:
     """True or False, as Python's; what merely counts as one of them is refused.
 
     Raises:
         MethodError: for anything else.
     """
     if not isinstance(value, bool | np.bool_):
-        raise MethodError(f"{name}={shown(value)} must be True or False" + (f"; {hint}" if hint else ""))
+        raise error(f"{name}={shown(value)} must be True or False" + (f"; {hint}" if hint else ""))
     return bool(value)
 
 

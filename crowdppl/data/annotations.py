@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypedDict, Unpack
+from itertools import chain
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,71 +21,49 @@ from crowdppl.data.checks import (
     find_warnings,
     refuse_repeat,
     repeats_warning,
+    spelling_warning,
     unused_warning,
 )
 from crowdppl.data.covariates import CovariateColumns, covariate_table, feature_table, gold_codes, history_table
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.ids import (
-    ONE_WAY,
     Codebook,
     Encoding,
     LabelSet,
     Place,
-    as_index,
-    composed,
     encode,
     encode_labels,
-    is_text,
     listed,
-    otherwise_spelled,
     plain,
     read_label_set,
-    refuse_markers,
+    refuse_missing_text,
 )
-from crowdppl.data.ids import bare as bare_of
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.data.tables import Rows, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
 
 REPEATS = ("keep", "error", "first", "last")
-
-
-class KnownIds(Protocol):
-    """Annotations whose annotators, classes and answers are to be used again."""
-
-    @property
-    def annotator_book(self) -> Codebook:
-        """Codebook of the annotators."""
-        ...
-
-    @property
-    def alphabet(self) -> LabelSet:
-        """Classes and answers."""
-        ...
-
-    @property
-    def abstainers(self) -> np.ndarray | None:
-        """Annotators who may abstain, (A,)."""
-        ...
+SIDE_INFORMATION = ("gold", "features", "item_covariates", "annotator_covariates")
+"""What annotations may hold besides labels: options and attributes of these names."""
 
 
 class Options(TypedDict, total=False):
     """What may be said about annotations besides the labels; everything is optional.
 
     Attributes:
-        classes: all classes, in their order; one that nobody gave stays. By default those given, sorted; of labels
-            that are a categorical of pandas, its categories, in their order if they have one
-            (``remove_unused_categories`` leaves out those of rows that were filtered away).
+        classes: all classes, in their order; one that nobody gave stays. By default those given, sorted; of a
+            categorical of pandas, its categories (``remove_unused_categories`` drops those of rows that were
+            filtered away), in their order if they have one.
         abstentions: answers that are no class, such as "don't know".
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
-            By default it tells nothing (it is ignorable): each annotator declines at a rate of their own.
+            By default each annotator declines at a rate of their own, whatever the class.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
             that of labels as numbers.
         gold: series or mapping from item id to known class, for some or all items.
-        features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; a dataset
-            stays where it is, and rows are read when a network looks at them.
+        features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
+            dataset are read when a network asks for them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
-        item_covariates, annotator_covariates: DataFrames by id; stories read them by the functions of these names.
+        item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
         repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"
@@ -102,18 +78,18 @@ class Options(TypedDict, total=False):
     kind: str
     gold: Any
     features: Any
-    items: Iterable[Any] | None
+    items: Iterable[Any] | Codebook | None
     annotators: Iterable[Any] | Codebook | None
     item_covariates: pd.DataFrame | None
     annotator_covariates: pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "error", "first", "last"]
-    like: KnownIds | None
+    like: Annotations | None
     grow: bool
 
 
 def check_options(options: Options) -> None:
-    """Refuses options that there are not.
+    """Refuses unknown options.
 
     Raises:
         TypeError: for a name, as for any keyword that a function does not take.
@@ -157,6 +133,12 @@ class Coded:
         answer = None if self.answer is None else self.answer[kept]
         return replace(self, item=self.item[kept], annotator=self.annotator[kept], answer=answer)
 
+    @property
+    def by_code(self) -> np.ndarray:
+        """The permutation of the rows that sorts them by item, annotator and answer."""
+        keys = (self.annotator, self.item) if self.answer is None else (self.answer, self.annotator, self.item)
+        return np.lexsort(keys)
+
 
 def code_rows(rows: Rows, options: Options) -> Coded:
     """Codes the three columns.
@@ -166,15 +148,13 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     """
     like, features = options.get("like"), options.get("features")
     alphabet, answer = _answers(rows, options)
-    there = [rows.items, options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
-    items, item = _ids("item", rows.item, rows, there)
-    if like is None:
-        annotators, annotator = _ids(
-            "annotator", rows.annotator, rows, [rows.annotators, options.get("annotators")]
-        )
-    else:
-        people = [like.annotator_book, rows.annotators, options.get("annotators")]
-        annotators, annotator = _ids("annotator", rows.annotator, rows, people, options.get("grow"))
+    known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
+    items, item = _ids("item", rows.item, rows, rows.items, known)
+    known = [options.get("annotators")]
+    if like is not None:
+        known.insert(0, like.annotator_book)
+    grow = None if like is None else options.get("grow")
+    annotators, annotator = _ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
@@ -199,54 +179,43 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
 
 
 def _ids(
-    name: str, column: Any, rows: Rows, there: Sequence[Iterable[Any] | Codebook | None], grow: bool | None = None
+    name: str,
+    column: Any,
+    rows: Rows,
+    own: Any,
+    known: Sequence[Iterable[Any] | Codebook | None],
+    grow: bool | None = None,
 ) -> tuple[Codebook, np.ndarray]:
-    """The codebook of a column, with ids that are there anyway, and each row's code.
+    """The codebook of a column, and each row's code.
 
-    A ``grow`` that is False, not left out, says that nobody new can come in here, and it is not advised.
+    Args:
+        name: "item" or "annotator".
+        column: an id for each row.
+        rows: which the column is of.
+        own: ids that the table has, whether or not a row does; None without.
+        known: ids that options name; a codebook among them fixes which there are.
+        grow: whether unknown ids are appended to a codebook; False, not None, where nothing can be appended.
     """
     given = encode(column, name, rows.place)
+    book = next((ids for ids in known if isinstance(ids, Codebook)), None)
+    others = [ids for ids in known if ids is not None and not isinstance(ids, Codebook)]
+    named = [encode(ids, name, lambda n: f"{name}s=[{n}]").values for ids in others]
     if rows.text:
-        there = [list(ids) if isinstance(ids, Iterator) else ids for ids in there]  # read twice
-        named = [ids for ids in there if ids is not None and ids is not rows.items and ids is not rows.annotators]
-        meant = {value for ids in named for value in as_index(ids) if isinstance(value, str)}
         remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
-        refuse_markers(given, name, rows.place, meant, remedy)
-    book = next((ids for ids in there if isinstance(ids, Codebook)), None)
-    if book is not None and grow:
-        book = book.extended(given.values)
-    for ids in there:
-        if ids is None or isinstance(ids, Codebook):
-            continue
-        more = encode(ids, name, lambda row: f"{name}s=[{row}]").values
-        if book is None:
-            given = _joined(given, more, name, rows.place)
-        elif grow:
-            book = book.extended(more)
-        else:
-            book.require(more, f"{name}s=", f"leave it out, or {_way_in(grow)}")
-    return given.codebook(name) if book is None else _ids_of(book, given, rows.place, _way_in(grow))
-
-
-def _ids_of(book: Codebook, given: Encoding, place: Place, way_in: str) -> tuple[Codebook, np.ndarray]:
-    codes = book.codes(given.values)
-    if (codes < 0).any():
-        row = min(given.first_row(int(position)) for position in np.flatnonzero(codes < 0))
-        value = plain(given.values[given.codes[row]])
-        near = otherwise_spelled(value, map(plain, book.ids))
-        raise DataError(
-            f"the {book.name} {value!r} at {place(row)} is not among the {len(book)} known ones"
-            + (f", but {near} is; {ONE_WAY}, " if near else "; correct it, ")
-            + f"leave the row out, or {way_in}"
-        )
-    return book, codes.astype(np.int32)[given.codes]
-
-
-def _way_in(grow: bool | None) -> str:
-    """How somebody unknown is taken in."""
-    if grow is None:
-        return "append it with grow=True"
-    return "fit anew with it (annotators= of Annotations lists who is to come and has no labels yet)"
+        refuse_missing_text(given, name, rows.place, chain(*named), remedy)
+    more = named if own is None else [encode(own, name).values, *named]
+    if book is None:
+        for ids in more:
+            given = _joined(given, ids, name, rows.place)
+        return given.codebook(name)
+    remedy = "append it with grow=True"
+    if grow is False:
+        remedy = "fit anew with it (annotators= lists who is to come and has no labels yet)"
+    for ids in more:
+        book = book.extended(ids) if grow else book
+        book.require(ids, f"{name}s=", f"leave it out, or {remedy}")
+    book = book.extended(given.values) if grow else book
+    return book, given.code_in(book, rows.place, f"{len(book)} known ones", f"correct it, or {remedy}")
 
 
 def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:
@@ -254,240 +223,10 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
     lost = ids[Codebook(name, given.values).codes(ids) < 0]
     if not len(lost):
         return given
-    known = len(given.values)
-    both = encode(
-        given.values.append(lost),
-        name,
-        lambda at: place(given.first_row(at)) if at < known else f"{name}s without labels",
-    )
-    return Encoding(both.values, both.codes[:known][given.codes])
-
-
-CLOSE = 0.8
-"""Similarity of two spellings, from 0 to 1, from which on one may be meant for the other."""
-ZEROS = (re.compile(r"\n(?:\+|-?0[0-9])"), re.compile(r"\.0*\n"))
-"""Marks of whole numbers that could be written shorter, in lines of ids."""
-
-
-def spelling_warnings(coded: Coded, options: Options) -> list[CrowdpplWarning]:
-    """What to say of items, annotators and labels that differ in spelling alone: at most one warning of each.
-
-    Books that are given as such and classes that are listed are as their owner wants them, and are passed over.
-
-    Args:
-        coded: rows of codes, with what the codes mean.
-        options: what was said about them.
-    """
-    new, named = options.get("like") is None, isinstance(options.get("annotators"), Codebook)
-    looked_at = {
-        "items": not isinstance(options.get("items"), Codebook),
-        "annotators": options.get("grow", False) or (new and not named),
-        "labels": new and options.get("classes") is None,
-    }
-    books = {"items": coded.items, "annotators": coded.annotators, "labels": coded.alphabet.book}
-    found = [_warning(kind, book) for kind, book in books.items() if looked_at[kind]]
-    if looked_at["labels"] and coded.answer is not None and len(coded.alphabet.book) > coded.alphabet.n_classes:
-        found.append(_misspelt(coded.alphabet, np.bincount(coded.answer, minlength=len(coded.alphabet.book))))
-    return [warning for warning in found if warning is not None]
-
-
-def _misspelt(alphabet: LabelSet, given: np.ndarray) -> CrowdpplWarning | None:
-    """Of an abstention that nobody gave, where a label is nearly spelled so and counts as a class.
-
-    Args:
-        alphabet: classes and abstentions.
-        given: how often each was given.
-    """
-    names = [str(plain(name)) for name in alphabet.book.ids]
-    classes = [names[code] for code in np.flatnonzero(given[: alphabet.n_classes])]
-    for name in [name for name, n in zip(names, given, strict=True) if not n and name not in classes]:
-        for near in get_close_matches(name, classes, 1, CLOSE):
-            return CrowdpplWarning(
-                f"nobody abstained by {name!r}, and {near!r} counts as a class; name it in abstentions= as it is "
-                "spelled in the labels, or list the classes in classes= if it is one"
-            )
-    return None
-
-
-def _warning(kind: str, book: Codebook) -> CrowdpplWarning | None:
-    if kind == "labels":
-        # Abstentions may be text where classes are numbers.
-        texts = [text for text in book.ids if isinstance(text, str)]
-        bare = list(map(bare_of, texts))
-    elif is_text(book.ids):
-        texts = book.ids.tolist()
-        bare = _bare_ids(texts)
-    else:
-        return None
-    if bare == texts or len(set(bare)) == len(bare):
-        return None
-    times = Counter(bare)
-    alike = [position for position, one in enumerate(bare) if times[one] > 1]
-    pair = [texts[position] for position in alike if bare[position] == bare[alike[0]]][:2]
-    # Accents look alike in either Unicode form, so that the message spells them out.
-    one, other = map(ascii if len({composed(text) for text in pair}) == 1 else repr, pair)
-    unless = "or list all in classes=" if kind == "labels" else "or go on"
-    return CrowdpplWarning(
-        f"{len(alike)} of {len(book)} {kind} differ from another in blanks, zeros, case or Unicode form alone, "
-        f"such as {one} and {other}, and count as {kind} of their own; spell each in one way, {unless} if they are "
-        "meant to differ"
-    )
-
-
-def _bare_ids(texts: list[str]) -> list[str]:
-    """Ids without blanks around them, in one Unicode form and case, and whole numbers without zeros.
-
-    Zeros of decimals may tell ids apart: 1.1 and 1.10 number parts of something.
-    """
-    # All ids are searched as one text, which takes a tenth of the time of a look at each. Whole numbers of one
-    # width, as 0001 to 9999, are each spelled once.
-    bare = _each(composed, list(map(str.strip, texts)))
-    lines = "\n".join(["", *bare, ""])
-    if any(mark.search(lines) for mark in ZEROS) and not (
-        len(set(map(len, bare))) == 1 and "".join(bare).isdecimal()
-    ):
-        bare = list(map(_whole, bare))
-    return _in_one_case(bare)
-
-
-def _in_one_case(texts: list[str]) -> list[str]:
-    """Ids in lower case where case is that of a word: in Ann, ann and ANN, not in dQw4w9WgXcQ, nor in one letter.
-
-    Other capitals may tell ids apart, as in base64; where most that differ in case have them, case does for all.
-    """
-    folded = _each(str.casefold, texts)
-    if folded is texts or len(set(folded)) == len(texts):
-        return texts
-    low = dict(zip(texts, folded, strict=True))
-    twice = pd.Index(list(low.values())).duplicated(keep=False)
-    alike = [text for text, again in zip(low, twice.tolist(), strict=True) if again]
-    words = {text: low[text] for text in alike if _a_word(text)}
-    return [words.get(text, text) for text in texts] if 2 * len(words) > len(alike) else texts
-
-
-def _a_word(text: str) -> bool:
-    return len(text) > 1 and text in (text.lower(), text.upper(), text.capitalize(), text.title())
-
-
-def _each(change: Callable[[str], str], texts: list[str]) -> list[str]:
-    """Every text changed, all as one, by a change that looks at no letter beyond a line's end."""
-    lines = "\n".join(texts)
-    changed = change(lines)
-    if changed == lines:
-        return texts
-    parts = changed.split("\n")
-    return parts if len(parts) == len(texts) else list(map(change, texts))
-
-
-def _whole(text: str) -> str:
-    if text.isdecimal():
-        return text.lstrip("0") or "0"
-    head, _, decimals = text.partition(".")
-    digits = head.lstrip("+-")
-    if decimals.strip("0") or not digits.isdecimal():
-        return text
-    return ("-" if head[0] == "-" else "") + (digits.lstrip("0") or "0")
-
-
-class Parts(TypedDict):
-    """What annotations are made of."""
-
-    item_book: Codebook
-    annotator_book: Codebook
-    alphabet: LabelSet
-    blocks: list[Block]
-    order: np.ndarray
-    gold_codes: np.ndarray | None
-    features: pd.DataFrame | np.ndarray | StoredFeatures | None
-    item_covariates: pd.DataFrame | None
-    annotator_covariates: pd.DataFrame | None
-    columns: pd.DataFrame | None
-    warnings: tuple[CrowdpplWarning, ...]
-
-
-def assemble(rows: Rows, options: Options) -> Parts:
-    """Codes, checks and sorts labels.
-
-    Args:
-        rows: the labels.
-        options: what else is said about them.
-
-    Raises:
-        DataError: for everything that is refused, with value, place and remedy.
-        TypeError: for an unknown option.
-    """
-    check_options(options)
-    like = options.get("like")
-    coded = code_rows(rows, options)
-    n_answers = len(coded.alphabet.book)
-    check_tables(len(coded.annotators), coded.alphabet.n_classes, n_answers)
-    answer = coded.answer
-    coded, columns, order, blocks, warnings = _sort(coded, rows, options.get("repeats", "keep"))
-    gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
-    history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
-    warnings += spelling_warnings(coded, options)
-    counts = cell_counts(blocks)
-    if answer is not None and like is None:
-        warnings += find_warnings(blocks, coded.annotators, counts)
-        if options.get("classes") is None:
-            warnings += unused_warning(counts, answer, coded.alphabet)
-    may = _abstainers(coded, counts, like)
-    shared = [None if table is None else torch.from_numpy(table) for table in (history, may)]
-    tells = coded.alphabet.informative
-    blocks = [replace(block, history=shared[0], abstainers=shared[1], informative=tells) for block in blocks]
-    of_items = covariate_table(options.get("item_covariates"), coded.items)
-    of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
-    return Parts(
-        item_book=coded.items,
-        annotator_book=coded.annotators,
-        alphabet=coded.alphabet,
-        blocks=with_covariates([with_known(b, order, gold) for b in blocks], order, of_items, of_annotators),
-        order=order,
-        gold_codes=gold,
-        features=feature_table(options.get("features"), options.get("items"), coded.items),
-        item_covariates=of_items,
-        annotator_covariates=of_annotators,
-        columns=columns,
-        warnings=tuple(warnings),
-    )
-
-
-def _sort(
-    coded: Coded, rows: Rows, repeats: str
-) -> tuple[Coded, pd.DataFrame | None, np.ndarray, list[Block], list[CrowdpplWarning]]:
-    """Blocks, after what is to happen to repeats has happened, and further columns in codebook order."""
-    warnings: list[CrowdpplWarning] = []
-    columns = rows.columns
-    order, blocks = coded.blocks()
-    extra = count_repeats(blocks)
-    if extra and repeats == "error":
-        refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), rows.place)
-    if extra and coded.answer is not None:
-        warnings.append(repeats_warning(extra, len(coded.item), repeats))
-    if extra and repeats != "keep":
-        pair = coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator
-        last = repeats == "last"
-        kept = np.flatnonzero(~pd.Index(pair).duplicated(keep="last" if last else "first"))
-        coded, columns = coded.rows(kept), None if columns is None else columns.iloc[kept]
-        order, blocks = coded.blocks()
-    if columns is not None:
-        keys = (
-            [coded.annotator, coded.item] if coded.answer is None else [coded.answer, coded.annotator, coded.item]
-        )
-        columns = columns.iloc[np.lexsort(keys)].reset_index(drop=True)
-    return coded, columns, order, blocks, warnings
-
-
-def _abstainers(coded: Coded, counts: np.ndarray, like: KnownIds | None) -> np.ndarray | None:
-    """Who may abstain: those who did here or in ``like``; in a design, everyone."""
-    k = coded.alphabet.n_classes
-    if counts.shape[1] == k:
-        return None
-    always = coded.answer is None and like is None
-    may: np.ndarray = np.asarray(counts[:, k:].any(1)) & (coded.answer is not None) | always
-    if like is not None and like.abstainers is not None:
-        may[: len(like.abstainers)] |= like.abstainers
-    return may
+    n = len(given.values)
+    both = given.values.append(lost)
+    found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
+    return Encoding(found.values, found.codes[:n][given.codes])
 
 
 def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Block:
@@ -505,25 +244,20 @@ def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Bloc
 def with_covariates(
     blocks: Sequence[Block], order: np.ndarray, of_items: pd.DataFrame | None, of_annotators: pd.DataFrame | None
 ) -> list[Block]:
-    """Blocks with the covariates of their items, and of all annotators, as stories read them.
+    """Blocks with the covariates of their items, and of all annotators, as models read them.
 
     Args:
         blocks: all of the data.
         order: the item code at each position.
         of_items, of_annotators: tables in codebook order, or None.
     """
-    if of_items is None and of_annotators is None:
-        return list(blocks)
-    items, annotators = (
-        CovariateColumns.of(of_items, "item", order),
-        CovariateColumns.of(of_annotators, "annotator"),
-    )
+    items = CovariateColumns.of(of_items, "item", order)
+    annotators = CovariateColumns.of(of_annotators, "annotator")
 
-    def of_block(block: Block) -> CovariateColumns | None:
-        at = torch.arange(block.offset, block.offset + block.n_items)
-        return None if items is None else items.at(at)
+    def mine(block: Block) -> CovariateColumns | None:
+        return None if items is None else items.at(torch.arange(block.offset, block.offset + block.n_items))
 
-    return [replace(block, item_covariates=of_block(block), annotator_covariates=annotators) for block in blocks]
+    return [replace(block, item_covariates=mine(block), annotator_covariates=annotators) for block in blocks]
 
 
 def feature_tensor(data: Annotations) -> Features | None:
@@ -544,9 +278,11 @@ def placed_features(data: Annotations) -> Features | None:
 class Annotations:
     """Labels that annotators gave to items, coded, checked and held as blocks of items.
 
-    ``read_annotations`` and the constructors below make them, told ``crowdppl.data.annotations.Options`` (classes,
-    gold, features, history, ...). They refuse with a ``DataError`` that gives value, row and remedy, and warn by
-    the classes of ``crowdppl.errors``. A story of plain Pyro may be given them as its data.
+    ``read_annotations`` and the constructors below make them, with ``crowdppl.data.annotations.Options`` (classes,
+    gold, features, history, ...). Items, annotators and labels are text or integers; whole floats, which pandas
+    makes of integers where some are missing, become integers, with a warning. Faults raise a ``DataError`` with
+    value, row and remedy; doubtful data emit a warning of ``crowdppl.errors``. A model of plain Pyro may be given
+    annotations as its data.
 
     Attributes:
         item_book, annotator_book: ids and their codes, N and A of them.
@@ -557,7 +293,7 @@ class Annotations:
         features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
-        warnings: what was warned of.
+        warnings: those that were emitted.
 
     Examples:
         >>> dicts = crowdppl.Annotations.from_dicts({"ann": {"x": 1, "y": 2}, "bob": {"x": 1, "y": 2}})
@@ -632,11 +368,47 @@ class Annotations:
 
     @classmethod
     def of_rows(cls, rows: Rows, options: Options) -> Annotations:
-        """Builds annotations from rows that were read already, and warns of what was found."""
-        parts = assemble(rows, options)
-        for warning in parts["warnings"]:
+        """Codes, checks and sorts labels, and emits warnings.
+
+        Raises:
+            DataError: for a fault, with value, place and remedy.
+            TypeError: for an unknown option.
+        """
+        check_options(options)
+        coded = code_rows(rows, options)
+        check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
+        gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
+        history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
+        of_items = covariate_table(options.get("item_covariates"), coded.items)
+        of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
+        kept, repeats = _without_repeats(coded, rows, options.get("repeats", "keep"))
+        left = coded if kept is None else coded.rows(kept)
+        order, blocks = left.blocks()
+        columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
+        counts = cell_counts(blocks)
+        may = _abstainers(left, counts, options.get("like"))
+        shared: dict[str, Any] = {
+            "history": None if history is None else torch.from_numpy(history),
+            "abstainers": None if may is None else torch.from_numpy(may),
+            "informative": coded.alphabet.informative,
+        }
+        blocks = [with_known(replace(block, **shared), order, gold) for block in blocks]
+        made = cls(
+            item_book=coded.items,
+            annotator_book=coded.annotators,
+            alphabet=coded.alphabet,
+            blocks=with_covariates(blocks, order, of_items, of_annotators),
+            order=order,
+            gold_codes=gold,
+            features=feature_table(options.get("features"), options.get("items"), coded.items),
+            item_covariates=of_items,
+            annotator_covariates=of_annotators,
+            columns=None if columns is None else columns.iloc[left.by_code].reset_index(drop=True),
+            warnings=(*repeats, *_warnings(coded, blocks, counts, options)),
+        )
+        for warning in made.warnings:
             warn(warning)
-        return cls(**parts)
+        return made
 
     @property
     def n_items(self) -> int:
@@ -718,7 +490,10 @@ class Annotations:
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""
-        return count_votes(self.blocks, self.order)
+        item, _, answer = self.label_codes()
+        shape = (self.n_items, self.n_answers)
+        counts = np.bincount(item.astype(np.int64) * self.n_answers + answer, minlength=shape[0] * shape[1])
+        return np.asarray(counts.reshape(shape)[:, : self.n_classes], np.float64)
 
     def on(self, device: str | torch.device, dtype: torch.dtype) -> list[Block]:
         """Fresh blocks for one fit, on a device and in a precision."""
@@ -729,27 +504,59 @@ class Annotations:
         return self._whole
 
     def answered(self, cells: Sequence[Tensor]) -> Annotations:
-        """The same design with other labels: for each block the int32 cells that ``annotate`` returned."""
-        blocks, columns = answer_again(self.blocks, self.order, cells, self.columns)
+        """The same design with other labels.
+
+        Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and their
+        columns with them.
+
+        Args:
+            cells: for each block int32 (S,), as ``crowdppl.primitives.annotate`` draws them.
+        """
+        drawn = [cell.cpu().to(torch.int32) for cell in cells]
+        blocks = [block.answered(cell) for block, cell in zip(self.blocks, drawn, strict=True)]
+        columns = self.columns
+        if columns is not None:
+            item = np.repeat(self.order, np.concatenate([row_sizes(block) for block in self.blocks]))
+            by_item = np.argsort(item, kind="stable")
+            trade = np.lexsort([torch.cat(drawn).numpy()[by_item], item[by_item]])
+            columns = columns.iloc[trade].reset_index(drop=True)
         return replace(self, blocks=blocks, columns=columns)
 
     def with_gold(self, gold: Any) -> Annotations:
         """The same with other known truths, a series or mapping by item id, or None; DataError if not of these."""
         codes = gold_codes(gold, self.item_book, self.alphabet)
-        return replace(
-            self, gold_codes=codes, blocks=[with_known(block, self.order, codes) for block in self.blocks]
-        )
+        blocks = [with_known(block, self.order, codes) for block in self.blocks]
+        return replace(self, gold_codes=codes, blocks=blocks)
 
     def summary(self) -> dict[str, Any]:
-        """Counts and warnings, ready for JSON."""
-        return summarise(self.blocks, self.alphabet, self.gold_codes, self.warnings)
+        """Counts of items, annotators, labels and classes, and warnings, ready for JSON."""
+        counts = cell_counts(self.blocks)
+        per_item = np.concatenate([row_sizes(block) for block in self.blocks])
+        answers = [str(plain(answer)) for answer in self.answers]
+        observed = self.blocks[0].has_labels
+        return {
+            "items": self.n_items,
+            "annotators": self.n_annotators,
+            "labels": self.n_labels,
+            "kind": self.kind,
+            "classes": answers[: self.n_classes],
+            "abstentions": answers[self.n_classes :],
+            "informative_abstentions": self.alphabet.informative,
+            "labels_by_answer": dict(zip(answers, counts.sum(0).tolist(), strict=True)) if observed else {},
+            "labels_an_item": _spread(per_item),
+            "labels_an_annotator": _spread(counts.sum(1)),
+            "items_without_labels": int((per_item == 0).sum()),
+            "repeats": count_repeats(self.blocks),
+            "gold": 0 if self.gold_codes is None else int((self.gold_codes >= 0).sum()),
+            "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
+        }
 
     @cached_property
     def _whole(self) -> Block:
         return replace(join(self.blocks), features=placed_features(self))
 
     def __getattr__(self, name: str) -> Any:
-        # What a story asks of its data is answered by one block of all items.
+        # What a model asks of its data is answered by one block of all items.
         if name in _SHARED:
             return getattr(self.blocks[0], name)
         if name.startswith("_") or not (hasattr(Block, name) or name in _FIELDS):
@@ -767,6 +574,46 @@ _SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
 
 
+def _without_repeats(coded: Coded, rows: Rows, repeats: str) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
+    """Which rows stay (None: all) where an annotator labels an item again, and a warning."""
+    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
+    again = pair.duplicated(keep="last" if repeats == "last" else "first")
+    if not again.any():
+        return None, []
+    if repeats == "error":
+        refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), rows.place)
+    found = [] if coded.answer is None else [repeats_warning(int(again.sum()), len(pair), repeats)]
+    return None if repeats == "keep" else np.flatnonzero(~again), [*found]
+
+
+def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Options) -> list[CrowdpplWarning]:
+    """What users should know of their data: ids that look alike, and labels too few to learn from."""
+    like, classes = options.get("like"), options.get("classes")
+    found: list[CrowdpplWarning | None] = []
+    if not isinstance(options.get("items"), Codebook):
+        found.append(spelling_warning("items", coded.items.ids))
+    if not isinstance(options.get("annotators"), Codebook) and (like is None or options.get("grow")):
+        found.append(spelling_warning("annotators", coded.annotators.ids))
+    if like is None and classes is None:
+        found.append(spelling_warning("labels", coded.alphabet.book.ids))
+    if like is None and coded.answer is not None:
+        found += find_warnings(blocks, coded.annotators, counts)
+        found += unused_warning(counts, coded.answer, coded.alphabet) if classes is None else []
+    return [warning for warning in found if warning is not None]
+
+
+def _abstainers(coded: Coded, counts: np.ndarray, like: Annotations | None) -> np.ndarray | None:
+    """Who may abstain: those who did here or in ``like``; in a design, everyone."""
+    k = coded.alphabet.n_classes
+    if counts.shape[1] == k:
+        return None
+    always = coded.answer is None and like is None
+    may: np.ndarray = np.asarray(counts[:, k:].any(1)) & (coded.answer is not None) | always
+    if like is not None and like.abstainers is not None:
+        may[: len(like.abstainers)] |= like.abstainers
+    return may
+
+
 def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
     item = np.repeat(order, np.concatenate([row_sizes(block) for block in blocks]))
@@ -776,9 +623,9 @@ def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, n
 
 
 def has_informative_label(block: Block) -> np.ndarray:
-    """Items with a label that tells of their truth, bool (n_items,); to decline tells only where data say so."""
-    telling = block.item if block.informative else block.item[block.named]
-    return (torch.bincount(telling, minlength=block.n_items) > 0).cpu().numpy()
+    """Items with a label that is evidence of their truth, bool (n_items,); abstentions are if data say so."""
+    item = block.item if block.informative else block.item[block.named]
+    return (torch.bincount(item, minlength=block.n_items) > 0).cpu().numpy()
 
 
 def row_sizes(block: Block) -> np.ndarray:
@@ -787,90 +634,22 @@ def row_sizes(block: Block) -> np.ndarray:
     return np.diff(block.bags.row_starts.cpu().numpy(), append=block.n_labels).astype(np.int64)
 
 
-def count_votes(blocks: Sequence[Block], order: np.ndarray) -> np.ndarray:
-    """How often each item was given each class, float64 (N, K) in codebook order."""
-    first = blocks[0]
-    votes = np.zeros((len(order), first.n_classes))
-    for block in blocks:
-        answer = block.bags.cells.cpu().numpy() % np.int32(first.n_answers)
-        item = np.repeat(np.arange(block.n_items), row_sizes(block))
-        shape = (block.n_items, first.n_answers)
-        counts = np.bincount(item * first.n_answers + answer, minlength=shape[0] * shape[1]).reshape(shape)
-        votes[order[block.offset : block.offset + block.n_items]] = counts[:, : first.n_classes]
-    return votes
-
-
 def join(blocks: Sequence[Block]) -> Block:
     """One block of all items, in the order of the blocks."""
     if len(blocks) == 1:
         return replace(blocks[0])
-    first = blocks[0]
-    row = np.repeat(np.arange(sum(b.n_items for b in blocks)), np.concatenate([row_sizes(b) for b in blocks]))
+    first, n_items = blocks[0], sum(block.n_items for block in blocks)
+    row = np.repeat(np.arange(n_items), np.concatenate([row_sizes(block) for block in blocks]))
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
-    bags = RaggedIndex.of_pairs(row, cell, sum(b.n_items for b in blocks), first.bags.n_cells).to(first.device)
+    bags = RaggedIndex.of_pairs(row, cell, n_items, first.bags.n_cells).to(first.device)
     known: dict[str, Any] = {}
     for name in ("gold", "evidence", "features"):
-        parts = [getattr(b, name) for b in blocks]
+        parts = [getattr(block, name) for block in blocks]
         known[name] = None if parts[0] is None else torch.cat(parts)
     known["item_covariates"] = CovariateColumns.joined(block.item_covariates for block in blocks)
     seen = [block.seen for block in blocks if block.seen is not None]
     known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
     return replace(first, bags=bags, entries=None, **known)
-
-
-def answer_again(
-    blocks: Sequence[Block], order: np.ndarray, cells: Sequence[Tensor], columns: pd.DataFrame | None
-) -> tuple[list[Block], pd.DataFrame | None]:
-    """The same designs with other labels, and the further columns of their rows.
-
-    Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and
-    their columns with them.
-
-    Args:
-        blocks: the designs.
-        order: the item code at each position.
-        cells: for each block int32 (S,), as ``crowdppl.primitives.annotate`` draws them.
-        columns: in codebook order, or None.
-    """
-    drawn = [cell.cpu().to(torch.int32) for cell in cells]
-    again = [block.answered(cell) for block, cell in zip(blocks, drawn, strict=True)]
-    if columns is None:
-        return again, None
-    item = np.repeat(order, np.concatenate([row_sizes(block) for block in blocks]))
-    by_item = np.argsort(item, kind="stable")
-    trade = np.lexsort([torch.cat(drawn).numpy()[by_item], item[by_item]])
-    return again, columns.iloc[trade].reset_index(drop=True)
-
-
-def summarise(
-    blocks: Sequence[Block],
-    alphabet: LabelSet,
-    gold_codes: np.ndarray | None,
-    warnings: Sequence[CrowdpplWarning],
-) -> dict[str, Any]:
-    """Counts of items, annotators, labels and classes, and what was warned of, ready for JSON."""
-    counts = cell_counts(blocks)
-    per_item = np.concatenate([row_sizes(block) for block in blocks])
-    k = alphabet.n_classes
-    answers = [str(plain(answer)) for answer in alphabet.book.ids]
-    observed = blocks[0].has_labels
-    given = dict(zip(answers, counts.sum(0).tolist(), strict=True)) if observed else {}
-    return {
-        "items": len(per_item),
-        "annotators": len(counts),
-        "labels": int(counts.sum()),
-        "kind": alphabet.kind,
-        "classes": answers[:k],
-        "abstentions": answers[k:],
-        "informative_abstentions": alphabet.informative,
-        "labels_by_answer": given,
-        "labels_an_item": _spread(per_item),
-        "labels_an_annotator": _spread(counts.sum(1)),
-        "items_without_labels": int((per_item == 0).sum()),
-        "repeats": count_repeats(blocks),
-        "gold": 0 if gold_codes is None else int((gold_codes >= 0).sum()),
-        "warnings": [f"{type(warning).__name__}: {warning}" for warning in warnings],
-    }
 
 
 def _spread(counts: np.ndarray) -> dict[str, float]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.data.blocks import Block, connected_sets
 from crowdppl.data.ids import Codebook, LabelSet, Place, plain
@@ -33,10 +35,7 @@ def check_tables(n_annotators: int, n_classes: int, n_answers: int, memory: int 
         DataError: when annotators times answers reach 2**31, or tables of A * K * L numbers exceed the memory.
     """
     sizes = f"{n_annotators} annotators, {n_classes} classes and {n_answers} answers"
-    advice = (
-        "merge rare classes, leave out annotators with few labels, or give annotators who are alike one id, "
-        "such as their group"
-    )
+    advice = "merge rare classes, leave out annotators of few labels, or give alike annotators one id"
     if n_annotators * n_answers >= 2**31:
         raise DataError(f"{sizes} need {n_annotators * n_answers} table rows, and 2**31 is the limit; {advice}")
     needed = TABLES * 8 * n_annotators * n_classes * n_answers
@@ -61,7 +60,8 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
     """Raises on the first repeated pair.
 
     Args:
-        item, annotator, books: codes (S,), and the two codebooks.
+        item, annotator: codes (S,).
+        books: codebooks of items and annotators.
         place: where a row stands.
 
     Raises:
@@ -84,7 +84,7 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
         repeats: what is done with them.
     """
     done = {
-        "keep": "all count, as if they were independent: if rows were copied, take repeats='first'",
+        "keep": "all count as independent; if rows were copied, use repeats='first'",
         "first": "only the first of each counts",
         "last": "only the last of each counts",
     }[repeats]
@@ -93,8 +93,29 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
     )
 
 
+def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
+    """What to say of ids or labels that differ in case or in blanks around them alone.
+
+    Args:
+        kind: "items", "annotators" or "labels".
+        ids: each once.
+    """
+    texts = pd.Series([x for x in ids if isinstance(x, str)], dtype=object)
+    if texts.empty:
+        return None
+    bare = texts.str.strip().str.casefold()
+    alike = texts[bare.duplicated(keep=False)]
+    if alike.empty:
+        return None
+    one, other = alike[bare[alike.index] == bare[alike.index[0]]].iloc[:2]
+    return CrowdpplWarning(
+        f"{len(alike)} of {len(ids)} {kind} differ from another in case or blanks alone, such as {one!r} and "
+        f"{other!r}, and count as different {kind}; spell each in one way, if they are meant to be the same"
+    )
+
+
 def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
-    """What users should know of their data: thin, disconnected, or annotators who always say the same.
+    """Warnings of few labels, of annotators who share no item, and of annotators who always give one class.
 
     Args:
         blocks: the data.
@@ -111,7 +132,7 @@ def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndar
 
 
 def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -> list[SparseDataWarning]:
-    """What to say of classes that nobody listed and no label is of: categories of pandas, or repeats left out.
+    """Warnings of classes without labels that nobody listed: unused categories, or those of repeats left out.
 
     Args:
         counts: labels by annotator and answer, (A, L).
@@ -125,13 +146,13 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -
     named = np.bincount(answer, minlength=counts.shape[1]) > 0
     for which, why, remedy in (
         (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
-        (unused & ~named[:k], "the labels are a categorical that has them", "use .cat.remove_unused_categories()"),
+        (unused & ~named[:k], "they are unused categories", "use .cat.remove_unused_categories()"),
     ):
         names = [repr(plain(name)) for name in alphabet.classes.ids[which]]
         several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
         text = (
-            f"no label is of {len(names)} of {k} classes ({several}), which are there because {why}, and a method "
-            f"without a prior may take items for them; list classes that are meant in classes=, or {remedy}"
+            f"{len(names)} of {k} classes have no label ({several}): {why}. A method without a prior may give "
+            f"items to them; list the classes in classes=, or {remedy}"
         )
         found += [SparseDataWarning(text)] if names else []
     return found
@@ -140,13 +161,13 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -
 def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseDataWarning | None:
     if np.count_nonzero(given) == 1:
         name = plain(annotators.ids[int(given.argmax())])
-        return SparseDataWarning(f"all labels are by {name!r}: they alone cannot tell how often they are right")
+        return SparseDataWarning(f"all labels are by {name!r}: from one annotator, no accuracy can be estimated")
     few = np.flatnonzero(given < n_classes)
     if not len(few):
         return None
     return SparseDataWarning(
         f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
-        f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; what is said of them rests on the prior"
+        f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; their estimates rest on the prior"
     )
 
 
@@ -159,7 +180,7 @@ def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndar
     listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
     return DisconnectedWarning(
         f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
-        f"{plain(some[0])!r} and {plain(some[1])!r}; across sets they are compared through the prior alone"
+        f"{plain(some[0])!r} and {plain(some[1])!r}; across sets, the prior alone compares them"
     )
 
 
@@ -170,7 +191,7 @@ def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | No
     one = same[np.argmax(counts[same].sum(1))]
     return OneClassWarning(
         f"{len(same)} of {len(counts)} annotators always give one class, such as {plain(annotators.ids[one])!r} in "
-        f"all of {counts[one].sum()} labels; they tell nothing apart"
+        f"all of {counts[one].sum()} labels; their labels do not distinguish the classes"
     )
 
 
@@ -182,7 +203,7 @@ def _memory() -> int | None:
 
 
 def require_labels(blocks: Sequence[Block]) -> None:
-    """Refuses a design, which says who labels what and holds no labels.
+    """Refuses a design, which has no labels.
 
     Raises:
         DataError: with the remedy.
@@ -190,6 +211,6 @@ def require_labels(blocks: Sequence[Block]) -> None:
     if not blocks[0].has_labels:
         n = sum(block.n_labels for block in blocks)
         raise DataError(
-            f"these annotations are a design of {n} labels still to be given: draw them with crowdppl.simulate, or "
-            "give annotations with labels (items without any go into items=)"
+            f"these annotations are a design of {n} labels to be drawn: use crowdppl.simulate, or give "
+            "annotations with labels"
         )

@@ -14,23 +14,13 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import (
-    ONE_WAY,
-    Codebook,
-    LabelSet,
-    as_index,
-    named_twice,
-    otherwise_spelled,
-    plain,
-    tensor_to_numpy,
-    unmasked,
-)
+from crowdppl.data.ids import Codebook, LabelSet, as_index, plain, tensor_to_numpy
 from crowdppl.errors import DataError
 
 
 @dataclass(frozen=True)
 class CovariateColumns:
-    """Columns of a table of covariates; one that holds no numbers stays aside until a story asks for it.
+    """Columns of a table of covariates; one that holds no numbers is an error only when a model reads it.
 
     Attributes:
         what: "item_covariates" or "annotator_covariates".
@@ -38,7 +28,7 @@ class CovariateColumns:
         values: float64 (n, D), a row an item of the block, or an annotator.
         mean: (D,), over all items or annotators of the data.
         faults: by name, why a column cannot be read.
-        asked: names that a story has asked for.
+        asked: names that a model has read.
     """
 
     what: str
@@ -82,7 +72,7 @@ class CovariateColumns:
             if name not in self.names:
                 there = ", ".join(repr(plain(x)) for x in self.names) or "none"
                 raise DataError(
-                    f"{self.what} have no column {plain(name)!r}, which the story reads; there are {there}"
+                    f"{self.what} have no column {plain(name)!r}, which the model reads; there are {there}"
                 )
             if name in self.faults:
                 raise DataError(f"the column {plain(name)!r} of {self.what} {self.faults[name]}")
@@ -141,19 +131,6 @@ def by_item(gold: Any) -> pd.Series[Any]:
     return gold
 
 
-def codes_once(items: Codebook, named: pd.Index[Any]) -> np.ndarray:
-    """The code of each item of gold, -1 for an unknown one.
-
-    Raises:
-        DataError: when an item is named twice, however it is spelled: two truths would contradict each other.
-    """
-    codes = items.codes(named)
-    twice = named_twice(named, codes)
-    if twice:
-        raise DataError(f"gold names the item {twice} more than once; keep one class an item")
-    return codes
-
-
 def values_of(table: pd.DataFrame) -> np.ndarray:
     """Probabilities as numbers (N, K).
 
@@ -166,38 +143,37 @@ def values_of(table: pd.DataFrame) -> np.ndarray:
         raise DataError(f"the probabilities hold something that is no number ({error}); give numbers") from error
 
 
-def rows(known: pd.Index, asked: pd.Index) -> np.ndarray:
-    """The row of each item of gold in the table, -1 where it has none."""
-    row = codes_once(Codebook("item", known), asked)
+def rows(known: pd.Index, wanted: pd.Index) -> np.ndarray:
+    """The row of each item of gold in a table of probabilities, -1 where it has none.
+
+    Raises:
+        DataError: when gold names an item twice, or none of the table.
+    """
+    book = Codebook("item", known)
+    row = book.codes(wanted)
+    book.refuse_twice(row, "gold")
     if not (row >= 0).any():
-        near = otherwise_spelled(plain(asked[0]), map(plain, known)) if len(asked) else ""
-        example = (
-            f" (gold has {plain(asked[0])!r}, the posterior {near or repr(plain(known[0]))})" if len(asked) else ""
-        )
-        raise DataError(f"no item of gold is in the posterior{example}; spell items as the answers do")
+        example = f" (gold has {plain(wanted[0])!r}, the posterior {plain(known[0])!r})" if len(wanted) else ""
+        raise DataError(f"no item of gold is in the posterior{example}; spell items as the labels do")
     return row
 
 
 def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
-    """The class code of each truth; columns ``of_table`` may be something else than classes."""
+    """The class code of each truth; columns ``of_table`` may be something else than classes.
+
+    Raises:
+        DataError: for a truth that is none of the classes.
+    """
     code = Codebook("class", classes).codes(truth)
     unknown = np.flatnonzero(code < 0)
     if len(unknown):
         item, value = plain(truth.index[unknown[0]]), plain(truth.iloc[unknown[0]])
         names = ", ".join(repr(plain(name)) for name in classes)
-        near = otherwise_spelled(value, map(plain, classes))
-        remedy = (
-            f"{near} is: {ONE_WAY}"
-            if near
-            else "correct it, or list all classes when the answers are read, in classes="
-        )
-        if of_table and len(unknown) == len(code) and not near:
+        remedy = "correct it, or list all classes in classes= when labels are read"
+        if of_table and len(unknown) == len(code):
             remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
         raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
     return code
-
-
-WITH_LABELS = "correct the id, or add it to items= if it is an item without labels"
 
 
 def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
@@ -217,18 +193,17 @@ def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | N
     if gold is None:
         return None
     gold = by_item(gold)
-    codes_once(items, gold.index)
+    items.refuse_twice(items.codes(gold.index), "gold")
     known = gold[gold.notna()]
-    item = items.require(known.index, "gold", _spelling_hint(known.index, items) or WITH_LABELS)
-    remedy = _spelling_hint(as_index(known), alphabet.classes) or "correct it, or list all classes in classes="
-    given = alphabet.classes.require(known, "gold", remedy)
+    item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
+    given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
     codes[item] = given
     return codes
 
 
 def feature_table(
-    features: Any, items: Iterable[Any] | None, book: Codebook
+    features: Any, items: Iterable[Any] | Codebook | None, book: Codebook
 ) -> pd.DataFrame | np.ndarray | StoredFeatures | None:
     """Features in codebook order, one row an item.
 
@@ -312,10 +287,7 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         remedy = "leave it out, or add it to annotators= if it is an annotator without labels"
         if not history:
             return table
-        codes = annotators.require(history, "history", remedy)
-        twice = named_twice(as_index(history), codes)
-        if twice:
-            raise DataError(f"history names the annotator {twice} more than once; keep one matrix an annotator")
+        codes = annotators.require_once(history, "history", remedy)
         for annotator, counts in zip(codes, history.values(), strict=True):
             table[annotator] = _counts(
                 counts, shape[1:], f"history of annotator {plain(annotators.ids[annotator])!r}"
@@ -325,9 +297,8 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
 
 
 def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
-    counts = unmasked(tensor_to_numpy(counts, origin))
     try:
-        table = np.array(counts, np.float64)
+        table = np.ma.filled(np.ma.array(tensor_to_numpy(counts, origin), np.float64), np.nan)
     except (TypeError, ValueError) as error:
         raise DataError(f"{origin} holds what is no number ({error}); it must be {shape}, pseudo-counts") from error
     if table.shape != shape:
@@ -341,24 +312,13 @@ def _counts(counts: Any, shape: tuple[int, ...], origin: str) -> np.ndarray:
 
 def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndarray:
     """The row of each id of the book; -1 where there is none."""
-    codes = book.require(ids, what, _spelling_hint(ids, book) or "leave the row out")
-    twice = named_twice(ids, codes)
-    if twice:
-        raise DataError(f"{what} has several rows for the {book.name} {twice}; keep one")
+    codes = book.require_once(ids, what, "correct it, or leave the row out")
     rows = np.full(len(book), -1, np.int64)
     rows[codes] = np.arange(len(codes))
     if every and (rows < 0).any():
         lost = plain(book.ids[int(np.argmax(rows < 0))])
         raise DataError(f"{what} has no row for the {book.name} {lost!r} ({int((rows < 0).sum())} in all); add it")
     return rows
-
-
-def _spelling_hint(ids: pd.Index[Any], book: Codebook) -> str:
-    """What to say when ids differ in type from the known ones."""
-    if not len(ids) or not len(book) or type(plain(ids[0])) is type(plain(book.ids[0])):
-        return ""
-    mine, theirs = type(plain(ids[0])).__name__, type(plain(book.ids[0])).__name__
-    return f"it has type {mine} and the known ones have type {theirs}: spell it as they are spelled"
 
 
 def is_dataset(features: Any) -> bool:

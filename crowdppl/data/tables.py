@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crowdppl.data.ids import ROW, Place, as_index, as_matrix, place_in_rows, plain, unmasked
+from crowdppl.core.validation import kind_of
+from crowdppl.data.ids import ROW, Place, as_index, place_in_rows, plain, tensor_to_numpy
 from crowdppl.errors import DataError
 
 # Usual names first; the others count only where no usual one is there, because tables of labels often carry a
@@ -31,12 +31,10 @@ ALIASES: Mapping[str, tuple[str, str]] = {
     ),
     "class": ("label class truth gold answer", "category true rating target"),
 }
-
-SAID: Mapping[str, str] = {"class": "label"}
-"""How a reader of files calls a role, where not by its name."""
-
-# What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0".
+ARGUMENT: Mapping[str, str] = {"class": "label"}
+"""The argument that names the column of a role, where it is not called like the role."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
+"""What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
 
 
 def recognise(
@@ -66,18 +64,15 @@ def recognise(
         raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
     for role in [role for role in given if role not in found]:
         near = looks_like([c for c in columns if c not in taken], role)
+        argument = f"{ARGUMENT.get(role, role)}="
         if len(near) > 1:
             names = ", ".join(map(repr, near))
-            raise DataError(
-                f"{origin}: the {role} could be any of the columns {names}; say {SAID.get(role, role)}="
-            )
+            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
         if not near:
-            lost = [one for one in ("annotator", "label") if one in given and one not in found]
-            alike = len(lost) == 2 and not any(looks_like(columns, one) for one in lost)
-            wide = ", or wide=True if each annotator has a column" if alike else ""
+            wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
             raise DataError(
                 f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {SAID.get(role, role)}={wide}"
+                f"its columns are {listed}; say {argument}{wide}"
             )
         found[role] = near[0]
     return {role: found[role] for role in given}
@@ -89,43 +84,31 @@ def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
     Raises:
         DataError: naming the first.
     """
-    seen: set[Hashable] = set()
-    for column in columns:
-        if column in seen:
-            raise DataError(f"{origin} has several columns named {column!r}; rename all but one")
-        seen.add(column)
-
-
-def unspecific(column: Hashable) -> bool:
-    """Whether a column holds ids or row numbers by its name, without a word of what they number."""
-    return isinstance(column, str) and re.sub(r"[^a-z0-9]", "", column.lower()) in UNSPECIFIC
-
-
-def names_nothing(columns: Sequence[Hashable]) -> bool:
-    """Whether no column is named like any role, as where the first line of a file is a row."""
-    return not any(looks_like(columns, role) for role in ALIASES)
+    again = pd.Series(list(columns), dtype=object).duplicated()
+    if again.any():
+        raise DataError(
+            f"{origin} has several columns named {columns[int(np.argmax(again))]!r}; rename all but one"
+        )
 
 
 def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
     """Columns that are named like a role: by a usual name, or else by one of the others."""
-    return usually(columns, role) or _named(columns, ALIASES[role][1])
-
-
-def usually(columns: Sequence[Hashable], role: str) -> list[Hashable]:
-    """Columns that have a usual name of a role."""
-    return _named(columns, ALIASES[role][0])
+    return _named(columns, ALIASES[role][0]) or _named(columns, ALIASES[role][1])
 
 
 def _named(columns: Sequence[Hashable], names: str) -> list[Hashable]:
-    return [column for column in columns if _bare(column) in names.split()]
+    return [
+        column for column in columns if _letters(column).removesuffix("ids").removesuffix("id") in names.split()
+    ]
 
 
-def _bare(column: Hashable) -> str:
-    word = re.sub(r"[^a-z0-9]", "", str(column).lower()) if isinstance(column, str) else ""
-    return word.removesuffix("ids").removesuffix("id") if word not in ("id", "ids") else ""
+def _unspecific(columns: Sequence[Hashable]) -> list[Hashable]:
+    """Columns that hold ids or row numbers by their name, without a word of what they number."""
+    return [column for column in columns if _letters(column) in UNSPECIFIC]
 
 
-MAKE_A_TABLE = "pandas.DataFrame(...) makes one of dictionaries, lists and records"
+def _letters(column: Hashable) -> str:
+    return re.sub(r"[^a-z0-9]", "", column.lower()) if isinstance(column, str) else ""
 
 
 @dataclass(frozen=True)
@@ -154,14 +137,21 @@ class Rows:
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
-        lengths = {_length(column, name) for name, column in columns.items() if column is not None}
-        if len(lengths) > 1:
-            raise DataError(
-                f"there are {len(self.item)} items, {len(self.annotator)} annotators and "
-                f"{len(self.item if self.label is None else self.label)} labels; give one of each a row"
-            )
-        if lengths == {0}:
-            raise DataError("there are no rows, so that there is nothing to learn from; give at least one label")
+        lengths = {name: _length(column, name) for name, column in columns.items() if column is not None}
+        if len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{n} {name}s" for name, n in lengths.items())
+            raise DataError(f"there are {counts}; give one of each a row")
+        if lengths["item"] == 0:
+            raise DataError("there are no rows; give at least one label")
+
+
+def _length(column: Any, name: str) -> int:
+    try:
+        return len(column)
+    except TypeError as error:
+        raise DataError(
+            f"the {name} column is {kind_of(column)}; give one value a row, as a list or an array"
+        ) from error
 
 
 def rows_of_frame(
@@ -187,20 +177,14 @@ def rows_of_frame(
     require_table(frame, origin)
     roles = recognise(list(frame.columns), given, origin)
     rest = frame[[column for column in frame.columns if column not in roles.values()]]
-    clash = [column for column in rest.columns if column in roles]
-    if clash:
+    clash = next((column for column in rest.columns if column in roles), None)
+    if clash is not None:
         raise DataError(
-            f"{origin} has a column {clash[0]!r}, but {clash[0]} is read from "
-            f"{roles[clash[0]]!r}; rename or drop one"
+            f"{origin} has a column {clash!r}, but {clash} is read from {roles[clash]!r}; rename or drop one"
         )
-    return Rows(
-        frame[roles["item"]],
-        frame[roles["annotator"]],
-        frame[roles["label"]],
-        columns=rest if len(rest.columns) else None,
-        place=place,
-        text=text,
-    )
+    columns = rest if len(rest.columns) else None
+    item, annotator, label = (frame[roles[role]] for role in ("item", "annotator", "label"))
+    return Rows(item, annotator, label, columns, place, text)
 
 
 def require_table(frame: Any, origin: str) -> None:
@@ -209,20 +193,11 @@ def require_table(frame: Any, origin: str) -> None:
     Raises:
         DataError: with what would make it one.
     """
-    if isinstance(frame, pd.DataFrame):
-        return
-    remedy = "crowdppl.read_annotations reads files" if isinstance(frame, str | PathLike) else MAKE_A_TABLE
-    raise DataError(f"{origin} is of type {type(frame).__name__}, and no pandas DataFrame; {remedy}")
-
-
-def _length(column: Any, name: str) -> int:
-    try:
-        return len(column)
-    except TypeError as error:
+    if not isinstance(frame, pd.DataFrame):
         raise DataError(
-            f"the {name} column is of type {type(column).__name__}, which has no length; give one value a row, as "
-            "a list or an array"
-        ) from error
+            f"{origin} is {kind_of(frame)}, and no pandas DataFrame; make one by pandas.DataFrame(...), or read a "
+            "file by crowdppl.read_annotations"
+        )
 
 
 def rows_of_wide(
@@ -241,18 +216,25 @@ def rows_of_wide(
         DataError: when it is no table, a column is given for another role, two have one name, several could hold
             the items, or columns are called as those of a table with a label a row are.
     """
-    require_table(frame, "the wide table")
-    refuse_twins(list(frame.columns), "the wide table")
+    origin = "the wide table"
+    require_table(frame, origin)
+    refuse_twins(list(frame.columns), origin)
     others = {role: column for role, column in given.items() if column is not None and role != "item"}
     if others:
         raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
     item = given.get("item")
     if item is None and _counts_rows(frame.index):
-        item = _item_column(list(frame.columns), text)
+        _refuse_unspecific(frame, origin)
+        if text or looks_like(list(frame.columns), "item"):
+            item = recognise(list(frame.columns), {"item": None}, origin)["item"]
     if item is not None:
-        item = recognise(list(frame.columns), {"item": item}, "the wide table")["item"]
-        frame = frame.set_index(item)
-    _refuse_long(list(frame.columns))
+        frame = frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
+    one, other = (_named(list(frame.columns), ALIASES[role][0]) for role in ("annotator", "label"))
+    if one and other:
+        raise DataError(
+            f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
+            "wide=, or rename these columns if they are annotators"
+        )
     row, column, cells = _cells(frame)
     return Rows(
         frame.index.take(row),
@@ -270,7 +252,7 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
     """A matrix (N, A) of labels.
 
     Args:
-        matrix: array, tensor or table; what a masked array masks is no label.
+        matrix: array, tensor, table or list of rows; what a masked array masks is no label.
         missing: what else means that there is no label; by default NaN among floats, -1 among whole numbers, and
             among texts one that is empty or of blanks.
         items, annotators: ids of rows and columns; by default those of a table, else their numbers.
@@ -278,11 +260,16 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
     Raises:
         DataError: when it is sparse, has other than two dimensions, or ids do not fit.
     """
-    missing = np.nan if missing is pd.NA else missing
-    values, masked = as_matrix(matrix)
-    if values.dtype == object:
-        # pandas' own NA equals nothing, and differs from nothing.
-        values = unmasked(np.ma.masked_array(values, pd.isna(values)))
+    try:
+        values = np.asanyarray(tensor_to_numpy(matrix, "the matrix"))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"the matrix cannot be read ({error}); give a row an item and a column an annotator"
+        ) from error
+    if values.ndim != 2:
+        raise DataError(f"the matrix has shape {values.shape}; give a row an item and a column an annotator")
     if isinstance(matrix, pd.DataFrame):
         items = matrix.index if items is None else items
         annotators = _annotators_of(matrix) if annotators is None else annotators
@@ -291,14 +278,18 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         ids.append(as_index(np.arange(size) if names is None else names))
         if len(ids[-1]) != size:
             raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
-    row, column = np.nonzero(_given(values, missing) & ~masked)
-    cells = _whole(values[row, column])
+    cells = np.asarray(np.ma.getdata(values))
+    if cells.dtype == object:
+        cells = cells.copy()
+        cells[pd.isna(cells)] = None  # pandas' own NA compares with nothing
+    row, column = np.nonzero(_given(cells, missing) & ~np.ma.getmaskarray(values))
+    labels = _whole(cells[row, column])
+    if isinstance(matrix, pd.DataFrame):
+        labels = _as_categories(matrix, labels, -1 if missing is None else missing)
     return Rows(
         ids[0].take(row),
         ids[1].take(column),
-        _of_categories(matrix, cells, -1 if missing is None else missing)
-        if isinstance(matrix, pd.DataFrame)
-        else cells,
+        labels,
         place=lambda label: f"[{row[label]}, {column[label]}]",
         items=ids[0],
         annotators=ids[1],
@@ -312,34 +303,19 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
     Raises:
         DataError: when they, or the inner values, are no mappings.
     """
-    if not isinstance(dicts, Mapping):
-        raise DataError(
-            f"labels are of type {type(dicts).__name__}; give a dictionary {{annotator: {{item: label}}}}"
-        )
-    for annotator, labels in dicts.items():
-        if not isinstance(labels, Mapping):
-            raise DataError(
-                f"annotator {annotator!r} has {labels!r}; give a dictionary {{annotator: {{item: label}}}}"
-            )
+    inner = dicts.values() if isinstance(dicts, Mapping) else [dicts]
+    wrong = next((labels for labels in inner if not isinstance(labels, Mapping)), None)
+    if wrong is not None or not isinstance(dicts, Mapping):
+        raise DataError(f"labels are {kind_of(wrong)}; give a dictionary {{annotator: {{item: label}}}}")
     triples = [(i, a, label) for a, labels in dicts.items() for i, label in labels.items()]
     return Rows(
         item=[item for item, _, _ in triples],
         annotator=[annotator for _, annotator, _ in triples],
         label=[label for _, _, label in triples],
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
-        annotators=as_index(dicts),
+        annotators=list(dicts),
         without="leave it out",
     )
-
-
-def _refuse_long(columns: list[Hashable]) -> None:
-    """Refuses a table with a label a row, whose columns would be taken for two annotators."""
-    one, other = (usually(columns, role) for role in ("annotator", "label"))
-    if one and other:
-        raise DataError(
-            f"the wide table has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
-            "wide=, or rename these columns if they are annotators"
-        )
 
 
 def _counts_rows(index: pd.Index[Any]) -> bool:
@@ -347,17 +323,18 @@ def _counts_rows(index: pd.Index[Any]) -> bool:
     return index.name is None and pd.api.types.is_integer_dtype(index.dtype)
 
 
-def _item_column(columns: list[Hashable], text: bool) -> Hashable | None:
-    """The column that is named like items; None where the table counts them, which a file of text does not."""
-    unsaid = [column for column in columns if unspecific(column)]
-    if unsaid:
+def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable] = ()) -> None:
+    """Refuses a column that may hold the items or be an annotator's.
+
+    Raises:
+        DataError: naming it.
+    """
+    found = [*_unspecific(list(table.columns)), *also]
+    if found:
         raise DataError(
-            f"the wide table has a column {unsaid[0]!r}, which may hold the items or be an annotator's; say item=, "
-            "or drop it"
+            f"{origin} has a column {found[0]!r}, which may hold the items or be an annotator's; make it the "
+            "index (a wide table: say item=), or drop it"
         )
-    if not text and not looks_like(columns, "item"):
-        return None
-    return recognise(columns, {"item": None}, "the wide table")["item"]
 
 
 def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
@@ -366,14 +343,9 @@ def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
     Raises:
         DataError: when two have one name, or one seems to hold the items, so that its ids would be labels.
     """
-    columns = list(table.columns)
-    refuse_twins(columns, "the matrix")
-    own = [column for column in columns if unspecific(column)] + looks_like(columns, "item")
-    if own and _counts_rows(table.index):
-        raise DataError(
-            f"the matrix has a column {own[0]!r}, which may hold the items or be an annotator's; make it the "
-            "index, drop it, or name the annotators in annotators="
-        )
+    refuse_twins(list(table.columns), "the matrix")
+    if _counts_rows(table.index):
+        _refuse_unspecific(table, "the matrix", looks_like(list(table.columns), "item"))
     return table.columns
 
 
@@ -381,11 +353,8 @@ def _given(values: np.ndarray, missing: Any) -> np.ndarray:
     """Where a matrix holds labels."""
     if missing is None and values.dtype.kind != "f":
         given: np.ndarray = np.asarray(values != -1)
-        if values.dtype.kind in "OU":
-            given &= ~_blank(values.ravel()).reshape(values.shape)
-        return given
-    found: np.ndarray = ~pd.isna(values) if missing is None or missing != missing else values != missing
-    return found
+        return given & ~_blank(values.ravel()).reshape(values.shape) if values.dtype.kind in "OU" else given
+    return np.asarray(~pd.isna(values) if missing is None or pd.isna(missing) else values != missing)
 
 
 def _cells(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Any]:
@@ -397,13 +366,13 @@ def _cells(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Any]:
     cells = frame.to_numpy(dtype=object)
     filled[filled] = ~_blank(cells[filled])
     cells = cells[filled]
-    kind = pd.api.types.infer_dtype(cells)
     row, column = np.nonzero(filled)
-    numbers = kind in ("floating", "mixed-integer-float")
-    return row, column, _of_categories(frame, _whole(cells.astype(np.float64)) if numbers else cells)
+    if pd.api.types.infer_dtype(cells) in ("floating", "mixed-integer-float"):
+        cells = _whole(cells.astype(np.float64))
+    return row, column, _as_categories(frame, cells)
 
 
-def _of_categories(table: pd.DataFrame, cells: np.ndarray, missing: Any = None) -> Any:
+def _as_categories(table: pd.DataFrame, cells: np.ndarray, missing: Any = None) -> Any:
     """Cells of columns that are all categoricals as one, so that a category that nobody used stays a class.
 
     Args:
@@ -423,16 +392,12 @@ def _of_categories(table: pd.DataFrame, cells: np.ndarray, missing: Any = None) 
 
 
 def _blank(cells: np.ndarray) -> np.ndarray:
-    """Which of some cells hold a text that is empty or of blanks, bool (S,); each word is looked at once."""
-    try:
-        blanks = [word for word in set(cells.tolist()) if isinstance(word, str) and not word.strip()]
-    except TypeError:  # a list, say, which is refused as a label
-        return np.zeros(len(cells), bool)
-    return pd.Series(cells, dtype=object).isin(blanks).to_numpy() if blanks else np.zeros(len(cells), bool)
+    """Which of some cells hold a text that is empty or of blanks, bool (S,)."""
+    return np.fromiter((isinstance(x, str) and not x.strip() for x in cells), bool, len(cells))
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Floats that are all whole numbers as such: only missing cells had made them floats."""
+    """Floats that are all whole numbers as integers: missing cells had made them floats."""
     if values.dtype.kind != "f" or not np.isfinite(values).all() or (values % 1).any():
         return values
     return values.astype(np.int64)

@@ -153,7 +153,7 @@ def test_items_without_labels_are_there_when_they_have_features_or_are_named() -
     assert array.features.ravel().tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(DataError, match="features has no row for the item 'b'"):
         Annotations.from_arrays(*rows, features=table.drop("b"))
-    with pytest.raises(DataError, match=r"item ids are of mixed types: 'a' \(str\) at items=\[0\] and 5 \(int\)"):
+    with pytest.raises(DataError, match=r"mixed types: 'a' \(str\) at items=\[0\] and 5 \(int\)"):
         Annotations.from_arrays(*rows, items=["a", "b", 5])
     with pytest.raises(
         DataError, match=r"mixed types: '[ab]' \(str\) at row \d .* and 5 \(int\) at items without labels"
@@ -188,15 +188,13 @@ def test_new_data_under_old_codes(frame: pd.DataFrame) -> None:
     assert new.frame().to_numpy().tolist() == [["i1", 100, "cat"], ["new", 111, "emu"]]
     with pytest.raises(DataError, match=r"the annotator 5 at row 1 .* 12 known ones; .*grow=True"):
         Annotations.from_arrays(["new", "new"], [111, 5], ["emu", "cat"], like=old)
-    with pytest.raises(
-        DataError, match=r"item 'I1' at row 0 .* known ones, but 'i1' is; spell .*, or append it with"
-    ):
+    with pytest.raises(DataError, match=r"item 'I1' at row 0 .* 60 known ones.*grow=True"):
         Annotations.from_arrays(["I1"], [111], ["emu"], like=old, items=old.item_book)
     with pytest.raises(DataError, match=r"the label 'yak' at row 0"):
         Annotations.from_arrays(["new"], [111], ["yak"], like=old)
-    with pytest.raises(DataError, match="leave classes=, abstentions= and informative_abstentions= out"):
+    with pytest.raises(DataError, match="like="):
         Annotations.from_arrays(["new"], [111], ["emu"], like=old, classes=["emu", "cat"])
-    with pytest.raises(DataError, match="leave classes=, abstentions= and informative_abstentions= out"):
+    with pytest.raises(DataError, match="like="):
         Annotations.from_arrays(["new"], [111], ["emu"], like=old, informative_abstentions=True)
     with pytest.raises(DataError, match=r"annotators= names the annotator 6"):
         Annotations.from_arrays(["new"], [111], ["emu"], like=old, annotators=[111, 6])
@@ -273,51 +271,23 @@ def test_warnings_point_at_the_caller() -> None:
     [
         (lambda: Annotations.from_arrays([], [], []), DataError, "no rows"),
         (lambda: Annotations.from_frame(pd.DataFrame({"item": [], "user": [], "label": []})), DataError, "no rows"),
-        (lambda: Annotations.from_arrays([1, 2], [1], [0, 1]), DataError, "2 items, 1 annotators and 2 labels"),
-        (lambda: Annotations.from_arrays([1], [1], [0], kind="continuous"), DataError, "kind 'continuous'"),
+        (lambda: Annotations.from_arrays([1, 2], [1], [0, 1]), DataError, "2 items, 1 annotators, 2 labels"),
+        (lambda: Annotations.from_arrays([1], [1], [0], kind="continuous"), DataError, "kind='continuous'"),
         (lambda: Annotations.from_arrays([1], [1], [0], clases=[0, 1]), TypeError, "'clases' is no option"),
         (lambda: Annotations.from_arrays([1, None], [1, 1], [0, 1]), DataError, "item at row 1 .* missing"),
-        (lambda: Annotations.from_arrays([1, 2], [1, "a"], [0, 1]), DataError, "annotator ids are of mixed types"),
+        (lambda: Annotations.from_arrays([1, 2], [1, "a"], [0, 1]), DataError, "annotators are of mixed types"),
         (
             lambda: Annotations.from_arrays([1, 2], [1, 1], [0, np.inf]),
             DataError,
-            r"label at row 1 .*infinite \(inf\)",
+            "label inf at row 1 .*text or integers",
         ),
         (lambda: Annotations.from_arrays([1, 2], [1, 1], [0.0, np.nan]), DataError, "label at row 1"),
-        (lambda: Annotations.from_arrays([1, 2], [1, 1], [3, 3]), DataError, "at least two classes"),
+        (lambda: Annotations.from_arrays([1, 2], [1, 1], [3, 3]), DataError, "two classes"),
     ],
 )
 def test_what_is_refused(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize("role", ["item", "annotator", "label"])
-def test_a_text_with_half_a_character_is_refused_with_its_row(role: str) -> None:
-    rows = pd.DataFrame({name: pd.Series(list("aab"), dtype=object) for name in ("item", "annotator", "label")})
-    rows.loc[1, role] = "x\ud800y"
-    message = (
-        rf"the {role} 'x\\ud800y' at row 1 \(counted from 0\) holds half a character .*; spell it anew, or leave"
-    )
-    with pytest.raises(DataError, match=message):
-        Annotations.from_arrays(*(rows[name].tolist() for name in rows))
-    with pytest.raises(DataError, match=message):
-        Annotations.from_frame(rows)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"classes": ["a", "b", "\ud800"]},
-        {"abstentions": ["\ud800"]},
-        {"items": ["\ud800"]},
-        {"gold": {"\ud800": "a"}},
-    ],
-    ids=str,
-)
-def test_an_option_with_half_a_character_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"'\\ud800' .*holds half a character .*; spell it anew"):
-        Annotations.from_arrays(["i", "j"], ["x", "x"], ["a", "b"], **options)
 
 
 @pytest.mark.parametrize("column", ["item", "worker", "label"])

@@ -51,10 +51,8 @@ def test_good_data_give_no_warning() -> None:
 
 
 def test_repeats_are_kept_and_counted() -> None:
-    assert found(ROWS, RepeatsWarning) == [
-        "2 of 6 labels repeat an annotator's label of the same item; all count, as if they were independent: if "
-        "rows were copied, take repeats='first' (repeats='keep')"
-    ]
+    (message,) = found(ROWS, RepeatsWarning)
+    assert message.startswith("2 of 6 labels repeat") and "repeats='first'" in message
     data = quietly(ROWS)
     assert data.n_labels == 6
     assert data.frame().label.tolist() == [0, 1, 1, 0, 1, 1]
@@ -173,5 +171,5 @@ def test_counts_and_neighbours() -> None:
 
 
 def test_a_single_annotator_is_warned_of() -> None:
-    with pytest.warns(SparseDataWarning, match="all labels are by 'ann': they alone cannot tell"):
+    with pytest.warns(SparseDataWarning, match="all labels are by 'ann'"):
         Annotations.from_arrays([1, 2, 3], ["ann"] * 3, ["x", "y", "x"])

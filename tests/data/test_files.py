@@ -85,23 +85,9 @@ def test_further_columns_travel_with_the_rows(tmp_path: Path) -> None:
     assert data.frame().columns.tolist() == ["item", "annotator", "label", "time", "note"]
 
 
-def test_files_that_name_a_column_are_not_said_to_begin_with_a_row(tmp_path: Path) -> None:
-    for text in ("item;who;label\na;w;0\n", "label,label\na,0\n"):
-        with pytest.raises(DataError) as raised:
-            read_annotations(written(tmp_path / "a.csv", text))
-        assert "is a row" not in str(raised.value)
-    with pytest.raises(DataError, match=r"say item=. If line 1 of a.csv is a row already"):
-        read_gold(written(tmp_path / "a.csv", "i1,yes\ni2,no\n"))
-
-
-@pytest.mark.parametrize(
-    "text", ["[{0}, {1}]", "\n [\n {0},\n {1}\n]\n", "{0}\n{1}\n"], ids=["line", "list", "lines"]
-)
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.json.gz"])
-def test_json_is_an_object_a_line_or_a_list(name: str, text: str, tmp_path: Path) -> None:
-    found = ('{"item": 1, "worker": "w", "label": "x"}', '{"worker": "v", "item": 1, "label": "y", "note": 3}')
-    said = text.replace("{0}", found[0]).replace("{1}", found[1])
-    data = read_annotations(written(tmp_path / name, gzip.compress(said.encode()) if name.endswith("gz") else said))
+def test_columns_of_json_come_in_any_order(tmp_path: Path) -> None:
+    lines = '{"item": 1, "worker": "w", "label": "x"}\n\n{"worker": "v", "item": 1, "label": "y", "note": 3}\n'
+    data = read_annotations(written(tmp_path / "a.json.gz", gzip.compress(lines.encode())))
     assert rows(data) == [(1, "v", "y", 3), (1, "w", "x", None)]
 
 
@@ -128,93 +114,43 @@ def test_quoted_line_breaks_and_blank_lines_do_not_shift_lines(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        (
-            "a.csv",
-            "item,worker,label\na,w,0\nb,w\n",
-            r"line 3 of a.csv has 2 fields and the header has 3; .*truncated",
-        ),
-        ("a.csv", "item,worker,label\na,w,0,1\n", r"line 2 of a.csv has 4 fields"),
-        ("a.csv", 'item,worker,label\na,w,0\nb,"w,1\nc,w,1\n', r"a.csv cannot be read beyond line 2.*quote"),
-        ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", r"line 3 of a.csv is not UTF-8"),
-        ("a.csv", "", r"a.csv is empty"),
-        ("a.csv", "item,worker,label\n", r"no rows"),
-        (
-            "a.csv",
-            "0,0,1\n0,1,1\n",
-            r"several columns named '0'.*If line 1 of a.csv is a row already, put a line that",
-        ),
-        (
-            "a.csv",
-            "\ni1,ann,yes\ni1,bob,no\n",
-            r"columns are 'i1', 'ann', 'yes'; say item=.* If line 2 of a.csv is a row",
-        ),
-        ("a.csv", "item worker label\na w 0\n", r"line 1 of a.csv names one column, 'item wo.*, say delimiter="),
-        ("a.csv", "\nitem:worker:label\na:w:0\n", r"line 2 of a.csv names one column.*begin with a line of column"),
-        ("a.csv", "a;b|c\n1;2|3\n", r"a.csv may be separated by any of ';', '\|'; say delimiter="),
-        ("a.csv", "item;who;label\na;w;0\n", r"looks like annotator .*columns are 'item', 'who', 'label'"),
-        ("a.csv", "sep=;\n\nitem;worker;label\na;w;0\nb;w;\n", r"label at line 5 of a.csv is missing"),
-        ("a.csv", "item;worker;label\na;w;0\nb;w\n", r"line 3 of a.csv has 2 fields and the header has 3"),
-        ("a.csv", 'item,worker,label\na,w,0\nb,w,"1\nc,w,1\n', r"beyond line 2.*quote is never closed"),
-        ("a.csv", "\n ;;\n", r"a.csv is empty; its first line must name the columns"),
-        ("a.csv", "item,worker,label\na,w,0\n,w,1\n", r"item at line 3 of a.csv is missing or infinite \(''\)"),
+        ("a.csv", "item,worker,label\na,w,0\nb,w\n", "line 3 of a.csv has 2 fields and the header has 3"),
+        ("a.csv", "item,worker,label,time\na,w,0,1\nb,w,1\n", "line 3 of a.csv has 3 fields and the header has 4"),
+        ("a.csv", "item,worker,label\na,w,0,1\n", "line 2 of a.csv has 4 fields"),
+        ("a.csv", "item;worker;label\na;w;0\nb;w\n", "line 3 of a.csv has 2 fields and the header has 3"),
+        ("a.csv", 'item,worker,label\na,w,0\nb,"w,1\nc,w,1\n', "a.csv cannot be read beyond line 2.*quote"),
+        ("a.csv", 'item,worker,label\na,w,0\nb,w,"1\nc,w,1\n', "a.csv cannot be read beyond line 2.*quote"),
+        ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", "line 3 of a.csv is not UTF-8"),
+        ("a.csv", "", "a.csv begins with ''"),
+        ("a.csv", "item,worker,label\n", "no rows"),
+        ("a.csv", "0,0,1\n0,1,1\n", "several columns named '0'"),
+        ("a.csv", "\ni1,ann,yes\ni1,bob,no\n", "columns are 'i1', 'ann', 'yes'; say item="),
+        ("a.csv", "item worker label\na w 0\n", "'item worker label', .*delimiter="),
+        ("a.csv", "item;who;label\na;w;0\n", "looks like annotator .*columns are 'item', 'who', 'label'"),
+        ("a.csv", "item,worker,label\na,w,0\n,w,1\n", r"item at line 3 of a.csv is missing \(''\)"),
         ("a.csv", "item,worker,label\na,nan,0\nb,w,1\n", r"annotator at line 2 of a.csv .*\('nan'\)"),
         ("a.csv", "item,worker,label\na,w,0\nb, NA ,1\n", r"annotator at line 3 of a.csv .*\(' NA '\)"),
-        ("a.csv", "item,worker,label\na,w,0\n ,w,1\n", r"item at line 3 of a.csv is missing or infinite \(' '\)"),
         ("a.csv", "item,worker,label\na,w,0\nb,w,\n", r"label at line 3 of a.csv .*\(''\).*abstentions="),
-        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "wor', r"line 2 of a.jsonl cannot be read"),
-        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n\n[1]\n', r"line 3 of a.jsonl .*one JSON object a line"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "wor', "line 2 of a.jsonl cannot be read"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0}\n\n[1]\n', "line 3 of a.jsonl .*one JSON object a line"),
+        ("a.jsonl", '\n{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "worker": 2}\n', "label at line 3"),
+        ("a.jsonl", b'{"item": 1, "worker": 2, "label": 0}\n{"item": "\xff"}\n', "line 2 of a.jsonl is not UTF-8"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', "label at line 1"),
         (
             "a.jsonl",
-            '\n{"item": 1, "worker": 2, "label": 0}\n{"item": 1, "worker": 2}\n',
-            r"label at line 3 .*\(None\)",
+            '{"item": {"id": 7}, "worker": 2, "label": 0}\n{"item": 1, "worker": 2, "label": 1}\n',
+            "'id': 7.* at line 1 of a.jsonl",
         ),
-        (
-            "a.jsonl",
-            b'{"item": 1, "worker": 2, "label": 0}\n{"item": "\xff"}\n',
-            r"line 2 of a.jsonl is not UTF-8",
-        ),
-        ("a.jsonl", '{"item": 1, "worker": 2, "label": NaN}\n', r"label at line 1"),
-        (
-            "a.jsonl",
-            '\n{"item": {"id": 7}, "worker": 2, "label": 0}\n{"item": {"id": 8}, "worker": 2, "label": 1}\n',
-            r"cannot be ids, such as {'id': 7} at line 2 of a.jsonl",
-        ),
-        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0, "label": 1}\n', r"line 1 of .*: 'label' is given twice"),
-        ("a.csv.gz", "item,worker,label\na,w,0\n", r"a.csv.gz is not gzipped; call it a.csv"),
-        ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n", mtime=0), r"a.csv is gzipped; call it a.csv.gz"),
-        ("a.jsonl", "", r"a.jsonl is empty"),
-        ("a.json", "[]", r"a.json is empty; write one JSON object a line, or one list"),
-        ("a.json", '[{"item": 1, "worker": 2, "label": 0},\n{"item": 1', r"a.json cannot be read: .*line 2"),
-        (
-            "a.jsonl",
-            '{"item": "a", "worker": 2, "label": 1}\n{"item": "\\ud800", "worker": 2, "label": 0}',
-            r"the item '\\ud800' at line 2 of a.jsonl holds half",
-        ),
-        ("a.json", "[" * 100_000, r"a.json cannot be read: maximum recursion depth"),
-        ("a.jsonl", '\n{"item":' + "[" * 100_000, r"line 2 of a.jsonl cannot be read: maximum recursion depth"),
-        ("a.json", '[{"item": 1, "worker": 2, "label": 0}, [1]]', r"entry 2 of a.json is \[1\], and no object"),
-        (
-            "a.json",
-            '[{"item": 1, "worker": 2, "label": 0}, {"item": 1, "worker": 2}]',
-            r"label at entry 2 of a.json",
-        ),
-        (
-            "a.json",
-            '[{"item": 1, "worker": 2, "label": 0, "label": 1}]',
-            r"a.json cannot be .*'label' is given twice",
-        ),
-        ("a.json", b'[{"item": "\xff"}]', r"line 1 of a.json is not UTF-8"),
-        ("a.json", '{\n"rows": [{"item": 1}]}', r"line 1 of a.json cannot be read: .*or one list of objects"),
-        (
-            "a.xlsx",
-            "",
-            r"a.xlsx is a spreadsheet: save it as CSV, or read it with pandas .*\. Read are CSV \(.csv\), T",
-        ),
-        ("a.csv.zip", "", r"a.csv.zip is packed: unpack it, or gzip it. Read are CSV"),
-        ("a.tar.gz", "", r"a.tar.gz is packed: unpack it"),
-        ("a.txt", "", r"a.txt is of no known ending: call it what it is, or say format=. Read are CSV .*parquet"),
-        ("a.csv", b"PK\x03\x04\x14", r"a.csv is a zip file, to be unpacked, or a spreadsheet: save it as CSV"),
-        ("a.parquet", "PAR1 and nothing more", r"a.parquet \(21 bytes\) is no parquet file, or a truncated one"),
+        ("a.jsonl", '{"item": 1, "worker": 2, "label": 0, "label": 1}\n', "line 1 of .*: 'label' is given twice"),
+        ("a.jsonl", "", "a.jsonl is empty"),
+        ("a.jsonl", '\n{"item":' + "[" * 100_000, "line 2 of a.jsonl cannot be read: maximum recursion depth"),
+        ("a.json", '[{"item": 1, "worker": 2, "label": 0}]', "line 1 of a.json .*one JSON object a line"),
+        ("a.csv.gz", "item,worker,label\na,w,0\n", "a.csv.gz cannot be read"),
+        ("a.csv", gzip.compress(b"item,worker,label\na,w,0\n", mtime=0), "a.csv is not UTF-8|line 1 of a.csv"),
+        ("a.xlsx", "", "a.xlsx is no CSV.*give the DataFrame"),
+        ("a.csv.zip", "", "a.csv.zip is no CSV"),
+        ("a.txt", "", "a.txt is no CSV.*format="),
+        ("a.parquet", "PAR1 and nothing more", "a.parquet is no Parquet file, or a truncated one"),
     ],
 )
 def test_files_that_cannot_be_read_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -250,10 +186,10 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not there"):
         read_annotations(tmp_path / "nothing.csv")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="is no file"):
         read_annotations(tmp_path / "folder.csv")
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(DataError, match="is a pipe or a device"):
+    with pytest.raises(DataError, match="is no file"):
         read_annotations(tmp_path / "pipe.csv")
 
 
@@ -269,25 +205,12 @@ def test_the_format_can_be_said(frame: pd.DataFrame, tmp_path: Path) -> None:
         ("a.csv", "item\tworker\tlabel\n{0}\tann\t1,5\n{0}\tbob\t2\n"),
         ("a.csv", "item|worker|label\n{0}|ann|1,5\n{0}|bob|2\n"),
         ("a.tsv", 'item,worker,label\n{0},ann,"1,5"\n{0},bob,2\n'),
-        ("a.csv", '\n \r\n,,\nitem,worker,label\n{0},ann,"1,5"\n{0},bob,2\n'),
-        ("a.csv", "\ufeffsep=;\r\nitem;worker;label\r\n{0};ann;1,5\r\n\r\n{0};bob;2\r\n"),
-        ("a.csv", '"sep=%"\nitem%worker%label\n{0}%ann%1,5\n{0}%bob%2\n'),
-        ("a.csv", "task, id;worker;label\n{0};ann;1,5\n{0};bob;2\n"),
+        ("a.csv", '\n\r\nitem,worker,label\n{0},ann,"1,5"\n{0},bob,2\n'),
     ],
-    ids=[
-        "semicolon",
-        "tab",
-        "bar",
-        "comma",
-        "blank lines",
-        "Excel's line",
-        "any in Excel's line",
-        "comma in a name",
-    ],
+    ids=["semicolon", "tab", "bar", "comma", "blank lines"],
 )
 def test_the_delimiter_is_what_the_file_shows(name: str, text: str, tmp_path: Path) -> None:
-    said = {"item": "task, id"} if "task" in text else {}
-    data = read_annotations(written(tmp_path / name, text.format("007")), **said)  # type: ignore[arg-type]
+    data = read_annotations(written(tmp_path / name, text.format("007")))
     assert rows(data) == [("007", "ann", "1,5"), ("007", "bob", "2")]
     gold = written(tmp_path / f"gold{name[1:]}", "item;gold\n007;1,5\n")
     assert read_gold(gold).to_dict() == {"007": "1,5"}
@@ -297,12 +220,6 @@ def test_a_file_that_can_be_read_as_it_is_called_is_read_so(tmp_path: Path) -> N
     text = "item,worker,label,scores a;b;c;d;e\n1,ann,x,1;2;3;4;5\n1,bob,y,1;2;3;4;5\n"
     data = read_annotations(written(tmp_path / "a.csv", text))
     assert rows(data) == [("1", "ann", "x", "1;2;3;4;5"), ("1", "bob", "y", "1;2;3;4;5")]
-
-
-def test_excels_line_is_read_in_any_case(tmp_path: Path) -> None:
-    for line in ("SEP=;", '"Sep=;"'):
-        data = read_annotations(written(tmp_path / "a.csv", f"{line}\nitem;worker;label\na;x,y;1\nb;x,y;2\n"))
-        assert rows(data) == [("a", "x,y", "1"), ("b", "x,y", "2")]
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv", "jsonl"])
@@ -321,9 +238,8 @@ def test_the_encoding_can_be_said(ending: str, encoding: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-@pytest.mark.parametrize("first", ["", "sep=;\n"])
-def test_a_mark_before_the_header_is_no_part_of_it(encoding: str, first: str, tmp_path: Path) -> None:
-    text = f"\ufeff{first}item;worker;label\nKöln;Zoë;ja\nUlm;Bob;nein\n"
+def test_a_mark_before_the_header_is_no_part_of_it(encoding: str, tmp_path: Path) -> None:
+    text = "\ufeffitem;worker;label\nKöln;Zoë;ja\nUlm;Bob;nein\n"
     path = written(tmp_path / "a.csv", text.encode(encoding))
     assert rows(read_annotations(path, encoding=encoding)) == [("Köln", "Zoë", "ja"), ("Ulm", "Bob", "nein")]
     row = '\ufeff{"item": "Köln", "truth": "ja"}\n'
@@ -333,17 +249,14 @@ def test_a_mark_before_the_header_is_no_part_of_it(encoding: str, first: str, tm
 
 def test_an_encoding_that_does_not_fit_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "item,worker,label\nKöln,x,1\n")
-    with pytest.raises(DataError, match="a.csv is not ascii; give another encoding="):
+    with pytest.raises(DataError, match="a.csv is not ascii"):
         read_annotations(path, encoding="ascii")
     for name in ("utf-16", "utf-32"):  # each minds something else: a mark that is not there, letters that are none
-        with pytest.raises(DataError, match=f"a.csv is not {name}; give another encoding="):
+        with pytest.raises(DataError, match=f"a.csv is not {name}"):
             read_annotations(path, encoding=name)
-    for name in ("base64", ""):
-        with pytest.raises(DataError, match=f"encoding='{name}' is none that Python knows"):
+    for name in ("base64", "nothing"):
+        with pytest.raises(DataError, match=f"encoding='{name}'"):
             read_annotations(path, encoding=name)
-    pd.DataFrame({"item": ["a"], "worker": ["x"], "label": ["1"]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="encoding='cp1252' is for files of text, and a.parquet is parquet"):
-        read_annotations(tmp_path / "a.parquet", encoding="cp1252")
 
 
 def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> None:
@@ -352,7 +265,7 @@ def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> No
         read_annotations(path, annotators=["NA"])
     data = read_annotations(path, annotators=["NA"], items=iter(["null"]))
     assert rows(data) == [("a", "NA", "1"), ("b", "x", "2"), ("null", "x", "1")]
-    with pytest.raises(DataError, match=r"item at row 2 .*\(nan\).* unless told keep_default_na=False"):
+    with pytest.raises(DataError, match=r"item at row 2 .*\(nan\).*keep_default_na=False"):
         Annotations.from_frame(pd.read_csv(path))
     wide = written(tmp_path / "wide.csv", "item,NA,x\na,1,2\nnull,2,2\n")
     with pytest.raises(DataError, match=r"item at column 'NA' of line 3 .*\('null'\).*, name it in items="):
@@ -361,7 +274,7 @@ def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> No
         read_annotations(wide, wide=True, items=["null"])
     data = read_annotations(wide, wide=True, annotators=["NA"], items=["null"])
     assert rows(data) == [("a", "NA", "1"), ("a", "x", "2"), ("null", "NA", "2"), ("null", "x", "2")]
-    with pytest.raises(DataError, match=r"item at column 'x' of line 2 of wide.csv is missing or infinite \(''\)"):
+    with pytest.raises(DataError, match=r"item at column 'x' of line 2 of wide.csv is missing"):
         read_annotations(written(wide, "item,x,y\n,1,2\nb,2,2\n"), wide=True)
     whole = pd.read_csv(path, keep_default_na=False)
     assert list(Annotations.from_frame(whole).annotators) == ["NA", "x"]
@@ -374,12 +287,12 @@ def test_the_delimiter_can_be_said(tmp_path: Path) -> None:
         assert rows(data) == [("1", "ann", "x"), ("1", "bob", "y")]
     gold = written(tmp_path / "gold.txt", "item:gold\n1:x\n")
     assert read_gold(gold, delimiter=":").to_dict() == {"1": "x"}
-    for wrong in (";;", "", "\n", "§"):
-        with pytest.raises(DataError, match="is not one character that separates fields, such as ';'"):
+    for wrong in (";;", "", "\n"):
+        with pytest.raises(DataError, match="delimiter="):
             read_annotations(tmp_path / "a.csv", delimiter=wrong)
-    with pytest.raises(DataError, match="delimiter=';' is for CSV and TSV, and a.jsonl is jsonl; leave it out"):
+    with pytest.raises(DataError, match="delimiter=';'"):
         read_annotations(written(tmp_path / "a.jsonl", "{}"), delimiter=";")
-    with pytest.raises(DataError, match="format='xls' is none of 'csv', 'tsv', 'parquet', 'jsonl'"):
+    with pytest.raises(DataError, match="format='xls'"):
         read_annotations(tmp_path / "a.csv", format="xls")
 
 
@@ -441,13 +354,13 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"id_of_it": k, "truth": k % 2}) for k in range(3))
     path = written(tmp_path / "truth.jsonl", lines)
     assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
-    with pytest.raises(DataError, match=r"t\.csv has no rows, so that no truth is known"):
+    with pytest.raises(DataError, match="t.csv has no rows"):
         read_gold(written(tmp_path / "t.csv", "item,label\n"))
     with pytest.raises(DataError, match="class at line 2 of t.csv is missing"):
         read_gold(written(tmp_path / "t.csv", "item,gold\n1,\n"))
     with pytest.raises(DataError, match="the class could be any of the columns 'answer', 'label'; say label="):
         read_gold(written(tmp_path / "t.csv", "item,answer,label\n1,x,y\n"))
-    with pytest.raises(DataError, match=r"^\. is of no known ending"):
+    with pytest.raises(DataError, match="is no CSV"):
         read_gold(".")
 
 
@@ -475,6 +388,6 @@ def test_ten_million_labels_load_within_four_gibibytes(text: bool, tmp_path: Pat
 def test_spreadsheets_marks_of_nothing_are_no_labels(tmp_path: Path, mark: str) -> None:
     path = tmp_path / "answers.csv"
     path.write_text(f"item,annotator,label\na,x,yes\nb,x,{mark}\na,y,no\nb,y,no\n")
-    with pytest.raises(DataError, match="line 3.*is missing or infinite"):
+    with pytest.raises(DataError, match="line 3.*is missing"):
         read_annotations(path)
     assert list(read_annotations(path, classes=["yes", "no", mark]).classes) == ["yes", "no", mark]

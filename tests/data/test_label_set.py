@@ -48,8 +48,8 @@ def test_listed_numbers_name_labels_that_are_text() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"informative_abstentions": True}, r"no abstention is named; name them"),
-        ({"abstentions": ["?"], "informative_abstentions": "yes"}, r"'yes' is neither True nor False"),
+        ({"informative_abstentions": True}, "informative_abstentions"),
+        ({"abstentions": ["?"], "informative_abstentions": "yes"}, "informative_abstentions='yes'"),
     ],
 )
 def test_abstentions_tell_something_only_where_there_are_some(options: Any, match: str) -> None:
@@ -101,23 +101,23 @@ def test_a_category_that_nobody_used_is_a_class(labels: Any, away: list[str], an
 def test_classes_that_are_there_as_categories_alone_are_warned_of() -> None:
     labels = pd.Categorical(["x", "y", "x", "?"], ["x", "y", "?", "never"])
     given: Any = (["i", "i", "j", "j"], ["ann", "bob", "ann", "bob"], labels)
-    with pytest.warns(SparseDataWarning, match=r"no label is of 1 of 3 classes \('never'\), .* a categorical"):
+    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes have no label \('never'\): .*categories"):
         assert list(Annotations.from_arrays(*given, abstentions=["?"]).classes) == ["never", "x", "y"]
     meant = Annotations.from_arrays(*given, abstentions=["?"], classes=["never", "x", "y"])
     used = Annotations.from_arrays(*given[:2], labels.remove_unused_categories(), abstentions=["?"])
     for data in (meant, used):
-        assert not any("no label is of" in str(warning) for warning in data.warnings)
+        assert not any("have no label" in str(warning) for warning in data.warnings)
 
 
 @pytest.mark.parametrize("away", [[], ["?"]])
 def test_a_class_that_only_repeats_left_out_named_is_warned_of(away: list[str]) -> None:
     labels = ["x", "rare", "y", "x"] if not away else ["?", "rare", "y", "x"]
     given: Any = (["i", "i", "j", "k"], ["ann", "ann", "ann", "ann"], labels)
-    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes \('rare'\), .* only repeats that are left out"):
+    with pytest.warns(SparseDataWarning, match=r"1 of 3 classes .*'rare'.* repeats"):
         data = Annotations.from_arrays(*given, repeats="first", abstentions=away)
     assert list(data.classes) == ["rare", "x", "y"]
     kept = Annotations.from_arrays(*given, repeats="last", abstentions=away)
-    assert not any("no label is of" in str(warning) for warning in kept.warnings)
+    assert not any("have no label" in str(warning) for warning in kept.warnings)
 
 
 def test_a_list_of_classes_goes_before_categories() -> None:
@@ -137,27 +137,23 @@ def test_grades_in_a_listed_order() -> None:
     ("labels", "options", "message"),
     [
         (["a", "x"], {"classes": ["a", "b"]}, r"'x' at row 1 .* none of the 2 classes \('a', 'b'\).*abstentions="),
-        (
-            ["1", "2.0"],
-            {"classes": ["1", "2"]},
-            r"\('1', '2'\); '2' is there: spell it in one way, .*, or add it to",
-        ),
-        (["a", "a"], {}, r"at least two classes, and the labels have only 'a'.*classes="),
+        (["1", "2.0"], {"classes": ["1", "2"]}, r"'2.0' at row 1 .*\('1', '2'\)"),
+        (["a", "a"], {}, "the labels have only 'a'.*classes="),
         (["a", "?"], {"abstentions": ["?"]}, r"only 'a'"),
         (["?"], {"abstentions": ["?"]}, r"none"),
-        (["a", "b"], {"classes": ["a"]}, r"at least two classes, and classes= has only 'a'; list all"),
-        (["a", "b"], {"classes": []}, r"and classes= has none; list all"),
+        (["a", "b"], {"classes": ["a"]}, "classes= has only 'a'"),
+        (["a", "b"], {"classes": []}, "classes= has none"),
         (["a"], {"classes": ["a", "b", "a"]}, r"'a' .* occurs twice"),
         (["a"], {"classes": ["a", "b"], "abstentions": ["b"]}, r"'b' .* occurs twice"),
         (["a"], {"classes": ["a", None]}, r"missing"),
         (["a", "b"], {"abstentions": "b"}, r"abstentions=\['b'\]"),
         (["a", "b"], {"classes": "ab"}, r"classes=\['ab'\]"),
-        (["a", "b"], {"kind": "pairwise"}, r"'pairwise' are not supported"),
-        (["low", "high"], {"kind": "ordinal"}, r"read off '(low|high)'; list them from lowest to highest"),
-        (["1", "1.0", "2"], {"kind": "ordinal"}, r"'1' and '1.0' spell the same grade"),
+        (["a", "b"], {"kind": "pairwise"}, "kind='pairwise'"),
+        (["low", "high"], {"kind": "ordinal"}, "'(low|high)' is no number; .*classes="),
+        (["1", "1.0", "2"], {"kind": "ordinal"}, "'1' and '1.0' are the same grade"),
         ([1, "b", "?"], {"abstentions": ["?"]}, r"mixed types: 1 \(int\) at row 0 .* 'b' \(str\) at row 1"),
-        (["a", np.nan, "b"], {}, r"label at row 1 .* missing or infinite \(nan\).*abstentions="),
-        ([0.0, np.inf], {}, r"row 1 .* \(inf\)"),
+        (["a", np.nan, "b"], {}, "label at row 1 .* missing"),
+        ([0.0, np.inf], {}, "inf at row 1"),
         (["a", "", "b"], {"text": True}, r"label at row 1 .* \(''\).*abstentions=.*classes="),
         (["a", "b", "NA"], {"text": True}, r"row 2 .* \('NA'\)"),
     ],
