@@ -1,26 +1,26 @@
-"""Every error and warning that crowdppl raises, by name."""
+"""Every error and warning of crowdppl, by name."""
 
 from __future__ import annotations
 
 
 class CrowdpplError(Exception):
-    """Anything that crowdppl refuses; the base of its errors."""
+    """Base of the errors."""
 
 
 class DataError(CrowdpplError, ValueError):
-    """Annotations that cannot be read as they are: the message gives the value, the place and the remedy."""
+    """Annotations that cannot be read; the message gives value, place and remedy."""
 
 
 class MethodError(CrowdpplError, ValueError):
-    """A method, setting or engine that does not fit: a story that an engine cannot treat, by name."""
+    """A method, setting or engine that does not fit the call."""
 
 
 class NumericalError(CrowdpplError, ArithmeticError):
-    """A number that is not finite turned up during a fit; the message names the site."""
+    """A number that is not finite, during a fit; the message names the site."""
 
 
 class MemoryShortageError(CrowdpplError, MemoryError):
-    """A fit that needs more memory than there is; the message names the method, the sizes and what to do."""
+    """Too little memory for a fit; the message names the method and the sizes."""
 
 
 class ResultError(CrowdpplError, ValueError):
@@ -28,15 +28,15 @@ class ResultError(CrowdpplError, ValueError):
 
 
 class FetchError(CrowdpplError):
-    """A file that is not here and cannot be fetched: the message gives its address, and where to put it by hand."""
+    """A file that cannot be fetched; the message gives its address, and where to put it by hand."""
 
 
 class ChecksumError(DataError):
-    """A file that is not the one that it was, or should be; the message gives both hashes."""
+    """A file with another checksum than expected; the message gives both."""
 
 
 class CrowdpplWarning(UserWarning):
-    """Anything that crowdppl warns of; filter it or one of its kinds."""
+    """Base of the warnings; filter it or one of its kinds."""
 
 
 class RepeatsWarning(CrowdpplWarning):
@@ -48,7 +48,7 @@ class SparseDataWarning(CrowdpplWarning):
 
 
 class DisconnectedWarning(CrowdpplWarning):
-    """Annotators fall into sets that never share an item, so that they cannot be compared."""
+    """Annotators form sets that share no item, so that they cannot be compared."""
 
 
 class OneClassWarning(CrowdpplWarning):
@@ -56,28 +56,28 @@ class OneClassWarning(CrowdpplWarning):
 
 
 class ConvergenceWarning(CrowdpplWarning):
-    """A fit ended before it settled, or its chains disagree."""
+    """A fit ended before it converged, or its chains disagree."""
 
 
 class UnusedOptionWarning(CrowdpplWarning):
-    """An option was given that the engine which ran does not have, so that it changed nothing."""
+    """An option that the engine does not have, and that changed nothing."""
 
 
 class DoubtWarning(CrowdpplWarning):
-    """Something speaks against a fit as it is: too few labels, spammers, copiers, swapped classes."""
+    """A problem with a fit: too few labels, spammers, copiers, swapped classes."""
 
 
 class GoldLeakWarning(CrowdpplWarning):
-    """Truths that a fit was told are taken to judge it: scores look better than they are."""
+    """A fit is scored on truths that it was given: scores look better than they are."""
 
 
 class UnverifiedWarning(CrowdpplWarning):
-    """A file was seen for the first time, so that there is nothing yet to compare it with; or sizes are odd."""
+    """A file without a known checksum, or with unexpected sizes."""
 
 
 class LogitsWarning(CrowdpplWarning):
-    """A network seems to return probabilities of the classes, where logits are wanted."""
+    """A network seems to return probabilities of the classes instead of logits."""
 
 
 class ParetoWarning(CrowdpplWarning):
-    """Leave-one-out scores by importance sampling that are not to be trusted: a few draws weigh most."""
+    """Leave-one-out scores that are unreliable: a few draws have most of the weight."""

@@ -13,17 +13,7 @@ from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeGuard,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -31,10 +21,15 @@ from crowdppl.errors import CrowdpplError, DataError, MethodError
 
 LONGEST = 80
 """Letters of a value in a message."""
+SEEDS = 2**63
+"""Seeds lie below: torch takes no larger ones."""
+SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
+LIBRARY = __name__.partition(".")[0]
+Given = TypeVar("Given")
 
 
 def shown(value: object) -> str:
-    """A wrong value as messages show it; of what would fill the page, such as a table, its kind."""
+    """A wrong value as messages show it; of a long one, such as a table, its type."""
     try:
         text = repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -43,29 +38,26 @@ def shown(value: object) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What something is, as messages say it: "a list", "an Annotations"."""
+    """The type of a value for messages: "a list", "an Annotations"."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-SEEDS = 2**63
-"""Seeds lie below: torch's streams take no larger ones."""
-SEED = f"a whole number from 0 and below 2**{SEEDS.bit_length() - 1}"
-
-
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether something is a whole number, of any kind; True and False are no numbers."""
+    """Whether a value is a whole number of any type; True and False are no numbers."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether something is a finite number, of any kind; True and False are no numbers."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
+    """Whether a value is a finite number of any type; True and False are no numbers."""
     try:
-        return math.isfinite(value)
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number that no float can hold
         return False
+
+
+def _refusal(name: str, value: Any, wanted: str, hint: str, error: type[CrowdpplError]) -> CrowdpplError:
+    return error(f"{name}={shown(value)} must be {wanted}" + (f"; {hint}" if hint else ""))
 
 
 def whole_number(
@@ -76,18 +68,17 @@ def whole_number(
     Args:
         name: of the argument, for the message.
         value: what was given.
-        least: the least that makes sense.
+        least: the smallest allowed.
         hint: what to give instead, for the message.
         error: what is raised.
 
     Raises:
         MethodError: (or ``error``) when it is no whole number, or too small.
     """
-    remedy = f"; {hint}" if hint else ""
     if not is_whole(value):
-        raise error(f"{name}={shown(value)} must be a whole number, {least} or more{remedy}")
+        raise _refusal(name, value, f"a whole number, {least} or more", hint, error)
     if value < least:
-        raise error(f"{name}={shown(value)} must be at least {least}{remedy}")
+        raise _refusal(name, value, f"at least {least}", hint, error)
     return int(value)
 
 
@@ -98,7 +89,7 @@ def seed_number(value: Any) -> int:
         MethodError: when it is no whole number, below 0, or too large for torch.
     """
     if not is_whole(value) or not 0 <= value < SEEDS:
-        raise MethodError(f"seed={shown(value)} must be {SEED}")
+        raise _refusal("seed", value, SEED, "", MethodError)
     return int(value)
 
 
@@ -124,7 +115,7 @@ def number_within(
         MethodError: (or ``error``) when it is no finite number, or out of range.
     """
     if not is_number(value) or not holds(value):
-        raise error(f"{name}={shown(value)} must be {wanted}" + (f"; {hint}" if hint else ""))
+        raise _refusal(name, value, wanted, hint, error)
     return float(value)
 
 
@@ -138,14 +129,30 @@ def share_between(name: str, value: Any, hint: str = "") -> float:
 
 
 def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = MethodError) -> bool:
-    """True or False, as Python's; what merely counts as one of them is refused.
+    """True or False, as Python's.
+
+    Raises:
+        MethodError: (or ``error``) for anything else, 1 and 0 too.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise _refusal(name, value, "True or False", hint, error)
+    return bool(value)
+
+
+def one_of(name: str, value: Any, names: Sequence[str]) -> str:
+    """The same, when it is one of some names.
 
     Raises:
         MethodError: for anything else.
     """
-    if not isinstance(value, bool | np.bool_):
-        raise error(f"{name}={shown(value)} must be True or False" + (f"; {hint}" if hint else ""))
-    return bool(value)
+    if isinstance(value, str) and value in names:
+        return value
+    raise MethodError(f"{name}={shown(value)} {_none_of(names)}")
+
+
+def _none_of(names: Sequence[Any]) -> str:
+    *first, last = map(repr, names)
+    return f"is neither {first[0]} nor {last}" if len(first) == 1 else f"is none of {', '.join(first)} and {last}"
 
 
 @dataclass(frozen=True)
@@ -177,12 +184,11 @@ Whole = Annotated[int, Range("a whole number, at least 0 and below 2**63", lambd
 def check_settings(model: object, where: str = "") -> None:
     """Refuses settings that their annotations rule out.
 
-    Looked at are constructor arguments that are annotated as a mapping, ``bool``, ``float`` (no text, and numbers
-    have to be finite), ``Literal`` or one of the ranges above, alone or among other kinds; the rest is left to the
-    story.
+    Checked are constructor arguments annotated as a mapping, ``bool``, ``float`` (finite, no text), ``Literal`` or
+    one of the ranges above, alone or in a union; the rest is left to the model.
 
     Args:
-        story: an object that keeps its settings under their own names.
+        model: an object that keeps its settings under their own names.
         where: what a message begins with.
 
     Raises:
@@ -191,12 +197,63 @@ def check_settings(model: object, where: str = "") -> None:
     cls: Any = type(model)
     for name, kinds in _declared(cls).items():
         value = getattr(model, name, None)
-        if hasattr(model, name) and not any(_is(value, kind) for kind in kinds):
-            raise MethodError(f"{where}{name}={value!r} {_wanted(kinds)}")
+        if not hasattr(model, name) or any(_is(value, kind) for kind in kinds):
+            continue
+        if len(kinds) == 1 and get_origin(kinds[0]) is Literal and len(get_args(kinds[0])) > 1:
+            raise MethodError(f"{where}{name}={value!r} {_none_of(get_args(kinds[0]))}")
+        raise MethodError(f"{where}{name}={value!r} must be {' or '.join(map(_words, kinds))}")
+
+
+@lru_cache(maxsize=256)
+def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
+    """The types that each setting may have, where one of them can be checked."""
+    found = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        annotated = type("One", (), {"__annotations__": {name: parameter.annotation}, "__module__": cls.__module__})
+        try:
+            kind = get_type_hints(annotated, include_extras=True)[name]
+        except Exception:  # a user's model may write what only type checkers can read
+            continue
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        checked = get_origin(kind) is Mapping or bool in kinds or float in kinds
+        if checked or any(get_origin(k) is Literal or _range(k) for k in kinds):
+            found[name] = kinds
+    return found
+
+
+def _range(kind: Any) -> Range | None:
+    return next((x for x in getattr(kind, "__metadata__", ()) if isinstance(x, Range)), None)
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value is of an annotated type, as far as that can be checked."""
+    limits = _range(kind)
+    if limits is not None:
+        return limits.takes(value)
+    if kind is NoneType:
+        return value is None
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(one) and value == one for one in get_args(kind))
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is float:  # in a user's model, a tensor may stand for a number
+        return is_number(value) or not isinstance(value, Real | str | NoneType)
+    cls = get_origin(kind) or kind
+    return not isinstance(cls, type) or isinstance(value, cls)
+
+
+def _words(kind: Any) -> str:
+    limits = _range(kind)
+    if limits is not None:
+        return limits.says
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    named = {NoneType: "None", bool: "True or False", float: "a finite number", Mapping: "a mapping"}
+    return named.get(get_origin(kind) or kind, f"a {getattr(kind, '__name__', kind)}")
 
 
 def named_settings(settings: Any) -> dict[str, Any]:
-    """Settings by name, as they were handed over.
+    """A copy of settings by name.
 
     Raises:
         MethodError: when they are no mapping from names.
@@ -208,79 +265,11 @@ def named_settings(settings: Any) -> dict[str, Any]:
     return dict(settings)
 
 
-@lru_cache(maxsize=256)
-def _declared(cls: type[Any]) -> dict[str, tuple[Any, ...]]:
-    """The kinds that each setting may be of, where one of them can be checked."""
-    found = {}
-    for name, parameter in inspect.signature(cls).parameters.items():
-        spelled = type(
-            "Spelled", (), {"__annotations__": {name: parameter.annotation}, "__module__": cls.__module__}
-        )
-        try:
-            kind = get_type_hints(spelled, include_extras=True)[name]
-        except Exception:  # a story of a user's own may spell what only type checkers can read
-            continue
-        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-        plain = get_origin(kind) is Mapping or bool in kinds or float in kinds
-        if plain or any(get_origin(k) is Literal or _range(k) for k in kinds):
-            found[name] = kinds
-    return found
-
-
-def _range(kind: Any) -> Range | None:
-    return next((x for x in getattr(kind, "__metadata__", ()) if isinstance(x, Range)), None)
-
-
-def _is(value: object, kind: Any) -> bool:
-    limits = _range(kind)
-    if limits is not None:
-        return limits.takes(value)
-    if kind is NoneType:
-        return value is None
-    if get_origin(kind) is Literal:
-        return any(type(value) is type(one) and value == one for one in get_args(kind))
-    if kind is bool:
-        return isinstance(value, bool | np.bool_)
-    if kind is float:  # a tensor of a user's own story may stand for a number
-        return (
-            value is not None
-            and not isinstance(value, str | bool)
-            and (not isinstance(value, Real) or is_number(value))
-        )
-    cls = get_origin(kind) or kind
-    return not isinstance(cls, type) or isinstance(value, cls)
-
-
-def _wanted(kinds: tuple[Any, ...]) -> str:
-    names = [repr(one) for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
-    if len(kinds) == 1 and len(names) == 2:
-        return f"is neither {names[0]} nor {names[1]}"
-    if len(kinds) == 1 and names:
-        return f"is none of {', '.join(names[:-1])} and {names[-1]}"
-    return f"must be {' or '.join(_said(kind) for kind in kinds)}"
-
-
-def _said(kind: Any) -> str:
-    limits = _range(kind)
-    if limits is not None:
-        return limits.says
-    if get_origin(kind) is Literal:
-        return " or ".join(map(repr, get_args(kind)))
-    if kind is NoneType:
-        return "None"
-    if kind in (bool, float):
-        return "True or False" if kind is bool else "a finite number"
-    return "a mapping" if get_origin(kind) is Mapping else f"a {getattr(kind, '__name__', kind)}"
-
-
-LIBRARY = __name__.partition(".")[0]
-
-
 def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
-    """Warns at the innermost line outside this library, however deep inside it the reason was found.
+    """Warns at the innermost line outside this library.
 
     Args:
-        message: what is to be said, or a warning that says it.
+        message: the text, or a warning.
         category: of a message that is text.
     """
     frame, level = sys._getframe(1), 2
@@ -289,11 +278,8 @@ def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-Given = TypeVar("Given")
-
-
 def require_data(data: Given) -> Given:
-    """The same, when a story may be given it: annotations, or a block of them.
+    """The same, when it is annotations or a block of them.
 
     Raises:
         DataError: for anything else.
@@ -301,6 +287,14 @@ def require_data(data: Given) -> Given:
     if isinstance(data, type) or not hasattr(data, "as_block"):
         raise no_annotations(data)
     return data
+
+
+def no_annotations(data: Any, name: str = "data") -> DataError:
+    """The error for something that is no annotations."""
+    return DataError(
+        f"{name} is {kind_of(data)}; make annotations of it first: crowdppl.read_annotations(path), or "
+        "crowdppl.Annotations.from_frame(frame)"
+    )
 
 
 def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
@@ -323,31 +317,3 @@ def require_text(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
     return value
-
-
-def one_of(name: str, value: Any, names: Sequence[str]) -> str:
-    """The same, when it is one of some names.
-
-    Args:
-        name: of the argument, for the message.
-        value: what was given.
-        names: what it may be, two or more.
-
-    Raises:
-        MethodError: for anything else.
-    """
-    if isinstance(value, str) and value in names:
-        return value
-    *first, last = map(repr, names)
-    raise MethodError(
-        f"{name}={shown(value)} is {'neither' if len(first) == 1 else 'none of'} {', '.join(first)} "
-        f"{'nor' if len(first) == 1 else 'and'} {last}"
-    )
-
-
-def no_annotations(data: Any, name: str = "data") -> DataError:
-    """What to raise of something that is no annotations."""
-    return DataError(
-        f"{name} is {kind_of(data)}; make annotations of it first: crowdppl.read_annotations(path), or "
-        "crowdppl.Annotations.from_frame(frame)"
-    )

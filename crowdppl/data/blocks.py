@@ -1,4 +1,4 @@
-"""Blocks of items: labels as whole numbers, sorted by item, as the engines read them."""
+"""Blocks of items: labels as integer codes, sorted by item, as models and engines read them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
 
 BLOCK_LABELS = 500_000
-"""Labels a block: small enough that a pass stays in cache, large enough that tracing a story costs nothing."""
+"""Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
+
+
+OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
+OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
+"""What a block may hold besides labels, a row an item or an annotator."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some items and their labels, in the form in which stories and engines read them.
+    """Some items and their labels, as models and engines read them.
 
     Attributes:
         bags: rows are the block's items; a cell is ``annotator * n_answers + answer``.
@@ -31,15 +36,15 @@ class Block:
         scale: items that each of the block's items stands for (1 unless the block is a minibatch).
         gold: int64 (n_items,), the known class of an item or -1; None without gold.
         evidence: (n_items, K) log-potentials of the truth, known from elsewhere; None without.
-        features: (n_items, ...) what a network may look at; None unless the story has a network.
-        seen: by network of the story, what it returns, (n_items, ...); None where a story asks its networks itself.
+        features: (n_items, ...), input of networks; None unless the model has one.
+        seen: by network of the model, its outputs, (n_items, ...); None where the model calls its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
         item_covariates, annotator_covariates: read by the functions of these names; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
-        informative: whether an abstention may tell of the class; if not, each annotator declines at one rate.
-        has_labels: False for a design: who labels what, the labels still to be drawn.
-        tempered: whether labels count by the power that a story gives them; not where its tables are read off.
-        entries: of a minibatch, int64 (S,): where each of its labels stands among all that it was taken from.
+        informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
+        has_labels: False for a design, whose labels are to be drawn.
+        uses_power: whether labels count by the power that a model gives them.
+        entries: of a minibatch, int64 (S,): the place of each label in the block that it was taken from.
         dtype: precision of everything that has one entry an item or a label.
     """
 
@@ -76,7 +81,7 @@ class Block:
 
     @property
     def trains_networks(self) -> bool:
-        """Whether a story asks its networks itself, so that they learn by gradients."""
+        """Whether the model calls its networks itself, so that they learn by gradients."""
         return self.features is not None and self.seen is None
 
     @property
@@ -190,22 +195,21 @@ class Block:
         return replace(self, bags=bags.to(self.device), scale=scale, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
-        """What is known of the items at ``positions`` besides labels: gold, covariates, features and the like."""
+        """Side information of the items at ``positions``: gold, covariates, features and the like."""
         at = torch.as_tensor(positions, device=self.device)
-        found = {name: getattr(self, name) for name in ("gold", "evidence", "features", "item_covariates")}
+        found = {name: getattr(self, name) for name in OF_ITEMS}
         known: dict[str, Any] = {n: None if x is None else rows_taken(x, at) for n, x in found.items()}
         return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
-        names = ("gold", "evidence", "features", "history", "abstainers", "entries")
-        found = {name: getattr(self, name) for name in (*names, "item_covariates", "annotator_covariates")}
+        found = {name: getattr(self, name) for name in (*OF_ITEMS, *OF_ANNOTATORS, "entries")}
         moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
         seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
         return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, **moved)
 
     def as_block(self) -> Block:
-        """Itself; whole annotations answer the same call with all their items in one block."""
+        """Itself; annotations return all their items in one block."""
         return self
 
 
@@ -222,8 +226,8 @@ def build_blocks(
 ) -> tuple[np.ndarray, list[Block]]:
     """Sorts labels into blocks of items.
 
-    Items stand in one fixed pseudo-random order that depends on their number alone, so that neither the order
-    of rows nor a file sorted by truth matters; within an item, labels are sorted by (annotator, answer).
+    Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
+    within an item, labels are sorted by (annotator, answer).
 
     Args:
         item, annotator, answer: integer codes (S,); ``answer=None`` makes a design without labels.
@@ -252,12 +256,12 @@ def build_blocks(
 def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
 
-    Labels of an item are sorted by annotator, so that equal neighbours are repeats, and neighbours alone
-    connect all annotators of an item.
+    Labels of an item are sorted by annotator: equal neighbours are repeats, and pairs of neighbours connect all
+    annotators of an item.
 
     Args:
         block: items with their labels.
-        most: labels to look at, the first ones; all by default.
+        most: only the first so many labels; all by default.
     """
     annotator, within = _in_order(block, most)
     return annotator[:-1][within], annotator[1:][within]

@@ -84,7 +84,7 @@ class CovariateColumns:
         return replace(self, values=self.values[rows])
 
     def average(self, n: int) -> CovariateColumns:
-        """Those of so many items of which nothing is known: the mean over all items."""
+        """Those of n items of which nothing is known: the mean over all items."""
         return replace(self, values=self.mean.expand(n, -1))
 
     def to(self, device: torch.device | str) -> CovariateColumns:
@@ -99,7 +99,7 @@ class CovariateColumns:
 
 
 def _fill(out: np.ndarray, column: pd.Series[Any], entity: str) -> str:
-    """Writes a column's numbers down; says what is wrong where it has none."""
+    """Writes the numbers of a column into ``out``; returns what is wrong with it, or ""."""
     there = column.notna().to_numpy(bool)
     present = column[there].infer_objects()  # a gap makes a column of whole numbers or of bool another one
     kind = present.dtype
@@ -208,19 +208,17 @@ def feature_table(
     """Features in codebook order, one row an item.
 
     Args:
-        features: DataFrame indexed by item id, or an array or tensor (N, ...) whose rows belong to ``items``, or a
-            ``torch.utils.data.Dataset`` of such rows. A dataset, however small, is never read as a whole: rows are
-            read, and checked, when a network looks at them. Who wants them in memory hands over an array.
+        features: DataFrame by item id, or an array, tensor or ``torch.utils.data.Dataset`` (N, ...) whose rows
+            belong to ``items``. Rows of a dataset are read, and checked, when a network asks for them.
         items: ids of the rows of an array or dataset.
         book: codebook of the items, those without labels included.
 
     Returns:
         A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset. Tables and
-        arrays are dense, and of numpy's whole numbers, float32, float64 or bool.
+        arrays are dense, of integers, float32, float64 or bool.
 
     Raises:
-        DataError: when an item has no features or several, or a feature is no number, or not finite in float32, in
-            which networks compute; of a dataset, the first row alone is looked at.
+        DataError: when an item has no features or several, or a feature is no number, or not finite in float32.
     """
     if features is None:
         return None
@@ -229,9 +227,7 @@ def feature_table(
         ids, values = features.index, numbers_of(features)
     else:
         if items is None:
-            raise DataError(
-                "features are an array or a dataset, which says nothing of items; give the id of each row in items="
-            )
+            raise DataError("features are an array or a dataset; give the item id of each row in items=")
         ids = as_index(items)
         if is_dataset(features):
             return StoredFeatures.of(features, ids).at(_rows(ids, book, "features", every=True))
@@ -322,7 +318,7 @@ def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndar
 
 
 def is_dataset(features: Any) -> bool:
-    """Whether rows are asked for one by one: torch's map-style datasets, and what looks like them."""
+    """Whether features are a map-style dataset of torch, or look like one."""
     if isinstance(features, StoredFeatures | Dataset):
         return True
     known = isinstance(features, (Sequence, Mapping)) or hasattr(features, "shape")

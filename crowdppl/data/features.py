@@ -14,18 +14,17 @@ from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of, warn
-from crowdppl.data.ids import plain
+from crowdppl.data.ids import plain, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredFeatures:
-    """Rows of a ``torch.utils.data.Dataset``, one an item, of which no more is held in memory than is looked at.
+    """Rows of a ``torch.utils.data.Dataset``, one an item, read when a network asks for them.
 
-    To networks it is a tensor (N, ...) of float32: a slice is a view, and rows by number, as whole passes
-    (``split``), are read. A dataset has to give the same row each time: what is to differ from epoch to epoch, such
-    as crops of images, belongs into the network, where ``training`` is true. While rows are read, torch makes new
-    tensors in float32 on the CPU, as it does outside of fits. ``numpy.asarray`` reads everything.
+    To networks it is a tensor (N, ...) of float32: a slice is a view, and rows by number are read. A dataset must
+    give the same row each time; random crops of images belong into the network, where ``training`` is true.
+    ``numpy.asarray`` reads everything.
 
     Attributes:
         dataset: gives a row by its number, or a tuple or list that begins with it, such as an image and its class.
@@ -45,16 +44,13 @@ class StoredFeatures:
 
     @classmethod
     def of(cls, dataset: Any, ids: pd.Index[Any]) -> StoredFeatures:
-        """All rows of a dataset, which belong to items in this order; the first is read, for its shape.
+        """All rows of a dataset, in the order of these items; the first is read, for its shape.
 
         Raises:
             DataError: when there is not one row an item, or the first cannot be used.
         """
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-            raise DataError(
-                f"the {type(dataset).__name__} of features has no length, or no rows by number; give a map-style "
-                "dataset, with __len__ and __getitem__"
-            )
+            raise DataError(f"features are {kind_of(dataset)}; give a dataset with __len__ and __getitem__")
         if isinstance(dataset, StoredFeatures):
             found = replace(dataset, ids=ids)
         else:
@@ -127,8 +123,7 @@ class StoredFeatures:
         for n, row in enumerate(found):
             if tuple(row.shape) != self.row_shape:
                 raise DataError(
-                    f"{self._place(n)} has shape {tuple(row.shape)}, the first one has {self.row_shape}; bring all "
-                    "rows to one shape"
+                    f"{self._place(n)} has shape {tuple(row.shape)}, the first one {self.row_shape}; give one shape"
                 )
         out = torch.stack(found) if found else torch.empty(self.shape, dtype=torch.float32, device="cpu")
         finite = out.isfinite().flatten(1).all(1)
@@ -139,20 +134,15 @@ class StoredFeatures:
         return out.to(self.device, non_blocking=True)
 
     def described(self) -> dict[str, Any]:
-        """What a saved result keeps of them: which rows of what shape, and not what is in the rows."""
+        """What a saved result keeps: which rows, of what shape."""
         return {"rows": self.rows, "row_shape": list(self.row_shape), "whole": self.whole}
 
     @classmethod
     def recalled(cls, kept: Mapping[str, Any], ids: pd.Index[Any], dataset: Any = None) -> StoredFeatures:
-        """The features that ``described`` told of.
-
-        Args:
-            kept: what it said.
-            ids: of the items.
-            dataset: as it was; without one there are features that cannot be read.
+        """The features that ``described`` describes; without a dataset they cannot be read.
 
         Raises:
-            ResultError: when the dataset is another one, as far as its length and first row say.
+            ResultError: when length or first row of the dataset show that it is another one.
         """
         shape = tuple(kept["row_shape"])
         if dataset is None:
@@ -197,12 +187,11 @@ class StoredFeatures:
 
 
 class Elsewhere:
-    """A dataset that was not handed over, of a result that was saved without it."""
+    """Stands for the dataset of a saved result that was loaded without it."""
 
     def __getitem__(self, row: int) -> Tensor:
         raise DataError(
-            "the features of this posterior were a dataset, which is not saved with it; hand it over again: "
-            "crowdppl.load(path, features=dataset)"
+            "the dataset of these features is not saved with the posterior; use crowdppl.load(path, features=...)"
         )
 
 
@@ -232,6 +221,7 @@ def joined(parts: Sequence[Features]) -> Features:
 
 @contextmanager
 def _outside_of_fits() -> Iterator[None]:
+    """New tensors in float32 on the CPU, as users' datasets expect."""
     with (
         default_dtype(torch.float32),
         nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"),
@@ -240,9 +230,8 @@ def _outside_of_fits() -> Iterator[None]:
 
 
 MOST = float(np.finfo(np.float32).max)
-"""The largest number that networks can look at."""
 STEPS = 256
-"""A feature that takes fewer steps of float32 from its least value to its greatest is worth a warning."""
+"""Warned of is a feature with fewer steps of float32 between its least and its greatest value."""
 
 
 def plain_table(features: pd.DataFrame) -> pd.DataFrame:
@@ -256,8 +245,7 @@ def plain_table(features: pd.DataFrame) -> pd.DataFrame:
     for name, kind in features.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
             raise DataError(
-                f"the feature {plain(name)!r} is no number (its dtype is {kind}); encode it as numbers, or leave "
-                "the column out"
+                f"the feature {plain(name)!r} is no number (its dtype is {kind}); encode it, or leave it out"
             )
     if all(isinstance(kind, np.dtype) and _held(kind) == kind for kind in features.dtypes):
         return features
@@ -278,13 +266,7 @@ def plain_array(features: Any) -> np.ndarray:
     Raises:
         DataError: when it is sparse, or no real numbers; it says the dtype.
     """
-    if hasattr(features, "toarray"):
-        raise DataError(f"features are a sparse {type(features).__name__}; make them dense with .toarray()")
-    if hasattr(features, "detach"):
-        if str(features.layout) != "torch.strided":
-            raise DataError(f"features are a tensor of layout {features.layout}; make them dense with .to_dense()")
-        features = features.detach().cpu()
-        features = features.float() if str(features.dtype) == "torch.bfloat16" else features.numpy()
+    features = tensor_to_numpy(features, "the array of features")
     if np.ma.is_masked(features):  # what a mask hides is missing
         features = features.astype(np.float64).filled(np.nan)
     try:
@@ -292,7 +274,7 @@ def plain_array(features: Any) -> np.ndarray:
     except ValueError as error:
         raise DataError(f"features are no array: {error}; give rows of one shape") from error
     if values.dtype.kind not in "iufb":
-        raise DataError(f"features are of dtype {values.dtype}, which is no real number; give an array of numbers")
+        raise DataError(f"features are of dtype {values.dtype}; give an array of real numbers")
     with np.errstate(over="ignore"):  # what float64 cannot hold is then not finite
         return values.astype(_held(values.dtype), copy=False)
 
@@ -319,8 +301,7 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
         raise DataError(f"a feature of item {item!r} is not finite; fill it in")
     largest = own[np.argmax(np.abs(own))]
     raise DataError(
-        f"a feature of item {item!r} is {largest:g}; networks compute in float32, which ends at {MOST:.1e}: "
-        "scale the feature"
+        f"a feature of item {item!r} is {largest:g}; networks compute in float32, below {MOST:.1e}: scale it"
     )
 
 
@@ -334,11 +315,7 @@ def whole_numbers(features: Any) -> bool:
 
 
 def warn_of_rounding(features: Any) -> None:
-    """Warns of the columns of a plain table that differ between items by next to nothing in float32.
-
-    Args:
-        features: of annotations; images and datasets are not looked at.
-    """
+    """Warns of columns whose values hardly differ in float32; images and datasets are not checked."""
     if not isinstance(features, pd.DataFrame | np.ndarray) or features.ndim != 2 or not len(features):
         return
     table = features if isinstance(features, pd.DataFrame) else pd.DataFrame(features, copy=False)
@@ -350,8 +327,8 @@ def warn_of_rounding(features: Any) -> None:
         step = float(np.spacing(np.float32(max(-low, high))))
         if 0 < high - low < STEPS * step:
             text = (
-                f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32, in which "
-                f"networks compute, takes steps of {step:g}: subtract its mean before, or what it says is lost"
+                f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32 has steps of "
+                f"{step:g}: subtract its mean, or networks cannot tell its values apart"
             )
             warn(CrowdpplWarning(text))
 
@@ -389,13 +366,12 @@ def _held(kind: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _column(column: pd.Series[Any]) -> np.ndarray:
+    """A column as an array; sparse, nullable and arrow columns become dense, missing values NaN."""
     kind: Any = column.dtype
-    if isinstance(kind, pd.SparseDtype):
-        kind, column = kind.subtype, column.astype(kind.subtype)
-    if isinstance(kind, np.dtype):
-        with np.errstate(over="ignore"):
-            return column.to_numpy().astype(_held(kind), copy=False)
-    if bool(column.isna().any()):
-        return column.to_numpy(np.float64, na_value=np.nan)
-    target = np.dtype(getattr(kind, "numpy_dtype", np.float64))  # arrow's decimals have none but object
-    return column.to_numpy(_held(target) if target.kind in "iufb" else np.float64)
+    target = kind if isinstance(kind, np.dtype) else getattr(kind, "subtype", getattr(kind, "numpy_dtype", None))
+    if not isinstance(target, np.dtype) or target.kind not in "iufb":  # arrow's decimals
+        target = np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        if column.isna().any():
+            return column.to_numpy(np.float64, na_value=np.nan)
+        return np.asarray(column.to_numpy(_held(target)))

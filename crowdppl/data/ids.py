@@ -48,7 +48,7 @@ def tensor_to_numpy(values: Any, name: str) -> Any:
     kind = type(values)  # not the value: a table has its columns as attributes, whatever they are called
     tensor = hasattr(kind, "detach")
     if hasattr(kind, "nnz") or (tensor and str(values.layout) != "torch.strided"):
-        raise DataError(f"{name} is sparse: is a 0 a value, or nothing? Make it dense, or use from_arrays")
+        raise DataError(f"{name} is sparse: whether a 0 is a value or nothing is unknown; make it dense")
     if not tensor:
         return values
     dense = values.detach().cpu().resolve_conj().resolve_neg()
@@ -178,7 +178,7 @@ class Codebook:
             lost = wanted[codes < 0]
             more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
             raise DataError(
-                f"{origin} names the {self.name} {plain(lost[0])!r}{more}, which is none of the {len(self)} known ones, "
+                f"{origin} names the {self.name} {plain(lost[0])!r}{more}, none of the {len(self)} known ones, "
                 f"such as {plain(self.ids[0])!r}; {remedy}"
             )
         return codes

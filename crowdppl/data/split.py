@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations, with_covariates, with_known
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, with_covariates, with_known
 from crowdppl.data.blocks import build_blocks
 from crowdppl.data.checks import require_labels
 from crowdppl.data.features import StoredFeatures, in_columns
@@ -20,9 +20,8 @@ from crowdppl.errors import DataError, RepeatsWarning
 def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     """New annotations under the codes of old ones: the same annotators, classes and answers.
 
-    Features and covariates come along, of tables in the old order of columns; where new ones have none, those of
-    annotators do, and if all items are old ones, theirs. A fit cannot take in annotators whom it does not know, so
-    that ``grow`` is no way out.
+    New features and covariates get the old order of columns. Where new data have none, those of annotators are
+    taken from the old data, and those of items if all items are old.
 
     Raises:
         DataError: when an annotator, a class or a column of features or covariates is not one of the old ones,
@@ -33,17 +32,15 @@ def align_to(old: Annotations, new: Annotations | pd.DataFrame) -> Annotations:
     require_labels(new.blocks)
     pairs = ((old.annotators, new.annotators), (old.classes, new.classes), (old.answers, new.answers))
     if not all(a.equals(b) for a, b in pairs):
-        names = ("items", "gold", "features", "item_covariates", "annotator_covariates")
-        known: Any = {name: getattr(new, name) for name in names}
+        known: Any = {name: getattr(new, name) for name in ("items", *SIDE_INFORMATION)}
         new = Annotations.from_frame(new.frame(), "item", "annotator", "label", like=old, grow=False, **known)
     return _with_known(old, check_aligned(old, new))
 
 
 def check_aligned(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations, of the same annotators and answers, in which these mean what they did.
+    """New annotations of the same annotators and answers, with the kind of classes and the abstainers of the old.
 
-    Of which kind the classes are, and whether abstentions are informative, is the old annotations' to say. Who
-    could have declined and names a class tells something by it, also where new labels hold no abstention of theirs.
+    Whoever abstained in either may abstain, so that a class that they name is evidence that they did not.
     """
     new = replace(new, alphabet=old.alphabet)
     if old.abstainers is None or new.abstainers is None:
@@ -64,14 +61,14 @@ def warn_of_repeats(old: Annotations, new: Annotations) -> None:
     again = np.isin(pairs(new, code), pairs(old, np.arange(old.n_items)))  # new items have negative numbers
     if again.any():
         warn(
-            f"{again.sum()} of {len(again)} new labels are by an annotator whose label of the item the fit has, "
-            "and count on top of it; leave out labels that are not new",
+            f"{again.sum()} of {len(again)} new labels repeat an annotator's label of an item in the fit, and "
+            "count in addition; leave out labels that are not new",
             RepeatsWarning,
         )
 
 
 def _with_known(old: Annotations, new: Annotations) -> Annotations:
-    """What is known of items and annotators beside labels."""
+    """New annotations with side information as the old ones have it."""
     code = old.item_book.codes(new.items)
     of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
     every = np.arange(old.n_annotators)
@@ -96,9 +93,7 @@ def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Anno
     if new.features is not None and old.features is not None:
         found, wanted = tuple(new.features.shape[1:]), tuple(old.features.shape[1:])
         if found != wanted:
-            raise DataError(
-                f"features of new items have shape {found} each; those of the fit had {wanted}: give such"
-            )
+            raise DataError(f"features of new items have shape {found} each; those of the fit had {wanted}")
     if new.features is not None or old.features is None or (code < 0).any():
         return new
     features = old.features
@@ -149,13 +144,13 @@ def with_rows(
 def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, never all labels of an item in one; -1 for never.
 
-    An item's labels are dealt out over the folds in random order. An item that one annotator alone labelled
-    keeps its label always; labels of one annotator on one item go together.
+    An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
+    item that only one annotator labelled always keeps its label.
 
     Args:
         data: the annotations.
         folds: how many; at least 2.
-        seed: of the dealing.
+        seed: of the random order.
 
     Returns:
         int (S,), in the order of ``data.frame()``.
@@ -180,9 +175,8 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     fold = np.where(sizes[owner] > 1, (rank + before[owner]) % folds, -1)
     if not dealt.any():
         raise DataError(
-            f"no item of {data.n_items} has labels of two annotators, so that no label can be left out and still "
-            "be predicted; give more labels, or leave out whole items, as heldout_score and compare do when told "
-            "whole_items=True"
+            f"no item of {data.n_items} has labels of two annotators, so that none can be left out; give "
+            "more labels, or leave out whole items: heldout_score and compare take whole_items=True"
         )
     out: np.ndarray = fold[unit]
     return out
@@ -191,10 +185,8 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
 def item_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, with all others of its item: int (S,) as ``data.frame()``.
 
-    Items with labels are dealt out, and no others: items that folds of the same seed have left out would take whole
-    folds with them.
+    Only items with labels are dealt out: folds may be made within a fold of the same seed.
     """
-    item = data.label_codes()[0]
-    told, place = np.unique(item, return_inverse=True)
-    out: np.ndarray = (np.random.default_rng(seed).permutation(len(told)) % folds)[place]
+    labelled, place = np.unique(data.label_codes()[0], return_inverse=True)
+    out: np.ndarray = (np.random.default_rng(seed).permutation(len(labelled)) % folds)[place]
     return out

@@ -111,10 +111,10 @@ def test_tables_of_every_numeric_dtype_are_read_and_saved(table: pd.DataFrame, t
     [
         (X.astype("Float64").where(X > 0), "a feature of item 'w' is not finite"),
         (X.convert_dtypes().astype("Int64", errors="ignore").assign(n=pd.array([1, None, 2])), "item 'v' is not"),
-        (X.assign(c=[1j, 0, 0]), r"feature 'c' is no number \(its dtype is complex128\)"),
-        (X.to_numpy().astype(object), "features are of dtype object, which is no real number"),
+        (X.assign(c=[1j, 0, 0]), "feature 'c' is no number .*complex128"),
+        (X.to_numpy().astype(object), "features are of dtype object"),
         (X.to_numpy() * 1j, "features are of dtype complex128"),
-        (torch.eye(3).to_sparse(), r"layout torch.sparse_coo; make them dense with .to_dense\(\)"),
+        (torch.eye(3).to_sparse(), "the array of features is sparse"),
         ([[1.0, 2.0], [3.0], [4.0]], "features are no array: .* give rows of one shape"),
         (np.array([[0.0], [1.0], [-1e39]]), r"item 'w' is -1e\+39; networks compute in float32"),
         (pd.DataFrame({"a": [0.0, 1e39, 0.0]}, index=ITEMS.ids), r"item 'v' is 1e\+39"),
@@ -127,7 +127,7 @@ def test_what_is_no_finite_number_is_refused_for_what_it_is(features: Any, messa
 
 def test_sparse_matrices_and_half_precision() -> None:
     scipy_sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(DataError, match=r"sparse csr_matrix; make them dense with .toarray\(\)"):
+    with pytest.raises(DataError, match="the array of features is sparse"):
         feature_table(scipy_sparse.csr_matrix(np.eye(3)), ITEMS.ids, ITEMS)
     for kind in (torch.bfloat16, torch.float16):
         found = feature_table(torch.eye(3, dtype=kind), ITEMS.ids, ITEMS)

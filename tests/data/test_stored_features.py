@@ -175,7 +175,7 @@ def test_what_is_seen_at_the_door(data: Annotations) -> None:
     with pytest.raises(DataError, match=r"has rows \(3,\); the fit's were \(4,\)"):
         found.classify(Disk(np.zeros((5, 3))))
     assert found.classify(Disk(np.zeros((0, 4)))).shape == (0, 3)
-    with pytest.raises(DataError, match="the Stream of features has no length"):
+    with pytest.raises(DataError, match="features are a Stream"):
         again(data, Stream())
 
 
