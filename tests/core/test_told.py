@@ -66,11 +66,6 @@ def test_resamples_and_seeds_are_whole_numbers(given: dict[str, Any], match: str
         crowdppl.agreement_table(crowdppl.anaesthetists(), **given)
 
 
-def test_truths_go_by_ids_that_are_tuples() -> None:
-    table = TABLE.set_axis(pd.Index([(0, "x"), (1, "x")], tupleize_cols=False))
-    assert evaluate(table, {(1, "x"): "b"}).accuracy == 1
-
-
 def test_an_update_remembers_the_truths_that_the_fit_was_told(drawn: Simulation) -> None:
     told = drawn.truth.iloc[:15]
     posterior = crowdppl.fit("bayesian_dawid_skene", drawn.data, inference="vb", gold=told)
