@@ -1,13 +1,12 @@
-"""Runs the notebooks of tutorials/ from an empty kernel, and compares what they print with what is committed.
+"""Runs the notebooks of tutorials/ and compares their outputs with the stored ones.
 
-    python -m tests.tutorial_runner                    # all, in full: do the committed numbers come out again?
+    python -m tests.tutorial_runner                    # all, in full
     python -m tests.tutorial_runner first_posterior    # one
-    python -m tests.tutorial_runner --write            # commits what comes out now
+    python -m tests.tutorial_runner --write            # stores the new outputs
 
-Two outputs agree when their words are equal and their numbers, in order, differ by at most 1 % or, if printed with
-decimals, by one unit of the last one. Pictures are not compared, only that there are as many. Tags of a cell say
-otherwise: ``tolerance:0.05`` is another relative tolerance, of ``timing`` only the words are compared, and only a
-cell that ``warns`` may print to stderr.
+Two outputs agree when their words are equal and their numbers, in order, differ by at most 1 % or one unit of the
+last printed decimal. Pictures are only counted. Tags of a cell change this: ``tolerance:0.05`` is another relative
+tolerance, ``timing`` compares only the words, and only a cell tagged ``warns`` may print to stderr.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tutorials"
 TOLERANCE = 1e-2
 SECONDS = {"full": 180, "smoke": 60}
-"""What a run should take, in seconds of one core. Machines differ: more is said, and fails nothing."""
+"""Expected seconds of one core; more is warned of."""
 HANGS = 1800
-"""Seconds after which a cell is taken for one that will not end."""
+"""Seconds after which a cell is given up."""
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:,\d{3}(?!\d))*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
 WARNED_AT = re.compile(r"^\S+\.py:\d+: (?=\w+: )|^  (?=\w).*\n?", re.MULTILINE)
-"""Where in which file a warning arose, and the line of code that Python repeats below it."""
+"""The place of a warning, and the line of code below it."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 PICTURES = ("image/png", "image/svg+xml")
 KERNEL = {
@@ -50,7 +49,7 @@ KERNEL = {
 
 
 class TutorialError(Exception):
-    """A notebook failed, or a cell of it does not end."""
+    """A notebook failed, or a cell does not end."""
 
 
 class SlowTutorial(UserWarning):
@@ -59,7 +58,7 @@ class SlowTutorial(UserWarning):
 
 @dataclass(frozen=True)
 class Run:
-    """A notebook as it came out, cleaned; its seconds of computing; how many numbers it printed."""
+    """A notebook with new outputs, cleaned; its seconds of computing; how many numbers it printed."""
 
     notebook: NotebookNode
     seconds: float
@@ -77,7 +76,7 @@ def read(path: Path) -> NotebookNode:
 
 
 def execute(path: Path, smoke: bool = False) -> Run:
-    """Runs all cells in a new kernel of this Python: offline, without real data, in a folder of its own.
+    """Runs all cells in a new kernel: offline, without real data, in a folder of its own.
 
     Raises:
         TutorialError: with the cell and its error, or for a cell that runs for ``HANGS`` seconds.
@@ -120,7 +119,7 @@ def execute(path: Path, smoke: bool = False) -> Run:
 
 
 def clean(notebook: NotebookNode) -> None:
-    """Removes what differs from run to run or machine to machine, and numbers the cells."""
+    """Removes what differs between runs and machines, and numbers the cells."""
     notebook.metadata = nbformat.from_dict({**KERNEL, "crowdppl": {"executed": fingerprint(notebook)}})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for number, cell in enumerate(notebook.cells, 1):
@@ -139,13 +138,13 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def fingerprint(notebook: NotebookNode) -> str:
-    """A name of the code; the metadata keep that of the code whose outputs are committed."""
+    """A hash of the code, stored in the metadata beside the outputs."""
     code = "\n\n".join(cell.source for cell in code_cells(notebook))
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 def differences(committed: NotebookNode, fresh: NotebookNode) -> list[str]:
-    """What was printed otherwise, a line each; none if all is reproduced."""
+    """Differences of outputs, a line each."""
     found = []
     for number, (old, new) in enumerate(zip(code_cells(committed), code_cells(fresh), strict=True), 1):
         if [_shape(output) for output in old.outputs] != [_shape(output) for output in new.outputs]:
@@ -160,7 +159,7 @@ def differences(committed: NotebookNode, fresh: NotebookNode) -> list[str]:
 
 
 def compare(before: str, after: str, tags: Sequence[str] = ()) -> Iterator[str]:
-    """How a text differs from the committed one, by the rules above."""
+    """How a text differs from the stored one."""
     words = [NUMBER.sub("#", text).split() for text in (before, after)]
     if words[0] != words[1]:
         pairs = enumerate(zip(*words, strict=False))
@@ -196,13 +195,13 @@ def unit(number: str) -> float:
 
 
 def _computed() -> float:
-    """Seconds that kernels which have ended spent on a core."""
+    """Seconds that finished kernels spent on a core."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def _environment(scratch: str, smoke: bool) -> dict[str, str]:
-    """One thread, for sums that do not depend on the machine; inline pictures; a proxy at which nobody answers."""
+    """One thread, so that sums do not depend on the machine; inline pictures; a proxy that does not exist."""
     env = {name: text for name, text in os.environ.items() if name not in ("CROWDPPL_DATA", "CROWDPPL_SMOKE")}
     path = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
     nobody = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
@@ -232,7 +231,7 @@ def _shape(output: NotebookNode) -> tuple[str, ...]:
 
 
 def _texts(output: NotebookNode) -> list[str]:
-    """What an output says in words and numbers; a table's HTML repeats its plain text."""
+    """The text of an output; a table's HTML repeats its plain text."""
     if output.output_type == "stream":
         return [output.text]
     data: dict[str, Any] = output.get("data", {})
@@ -241,26 +240,26 @@ def _texts(output: NotebookNode) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what was asked for; 1 if something failed or differs."""
+    """Runs notebooks; 1 if something failed or differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", help="notebooks without .ipynb; all by default")
     parser.add_argument("--write", action="store_true", help="write the outputs instead of comparing them")
     parser.add_argument("--smoke", action="store_true", help="with fewer steps; only whether it runs")
-    asked = parser.parse_args(arguments)
-    if asked.write and asked.smoke:
+    args = parser.parse_args(arguments)
+    if args.write and args.smoke:
         parser.error("outputs with fewer steps are not for committing")
     known = {path.stem: path for path in notebooks()}
-    unknown = set(asked.names) - set(known)
+    unknown = set(args.names) - set(known)
     if unknown:
         parser.error(f"no notebook {sorted(unknown)[0]!r}; there are {', '.join(known)}")
     wrong = 0
-    for name in asked.names or known:
-        wrong += not _one(known[name], asked.write, asked.smoke)
+    for name in args.names or known:
+        wrong += not _one(known[name], args.write, args.smoke)
     return int(wrong > 0)
 
 
 def _one(path: Path, write: bool, smoke: bool) -> bool:
-    """Runs a notebook and says how it went."""
+    """Runs a notebook and prints the outcome."""
     try:
         run = execute(path, smoke)
     except TutorialError as error:

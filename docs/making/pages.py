@@ -155,7 +155,8 @@ def engine_page() -> str:
     reasons: list[str] = []
     rows = []
     for name, row in support().items():
-        reasons += [text for text in row.values() if text.startswith("refused") and text not in reasons]
+        refused = dict.fromkeys(text for text in row.values() if text.startswith("refused"))
+        reasons += [text for text in refused if text not in reasons]
         cells = [f"refused ({reasons.index(text) + 1})" if text in reasons else text for text in row.values()]
         rows.append([f"[`{name}`](methods/{name}.md)", *cells])
     notes = [f"{n}. {text.removeprefix('refused: ')}" for n, text in enumerate(reasons, 1)]

@@ -1,9 +1,8 @@
-"""Every notebook of tutorials/ is complete, current and runs; and the runner sees what it should see."""
+"""Every notebook is complete, current and runs, and the runner finds differences."""
 
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import nbformat
@@ -54,10 +53,6 @@ def complaints(notebook: nbformat.NotebookNode) -> list[int]:
     return found
 
 
-def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS
-
-
 @on_each
 def test_a_notebook_is_complete(path: Path) -> None:
     notebook = runner.read(path)
@@ -80,10 +75,9 @@ def test_committed_outputs_are_those_of_the_code(path: Path) -> None:
     assert again == notebook, f"volatile metadata: {fresh}"
 
 
-def test_the_index_lists_all_notebooks_and_its_links_lead_somewhere() -> None:
+def test_the_index_lists_all_notebooks() -> None:
     index = (runner.FOLDER / "README.md").read_text(encoding="utf-8")
-    assert not [path.stem for path in NOTEBOOKS if path.stem not in index]
-    assert not [link for link in re.findall(r"\]\((.+?)\)", index) if not (runner.FOLDER / link).exists()]
+    assert NOTEBOOKS and not [path.stem for path in NOTEBOOKS if path.stem not in index]
 
 
 @pytest.mark.slow
@@ -126,22 +120,6 @@ def test_a_failing_cell_fails_the_run(tmp_path: Path) -> None:
         runner.execute(written(tmp_path, "1 / 0"))
 
 
-def test_a_kernel_that_dies_fails_the_run(tmp_path: Path) -> None:
-    with pytest.raises(runner.TutorialError, match="some.ipynb: the kernel died"):
-        runner.execute(written(tmp_path, "import os\n\nos._exit(1)"))
-
-
-def test_a_run_that_computes_for_long_is_warned_of_and_a_cell_that_hangs_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(runner.SECONDS, "full", 0)
-    with pytest.warns(runner.SlowTutorial, match=r"some.ipynb computed for \d+ s"):
-        runner.execute(written(tmp_path, "sum(range(20_000_000))"))
-    monkeypatch.setattr(runner, "HANGS", 1)
-    with pytest.raises(runner.TutorialError, match="some.ipynb: a cell did not end within 1 s"):
-        runner.execute(written(tmp_path, "import time\n\ntime.sleep(60)"))
-
-
 @pytest.mark.parametrize(
     ("before", "after", "tags"),
     [
@@ -161,16 +139,13 @@ def test_what_agrees(before: str, after: str, tags: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "tags", "said"),
     [
-        ("share 0.123", "share 0.125", (), "prints 0.125, committed is 0.123"),
-        ("45 items", "46 items", (), "prints 46, committed is 45"),
-        ("1,234.5", "1,250.0", (), "prints 1,250.0"),
-        ("0.50", "0.60", ("tolerance:0.1",), "tolerance 0.1"),
-        ("3.1 s", "3.1 ms", ("timing",), "prints '# ms', committed is '# s'"),
-        ("1 2", "1 2 3", (), "prints '# # #'"),
-        ("0.1", "-0.1", (), "prints -0.1"),
-        ("0.1", "nan", (), "prints 'nan'"),
-        ("hammer-3", "hammer-4", (), "prints 4"),
-        ("q95", "q96", (), "prints 'q96'"),
+        ("share 0.123", "share 0.125", (), "0.125"),
+        ("45 items", "46 items", (), "46"),
+        ("0.50", "0.60", ("tolerance:0.1",), "0.60"),
+        ("3.1 s", "3.1 ms", ("timing",), "# ms"),
+        ("1 2", "1 2 3", (), "# # #"),
+        ("0.1", "nan", (), "nan"),
+        ("hammer-3", "hammer-4", (), "4"),
     ],
 )
 def test_what_differs(before: str, after: str, tags: tuple[str, ...], said: str) -> None:
@@ -205,11 +180,3 @@ def test_the_rules_catch_what_they_forbid(tmp_path: Path) -> None:
     before = runner.fingerprint(notebook)
     notebook.cells[2].source += "\n\n\nmean(1)"
     assert runner.fingerprint(notebook) != before
-
-
-def test_names_that_do_not_exist_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["no_such"], ["--write", "--smoke"]):
-        with pytest.raises(SystemExit):
-            runner.main(arguments)
-    said = capsys.readouterr().err
-    assert "no notebook 'no_such'" in said and "not for committing" in said
