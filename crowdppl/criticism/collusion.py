@@ -11,7 +11,7 @@ import torch
 
 from crowdppl.criticism.checks import FEW, Design
 from crowdppl.errors import MethodError
-from crowdppl.inference.predict.predictive import Rows, predictive
+from crowdppl.inference.predict.predictive import LabelBags, predictive
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.intervals import among_named
@@ -199,7 +199,7 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
         item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
         possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
         answers = np.where(possible, pairs, -1)
-        rows = Rows(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
+        rows = LabelBags(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
         logs = predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
         p = np.exp(logs - logs[..., :1])
         agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)

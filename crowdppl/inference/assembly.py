@@ -44,7 +44,7 @@ def result_of_state(
         engine: "em" gives points, "vb" distributions.
         diagnostics: of the run.
     """
-    values, chains = run.ascent.here.values(), run.ascent.fold.density.chains
+    values, chains = run.ascent.current.values(), run.ascent.full_pass.density.chains
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sites = _state_sites(problem, order, run, engine)
     if engine == "em":

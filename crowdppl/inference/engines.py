@@ -25,8 +25,9 @@ from crowdppl.inference.neural.early_stopping import with_early_stopping
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult
+from crowdppl.inference.state import Earlier
 from crowdppl.inference.svi import svi
-from crowdppl.inference.vb.fit import Earlier, VbRun, prepare, run_starts
+from crowdppl.inference.vb.fit import VbRun, prepare, run_starts
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
@@ -281,7 +282,7 @@ def _run_ascent(engine: str, problem: Problem, order: np.ndarray) -> FitResult:
     elif not progress.converged:
         more = "max_iterations" if learner is None else "training={'epochs': ...}"
         notes.append(f"{engine} did not converge after {n} iterations; raise {more} or tolerance")
-    if learner is not None and learner.blind:
+    if learner is not None and learner.on_votes:
         notes.append(
             f"the network still learned the votes when {engine} ended, after {n} epochs (training: "
             f"warm_up={learner.training.warm_up}), so that annotators are as the votes made them; train for more "

@@ -12,7 +12,7 @@ from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations, row_codes
 from crowdppl.data.split import check_aligned, with_rows
 from crowdppl.errors import DataError, MethodError
-from crowdppl.inference.predict.predictive import Rows, predictive
+from crowdppl.inference.predict.predictive import LabelBags, predictive
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.choices import choose
 
@@ -87,7 +87,7 @@ def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws
     tried = (annotator[:, None] * data.n_answers + np.arange(k)).ravel()
     row = np.concatenate([np.repeat(np.arange(len(items)), sizes), len(mine) + np.arange(len(tried))])
     cells = np.concatenate([cell[first + np.arange(len(first))], tried])
-    logs = predictive(posterior, Rows(items, row, cells), draws)
+    logs = predictive(posterior, LabelBags(items, row, cells), draws)
     change = logs[:, len(mine) :] - np.repeat(logs[:, : len(mine)][:, at], k, axis=1)
     p = np.exp(change).mean(0).reshape(-1, k)
     return np.asarray(p / p.sum(1, keepdims=True))

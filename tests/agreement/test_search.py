@@ -90,7 +90,7 @@ def test_a_first_call_takes_more_steps_than_later_ones() -> None:
 def test_only_parameters_of_priors_are_searched_for_shortly(name: str, looks: tuple[int, int]) -> None:
     problem = posed(crowdppl.method(name), crowd(20, 4, 2, 3), max_iterations=2, tolerance=0.0)
     (run,) = run_starts(problem, problem.options, "vb")
-    search = run.ascent._climb
+    search = run.ascent._lbfgs
     assert search is not None and (search.first, search.later) == looks
 
 

@@ -284,7 +284,7 @@ def test_a_design_is_simulated_with_them_and_annotators_are_left_out_with_them()
 
 def test_a_label_left_out_in_closed_form_is_refused_by_name() -> None:
     fitted = crowdppl.fit(BySource(), given(), inference="em")
-    with pytest.raises(MethodError, match="it depends on what is known of the item"):
+    with pytest.raises(MethodError, match="it depends on item_covariates"):
         fitted.leave_one_out(method="closed")
 
 

@@ -159,7 +159,7 @@ def mean_field_with_truth(problem: Problem, run: VbRun) -> Any:
     """vb's whole approximation as a Pyro guide: mean field, and the truth of each item as a site of its own."""
     truth = problem.truth
     assert truth is not None
-    total = run.ascent.fold(run.ascent.here.values(), marginals=(truth,))
+    total = run.ascent.full_pass(run.ascent.current.values(), marginals=(truth,))
     store = pyro.get_param_store()
     store.setdefault("q.truth", total.marginals[truth].t().log(), dist.constraints.real)
     for name, x in run.ascent.state.parameters.items():

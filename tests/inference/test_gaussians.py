@@ -12,7 +12,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.inference.vb import fit
-from crowdppl.inference.vb.gaussians import FEW, MANY, _decorrelated, _enough, _stratified
+from crowdppl.inference.vb.gaussians import FEW, MANY, decorrelated, enough_draws, stratified
 from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning
 
 def drawn(draws: int, coordinates: int) -> Tensor:
     keys = torch.rand((draws, coordinates), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return _stratified(keys)
+    return stratified(keys)
 
 
 def test_draws_have_mean_0_and_variance_1_and_no_two_coordinates_have_to_do_with_each_other() -> None:
-    noise = drawn(_enough(12), 12)
+    noise = drawn(enough_draws(12), 12)
     before = noise.mT @ noise / len(noise)
-    found = _decorrelated({"a": noise[:, :3].reshape(-1, 3, 1), "b": noise[:, 3:], "c": noise[:, :0]})
+    found = decorrelated({"a": noise[:, :3].reshape(-1, 3, 1), "b": noise[:, 3:], "c": noise[:, :0]})
     assert {n: x.shape[1:] for n, x in found.items()} == {"a": (3, 1), "b": (9,), "c": (0,)}
     flat = torch.cat([x.flatten(1) for x in found.values()], 1)
     torch.testing.assert_close(flat.mean(0), torch.zeros(12, dtype=torch.float64), atol=1e-12, rtol=0)
@@ -36,15 +36,15 @@ def test_draws_have_mean_0_and_variance_1_and_no_two_coordinates_have_to_do_with
 
 def test_the_order_of_coordinates_makes_no_difference() -> None:
     noise, order = drawn(16, 12), torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    one, other = _decorrelated({"a": noise})["a"], _decorrelated({"a": noise[:, order]})["a"]
+    one, other = decorrelated({"a": noise})["a"], decorrelated({"a": noise[:, order]})["a"]
     torch.testing.assert_close(one[:, order], other)
 
 
 def test_few_draws_of_many_coordinates_stay_as_they_are() -> None:
     noise = drawn(8, 8)
-    assert torch.equal(_decorrelated({"a": noise})["a"], noise)
-    assert _decorrelated({}) == {}
-    assert (_enough(1), _enough(60), _enough(MANY)) == (FEW, 62, FEW)
+    assert torch.equal(decorrelated({"a": noise})["a"], noise)
+    assert decorrelated({}) == {}
+    assert (enough_draws(1), enough_draws(60), enough_draws(MANY)) == (FEW, 62, FEW)
 
 
 def test_sparse_data_leave_little_to_the_seed() -> None:
@@ -69,7 +69,7 @@ def test_small_data_leave_less_to_the_seed(method: str, monkeypatch: pytest.Monk
         return float(np.sqrt(np.var(found, axis=0, ddof=1).mean()))
 
     many = rough()
-    monkeypatch.setattr(fit, "MOST", 8)
+    monkeypatch.setattr(fit, "MOST_DRAWS", 8)
     assert many < 0.6 * rough() and many < 0.004
 
 

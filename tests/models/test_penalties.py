@@ -23,17 +23,17 @@ def begun(name: str = "hierarchical_dawid_skene", **settings: float) -> Ascent:
 
 def counts_of(ascent: Ascent) -> dict[str, Tensor]:
     _, total, _ = ascent.evaluate()
-    share = ascent.fold.density.chains or 1
+    share = ascent.full_pass.density.chains or 1
     return {name: total.gradient[name] / share for name in ascent.state.parameters}
 
 
 def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> float:
     """The objective under a truth that stays as it is, but for what does not depend on conjugate sites."""
     state = State(dict(parameters), ascent.state.logits, ascent.state.gaussians)
-    penalties = PriorTerms(ascent.fold, MeanFieldUpdate(), state, {})
+    terms = PriorTerms(ascent.full_pass, MeanFieldUpdate(), state)
     logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
     said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
-    return said + float(penalties.conjugate(penalties.trace()))
+    return said + float(terms.dirichlet_terms(terms.prior_trace()))
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_collapsed_is_the_most_that_the_objective_can_be(name: str, settings: di
     """Of all Dirichlets, prior + counts has the highest value, and it is the collapsed one."""
     ascent = begun(name, **settings)
     counts = counts_of(ascent)
-    penalties = ascent.here.penalties
-    trace = penalties.trace()
-    most = float(penalties.collapsed(trace, counts))
-    best = {n: prior + counts[n] for n, prior in penalties.priors(trace).items()}
+    current = ascent.current
+    trace = current.prior_trace()
+    most = float(current.collapsed_terms(trace, counts))
+    best = {n: prior + counts[n] for n, prior in current.prior_parameters(trace).items()}
     assert under(ascent, best, counts) == pytest.approx(most, rel=1e-10)
     for step in (0.9, 1.1):
         assert under(ascent, {n: x * step for n, x in best.items()}, counts) < most - 1e-3
@@ -61,7 +61,7 @@ def test_a_search_ends_where_conjugate_sites_have_followed() -> None:
     ascent = begun()
     before, _, priors = ascent.evaluate()
     ascent.step()
-    after = ascent.here.penalties.priors(ascent.here.penalties.trace())
+    after = ascent.current.prior_parameters(ascent.current.prior_trace())
     assert not torch.allclose(after["confusion"], priors["confusion"])
     left = ascent.state.parameters["confusion"] - after["confusion"]
     assert left.min() > -1e-9
@@ -79,7 +79,7 @@ def test_a_crowd_that_its_annotators_follow_settles_in_fewer_iterations(monkeypa
     monkeypatch.setattr(
         Ascent,
         "_search_gaussians",
-        lambda ascent, priors: ascent._search()(lambda: ascent._look(None)),
+        lambda ascent, priors: ascent._search()(lambda: ascent._objective(None)),
     )
     apart, other = iterations()
     assert together < apart and value >= other - 1e-4

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.neural.regularisers import blended, wanted
+from crowdppl.inference.neural.regularisers import mix, regularisation
 from crowdppl.networks.classifier import Ensemble, Network
 from crowdppl.networks.training import MEMBERS, Training, default_training, training_of
 from tests.networks.test_networks import clouds
@@ -67,7 +67,7 @@ def test_each_member_learns_as_it_would_alone() -> None:
 
     def loss(logits: Tensor, t: Tensor) -> Tensor:
         log_p = logits.log_softmax(-1)
-        return (wanted(log_p.exp(), training, even) - (t * log_p).sum(-1).mean(-1)).sum()
+        return (regularisation(log_p.exp(), training, even) - (t * log_p).sum(-1).mean(-1)).sum()
 
     loss(ensemble.apart(x), t).backward()  # type: ignore[no-untyped-call]
     for member in range(2):
@@ -82,7 +82,7 @@ def test_an_item_is_blended_with_another_of_its_own_batch() -> None:
     torch.manual_seed(2)
     x = torch.tensor([1.0, 2.0, 3.0, 100.0, 200.0, 300.0]).unsqueeze(1)
     t = torch.eye(6)
-    blend, shares = blended(x, t, members=2, mixup=1.0)
+    blend, shares = mix(x, t, members=2, mixup=1.0)
     torch.testing.assert_close(shares @ x, blend)  # features and probabilities in the same shares
     torch.testing.assert_close(shares.sum(1), torch.ones(6))
     assert (shares[:3, 3:] == 0).all() and (shares[3:, :3] == 0).all()

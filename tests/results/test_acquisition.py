@@ -244,7 +244,7 @@ def test_tempered_labels_that_share_more_than_the_truth_are_not_asked_for_or_lef
     posterior = fit(Tempered(), crowd(30, 5, 3, 3, seed=1), inference="em")
     with pytest.raises(MethodError, match="labels depend on more than the truth of their item, so that a next one"):
         posterior.suggest_labels(2)
-    with pytest.raises(MethodError, match="then scored with a power of 1 alone"):
+    with pytest.raises(MethodError, match="give likelihood_power=1"):
         heldout_score(posterior, folds=2)
 
 

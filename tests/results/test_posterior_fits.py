@@ -352,7 +352,7 @@ def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pyt
         warnings.simplefilter("error", ConvergenceWarning)
         whole = held.predict(held.data)
     short = replace(held, options={**held.options, "max_iterations": 1})
-    with pytest.warns(ConvergenceWarning, match=r"glad had not settled on .* after 1 iterations"):
+    with pytest.warns(ConvergenceWarning, match=r"glad did not converge on .* after 1 iterations"):
         assert short.predict(held.data).shape == whole.shape
 
     def stopped(ascent: Ascent) -> float:

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo for a handful of prior parameters, all chains at once."""
+"""Hamiltonian Monte Carlo for a few prior parameters, all chains at once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-Slopes = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
-"""Of positions by site: (C,), and its gradient by each position."""
+LogDensity = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+"""From positions by site to the log density (C,) and its gradient by each position."""
 TARGET = 0.8
+"""Acceptance rate to which step sizes adapt."""
 LEAPS = 8
-FIRST_STEP = -2.0
+FIRST_LOG_STEP = -2.0
 RESCALE_AT = (50, 125)
+"""Calls after which masses are set from the recent past, and step sizes adapt anew."""
 
 
 @dataclass
@@ -35,16 +37,16 @@ class Hmc:
 
     def __post_init__(self) -> None:
         device = next(iter(self.at.values())).device
-        self.log_step = torch.full((self.chains,), FIRST_STEP, dtype=torch.float64, device=device)
+        self.log_step = torch.full((self.chains,), FIRST_LOG_STEP, dtype=torch.float64, device=device)
         self._average = self.log_step.clone()
         self._error = torch.zeros_like(self.log_step)
         self.accepted = torch.zeros_like(self.log_step)
         self._time = self._calls = 0
-        self._spread = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
-        self._seen: list[dict[str, Tensor]] = []
+        self._scale = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
+        self._visited: list[dict[str, Tensor]] = []
 
-    def move(self, log_density: Slopes, generator: torch.Generator, *, adapting: bool) -> None:
-        """One trajectory a chain, accepted or refused.
+    def move(self, log_density: LogDensity, generator: torch.Generator, *, adapting: bool) -> None:
+        """One trajectory a chain, accepted or rejected.
 
         Args:
             log_density: independent over chains.
@@ -52,7 +54,9 @@ class Hmc:
             adapting: whether step sizes and masses may change.
         """
         start = {n: x.detach() for n, x in self.at.items()}
-        momentum = {n: _normal(x, generator) for n, x in start.items()}
+        momentum = {
+            n: torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) for n, x in start.items()
+        }
         value, slope = log_density(start)
         before = value - self._kinetic(momentum)
         at, p = dict(start), momentum
@@ -64,8 +68,7 @@ class Hmc:
             p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
         chance = (value - self._kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
         u = torch.rand(self.chains, generator=generator, dtype=torch.float64, device=chance.device)
-        take = u < chance
-        self.at = {n: torch.where(_wide(take, x), x, start[n]) for n, x in at.items()}
+        self.at = where(u < chance, at, start)
         self.accepted = chance
         if adapting:
             self._adapt(chance)
@@ -76,7 +79,7 @@ class Hmc:
             self.log_step = self._average.clone()
 
     def _scaled(self, x: Tensor, name: str) -> Tensor:
-        return _wide(self.log_step.exp(), x) * self._spread[name] * x
+        return _wide(self.log_step.exp(), x) * self._scale[name] * x
 
     def _kinetic(self, p: Mapping[str, Tensor]) -> Tensor:
         return torch.stack([0.5 * x.square().reshape(self.chains, -1).sum(1) for x in p.values()]).sum(0)
@@ -86,20 +89,21 @@ class Hmc:
         self._time += 1
         t = self._time
         self._error = (1 - 1 / (t + 10)) * self._error + (TARGET - chance) / (t + 10)
-        self.log_step = FIRST_STEP + 1.0 - t**0.5 / 0.05 * self._error
+        self.log_step = FIRST_LOG_STEP + 1.0 - t**0.5 / 0.05 * self._error
         weight = t**-0.75
         self._average = weight * self.log_step + (1 - weight) * self._average
-        self._seen.append(self.at)
-        if self._calls in RESCALE_AT:  # masses from the recent past of all chains; step sizes start anew
-            recent = self._seen[len(self._seen) // 2 :]
-            for name in self._spread:
+        self._visited.append(self.at)
+        if self._calls in RESCALE_AT:
+            recent = self._visited[len(self._visited) // 2 :]
+            for name in self._scale:
                 draws = torch.stack([s[name] for s in recent])
-                self._spread[name] = draws.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3)
-            self._seen, self._time, self._error = [], 0, torch.zeros_like(self._error)
+                self._scale[name] = draws.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3)
+            self._visited, self._time, self._error = [], 0, torch.zeros_like(self._error)
 
 
-def _normal(x: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+def where(chains: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values by site, (C, ...): new ones of some chains, bool (C,), old ones of the others."""
+    return {n: torch.where(_wide(chains, x), new[n], x) for n, x in old.items()}
 
 
 def _wide(x: Tensor, like: Tensor) -> Tensor:

@@ -20,20 +20,23 @@ from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.sites import DIRICHLET, Extra
-from crowdppl.inference.vb.fit import prepare
+from crowdppl.inference.state import first_state
 
 
 @dataclass
 class Marginal:
-    """Potential energy of a story's continuous sites in unconstrained space.
+    """Potential energy of a model's continuous sites in unconstrained space.
 
     Args:
-        problem: story, data and sites.
+        problem: model, data and sites.
+
+    Raises:
+        MethodError: for a model with a one-hot site.
     """
 
     problem: Problem
-    fold: FullPass = field(init=False)
-    found: Function = field(init=False)
+    full_pass: FullPass = field(init=False)
+    replayed: Function = field(init=False)
 
     def __post_init__(self) -> None:
         onehot = [s.name for s in self.problem.of_kind("onehot")]
@@ -42,15 +45,14 @@ class Marginal:
                 f"nuts refuses {type(self.problem.model).__name__}: {', '.join(onehot)} is discrete and cannot be "
                 "summed out; use inference='gibbs' or 'vb'"
             )
-        self.conjugate = self.problem.conjugate
-        self.fold = self.problem.full_pass()
-        self.found = Replayed(self._with_slopes) if self.problem.steady else self._with_slopes
+        self.full_pass = self.problem.full_pass()
+        self.replayed = Replayed(self._with_slopes) if self.problem.steady else self._with_slopes
 
     def __call__(self, at: Mapping[str, Tensor]) -> Tensor:
         """Minus the log posterior density at unconstrained values, differentiable in them, once."""
-        found = self.found({n: u.detach() for n, u in at.items()})
+        found = self.replayed({n: u.detach() for n, u in at.items()})
         value = found["value"]
-        for name, u in at.items():  # what was found are numbers; this gives them back their dependence
+        for name, u in at.items():  # makes the numbers depend on the position again
             value = value + (found[f"slope.{name}"] * (u - u.detach())).sum()
         return value
 
@@ -62,15 +64,14 @@ class Marginal:
         return {"value": value.detach(), **{f"slope.{n}": g for n, g in zip(leaves, slopes, strict=True)}}
 
     def _value(self, at: Mapping[str, Tensor]) -> Tensor:
-        sites = self.problem.sites
+        sites, logged = self.problem.sites, self.full_pass.density.log_sites
         x = {n: sites[n].transform(u) for n, u in at.items()}
-        leaf = {n: v.clamp(min=1e-35).log() if n in self.conjugate else v for n, v in x.items()}
+        leaf = {n: v.clamp(min=1e-35).log() if n in logged else v for n, v in x.items()}
         given = {n: v.detach() for n, v in leaf.items()}
-        total = self.fold(given, gradient=list(given), extra=self._prior)
+        total = self.full_pass(given, gradient=list(given), extra=self._prior)
         value = total.objective
         for name, g in total.gradient.items():
-            # the pass returns numbers; this line gives them back their dependence on the position
-            value = value + (g * (leaf[name] - given[name])).sum()
+            value = value + (g * (leaf[name] - given[name])).sum()  # likewise
         for name, u in at.items():
             value = value + sites[name].transform.log_abs_det_jacobian(u, x[name]).sum()
         return -value
@@ -84,7 +85,7 @@ class Marginal:
                 if not (first or site.local):
                     continue
                 fn = nodes(trace)[name]["fn"]
-                if name in self.conjugate:
+                if name in self.full_pass.density.log_sites:
                     total = total + DIRICHLET.full_log_prior(fn, values[name].log()).sum()
                 else:
                     total = total + fn.log_prob(values[name]).sum()
@@ -95,7 +96,7 @@ class Marginal:
     def start(self, options: Options, chain: int) -> dict[str, Tensor]:
         """A starting point around perturbed votes (the first chain: around the votes)."""
         _, shares = self.problem.start(chain if chain != 1 else options.chains)
-        state = prepare(self.problem, options, "vb", shares, chain).state
+        state = first_state(self.problem, options, "vb", shares, chain)
         stream = options.generator(5, chain)
         out = {}
         for name, parameter in state.parameters.items():
@@ -115,7 +116,7 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
         chain that moved after each transition, warm-up included; divergences a chain.
 
     Raises:
-        MethodError: for a minibatch, or a story with a discrete site that cannot be summed out.
+        MethodError: for a minibatch, or a model with a discrete site that cannot be summed out.
         KeyboardInterrupt: at Ctrl-C before the first chain has a start.
     """
     refuse_minibatch(options, "nuts")
@@ -126,30 +127,30 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
         chain = _Chain()
         try:
             with pyro_state_kept():
-                _one_chain(marginal, options, number, chain, progress)
+                _run_chain(marginal, options, number, chain, progress)
         except KeyboardInterrupt:
             progress.interrupted = True
-        if chain.draws or (chain.at and not chains):  # stopped during the first warm-up: what there is
+        if chain.draws or (chain.at and not chains):  # the first chain counts even if stopped during warm-up
             chains.append(chain)
         if progress.interrupted:
             break
     if not chains:
         raise KeyboardInterrupt
     divergences = {f"chain {number}": chain.divergences for number, chain in enumerate(chains)}
-    return _stack(problem, chains, marginal.conjugate), progress, {"divergences": divergences}
+    return _stack(problem, chains), progress, {"divergences": divergences}
 
 
 @dataclass
 class _Chain:
-    """Where a chain stands, in unconstrained space, and what it has kept."""
+    """The current point of a chain, in unconstrained space, and its kept draws."""
 
     at: dict[str, Tensor] = field(default_factory=dict)
     draws: list[dict[str, Tensor]] = field(default_factory=list)
     divergences: int = 0
 
 
-def _one_chain(marginal: Marginal, options: Options, number: int, chain: _Chain, progress: Progress) -> None:
-    """Fills the chain and the objectives as it goes: an interruption loses nothing."""
+def _run_chain(marginal: Marginal, options: Options, number: int, chain: _Chain, progress: Progress) -> None:
+    """Fills the chain and the objectives at each transition, so that an interruption loses nothing."""
 
     def hook(kernel: Any, at: Mapping[str, Tensor], stage: str, t: int) -> None:
         chain.at = {n: u.detach().clone() for n, u in at.items()}
@@ -173,7 +174,7 @@ def _one_chain(marginal: Marginal, options: Options, number: int, chain: _Chain,
         mcmc.run()
 
 
-def _stack(problem: Problem, chains: list[_Chain], conjugate: frozenset[str]) -> dict[str, Tensor]:
+def _stack(problem: Problem, chains: list[_Chain]) -> dict[str, Tensor]:
     """(C, D, ...) with the shortest chain's length (chains differ only after an interruption)."""
     kept = [chain.draws or [chain.at] for chain in chains]
     length = min(map(len, kept))
@@ -181,5 +182,5 @@ def _stack(problem: Problem, chains: list[_Chain], conjugate: frozenset[str]) ->
     for name, site in problem.sites.items():
         u = torch.stack([torch.stack([draw[name] for draw in draws[:length]]) for draws in kept])
         x = site.widen(site.transform(u), problem.plates, lead=2)
-        out[name] = x.clamp(min=1e-35).log() if name in conjugate else x
+        out[name] = x.clamp(min=1e-35).log() if site.kind == "conjugate" else x
     return out

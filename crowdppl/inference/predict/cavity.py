@@ -1,8 +1,8 @@
-"""Cavity distributions: labels predicted by the other labels, in closed form."""
+"""Cavity distributions: each label predicted from all others, in closed form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,17 +17,50 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR, nodes
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.passes import Total
+from crowdppl.inference.predict.held_out import copies, pieces
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import DIRICHLET, reads_item_covariates
-from crowdppl.inference.vb.coordinate_ascent import refuse_below_one
+from crowdppl.inference.state import refuse_below_one
 from crowdppl.networks.outputs import networks_of
 
 GRID = 0.1
-"""Width of the grid of log-values by which a site's entries are told apart."""
+"""Width of the grid of log-values that identifies the entries of a site."""
 SAME_USE = 1e-8
 """Largest difference of log-probabilities that count as equal."""
+SMALLEST_COUNT = 1e-10
+"""Counts below this are 0: a sum less its only term leaves about so much by rounding."""
+SAME = 1e-6
+"""Largest difference between an item's probabilities from its labels one by one, and from the model."""
+CONVERGED = 1e-3
+"""Largest difference between an item's stored probabilities, and those of the model at stored parameters."""
+ROUNDS = 3
+"""Rounds in which an item's truth and the evidence of its labels are made consistent; more hardly change it."""
+PIECE = 2_000_000
+"""Entries that are computed together."""
+NETWORK = "its network enters each item, and what it learned from a label cannot be removed"
+
+
+def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
+    """log p(label | all others) of every label, or log p(an item's labels | all others') of every item.
+
+    Args:
+        posterior: of points or Dirichlets.
+        unit: "label" or "item"; items without labels are left out.
+
+    Returns:
+        float64 (S,) in the order of ``data.frame()``, or (items with labels,) in codebook order.
+
+    Raises:
+        MethodError: when the model or the posterior has no closed form.
+    """
+    with without_validation("cpu"):
+        fit = _evaluate(posterior)
+    if unit == "item":
+        return _items(fit)
+    parts = pieces(np.bincount(fit.item)[fit.item], max(1, PIECE // len(fit.potential)))
+    return np.concatenate([_labels(fit, out) for out in parts])
 
 
 @dataclass(frozen=True)
@@ -62,53 +95,49 @@ class ParameterUsage:
 def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor]) -> ParameterUsage:
     """Finds which entries each label uses; columns are (annotator, answer) pairs, and the truth at last.
 
-    Every pair is put to the story as an item with that one label. When each entry of a site is moved by an amount
-    of its own, the joint probability of label and truth moves by that of the entry which it uses. At random values
-    the product of the entries found has to be what the story says.
+    The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
+    its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
+    the entries found is then compared with the model at random values.
 
     Args:
-        problem: a story, whose labels depend on its Dirichlets alone, and data.
+        problem: a model, whose labels depend on its Dirichlets alone, and data.
         cells: (U,) ``annotator * n_answers + answer`` of pairs that occur.
         values: a value for each site; of Dirichlets only the shape matters.
 
     Raises:
         MethodError: when a label's probability given the truth is no product of entries, at most one a site.
     """
-    probe = _probe(problem.blocks[0], cells)
+    first = problem.blocks[0]
+    bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, first.bags.n_cells)
+    probe = replace(first, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0)
     stream = np.random.default_rng(0)
     shapes = {s.name: tuple(values[s.name].shape) for s in problem.of_kind("conjugate")}
     base, other = ({n: np.log(stream.uniform(0.2, 0.8, x)) for n, x in shapes.items()} for _ in range(2))
     start = _log_p(problem, probe, values, base)
-    entries, found = {}, True
+    entries, valid = {}, True
     for name, shape in shapes.items():
         size = int(np.prod(shape))
         step = GRID * np.arange(1, size + 1).reshape(shape) / size
         moved = (start - _log_p(problem, probe, values, {**base, name: base[name] - step})) * size / GRID
         entry = np.nan_to_num(moved, nan=-1.0).round().astype(np.int64) - 1
-        found = found and bool(((entry >= -1) & (entry < size)).all())
+        valid = valid and bool(((entry >= -1) & (entry < size)).all())
         entries[name] = entry.clip(-1, size - 1)
-    uses = ParameterUsage(start - ParameterUsage(np.zeros_like(start), entries).log_p(base), entries)
-    apart = np.abs(uses.log_p(other) - _log_p(problem, probe, values, other))
-    if not (found and bool((apart < SAME_USE).all())):  # not a number is not the same, either
-        raise no_form(problem, "given the truth, its probability is no product of entries of Dirichlets")
-    return uses
+    usage = ParameterUsage(start - ParameterUsage(np.zeros_like(start), entries).log_p(base), entries)
+    difference = np.abs(usage.log_p(other) - _log_p(problem, probe, values, other))
+    if not (valid and bool((difference < SAME_USE).all())):  # NaN is not equal, either
+        raise _no_closed_form(problem, "given the truth, its probability is no product of entries of Dirichlets")
+    return usage
 
 
-def no_form(problem: Problem, why: str) -> MethodError:
-    """The refusal of a story, and what to do instead."""
+def _no_closed_form(problem: Problem, why: str) -> MethodError:
+    """The refusal of a model, and what to do instead."""
     draws = "method='psis' after a fit by gibbs, nuts or vb, or "
-    if networks_of(problem.model):  # which have seen every label, whatever is drawn
+    if networks_of(problem.model):  # trained on every label, whatever is drawn
         draws = ""
     return MethodError(
         f"{type(problem.model).__name__} has no closed form for a label left out: {why}; use {draws}heldout_score, "
         "which fits again"
     )
-
-
-def _probe(block: Block, cells: np.ndarray) -> Block:
-    """An item for each (annotator, answer), and one without labels."""
-    bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, block.bags.n_cells)
-    return replace(block, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0)
 
 
 def _log_p(
@@ -119,19 +148,15 @@ def _log_p(
     given = {**values, **{n: torch.from_numpy(x) for n, x in leaves.items()}}
     found = problem.density()(probe, given, marginals=(problem.truth,))
     if found.per_item.shape[-1] != probe.n_items:
-        raise no_form(problem, "its truth is not that of items")
+        raise _no_closed_form(problem, "its truth is not that of items")
     out = (found.marginals[problem.truth].log() + found.per_item).numpy().copy()
     out[:, :-1] -= out[:, -1:]
     return np.asarray(out)
 
 
-NOTHING = 1e-10
-"""Counts that are as good as none: a sum less its only term leaves about so much by rounding."""
-
-
 @dataclass(frozen=True)
 class CavityStatistics:
-    """What the labels taught about one site.
+    """The sufficient statistics of one Dirichlet site, from which counts of labels can be removed.
 
     Attributes:
         concentration: (rows, width) prior and counts.
@@ -147,24 +172,24 @@ class CavityStatistics:
 
         Args:
             entry: the entries, flat.
-            change, row_change: what is added to the counts of an entry, and to those of its whole row.
-            mean: log of the expected entry, which predicts a label; else the expected log, by which a label tells
-                of the truth. At a point, the two are the same.
+            change, row_change: added to the counts of an entry, and to those of its whole row.
+            mean: log of the expected entry, which predicts a label; else the expected log, which is the evidence of
+                a label on the truth. At a point, the two are the same.
 
         Raises:
-            MethodError: when more is taken away than there is.
+            MethodError: when more is removed than there is.
         """
         width = self.concentration.shape[1]
         c = self.concentration if self.prior is None else self.concentration - 1
         left, total = c.ravel()[entry] + change, c.sum(1)[entry // width] + row_change
         if self.prior is not None:
             before = (self.prior / self.prior.sum(1, keepdims=True)).ravel()[entry]
-            share = np.where(total > NOTHING, left.clip(0) / total.clip(NOTHING), before)
-            return np.asarray(np.log(np.where(share > NOTHING, share, 0).clip(np.exp(FLOOR))))
+            share = np.where(total > SMALLEST_COUNT, left.clip(0) / total.clip(SMALLEST_COUNT), before)
+            return np.asarray(np.log(np.where(share > SMALLEST_COUNT, share, 0).clip(np.exp(FLOOR))))
         if not (left > 0).all():
             raise MethodError(
-                "a label counts more than all that the fit holds of its kind, so that the fit has not settled; fit "
-                "again with a smaller tolerance, more max_iterations and no batch_size"
+                "a label counts more than all counts of its kind, so that the fit has not converged; fit again "
+                "with a smaller tolerance, more max_iterations and no batch_size"
             )
         if mean:
             return np.asarray(np.log(left / total))
@@ -174,249 +199,190 @@ class CavityStatistics:
 
 @dataclass(frozen=True)
 class Cavities:
-    """Units, such as labels, for each of which what was taught is changed by counts of its own.
+    """Units, such as labels, each of which changes the counts by its own.
 
     Attributes:
-        uses: entries, (K, E).
+        usage: entries, (K, E).
         unit: the unit of each column, (E,).
-        taught: by site.
+        statistics: by site.
     """
 
-    uses: ParameterUsage
+    usage: ParameterUsage
     unit: np.ndarray
-    taught: Mapping[str, CavityStatistics]
+    statistics: Mapping[str, CavityStatistics]
 
     def log_p(self, change: np.ndarray, mean: bool) -> np.ndarray:
         """Log-probabilities (K, E) when each unit adds (K, E) to the counts of the entries that it uses."""
-        out = self.uses.constant.copy()
+        out = self.usage.constant.copy()
         for name, (has, entry, same, same_row) in self._shared.items():
             weight = change[has]
             in_entry, in_row = np.bincount(same, weight)[same], np.bincount(same_row, weight)[same_row]
-            out[has] += self.taught[name].log_entries(entry, in_entry, in_row, mean)
+            out[has] += self.statistics[name].log_entries(entry, in_entry, in_row, mean)
         return out
 
     @cached_property
     def _shared(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """By site: the places of (K, E) that use it, their entries, and which of them a unit has in common."""
         found = {}
-        units = np.broadcast_to(self.unit.astype(np.int64), self.uses.constant.shape)
-        for name, entries in self.uses.entries.items():
+        units = np.broadcast_to(self.unit.astype(np.int64), self.usage.constant.shape)
+        for name, entries in self.usage.entries.items():
             has = entries >= 0
-            unit, entry, (rows, width) = units[has], entries[has], self.taught[name].concentration.shape
+            unit, entry, (rows, width) = units[has], entries[has], self.statistics[name].concentration.shape
             same = np.unique(unit * (rows * width) + entry, return_inverse=True)[1]
             same_row = np.unique(unit * rows + entry // width, return_inverse=True)[1]
             found[name] = (has, entry, same, same_row)
         return found
 
 
-SAME = 1e-6
-"""Largest difference between an item's probabilities from its labels one by one, and from the story."""
-SETTLED = 1e-3
-"""Largest difference between an item's probabilities as stored, and as the story has them at stored parameters."""
-ROUNDS = 3
-"""Rounds in which an item's truth follows what its labels teach; further ones hardly move it."""
-PIECE = 2_000_000
-"""Entries that are dealt with at once."""
-NETWORK = "its network has a say on each item, and what it learned from a label cannot be taken out again"
-
-
 @dataclass(frozen=True)
-class Reading:
+class _EvaluatedFit:
     """A fit as the closed form needs it.
 
     Attributes:
         item: of each label, (S,), sorted.
         labels, truth: entries behind each label, (K, S), and behind each item's truth, (K, N).
-        taught: by site.
-        known: (K, N) log-potentials of the truth: gold.
-        log_given: (K, S) log p(label | truth) as the fit sees its labels.
+        statistics: by site.
+        potential: (K, N) log-potentials of the truth from gold.
+        log_given: (K, S) log p(label | truth) under the fit.
         log_truth: (K, N) log p(truth | labels).
     """
 
     item: np.ndarray
     labels: ParameterUsage
     truth: ParameterUsage
-    taught: Mapping[str, CavityStatistics]
-    known: np.ndarray
+    statistics: Mapping[str, CavityStatistics]
+    potential: np.ndarray
     log_given: np.ndarray
     log_truth: np.ndarray
 
 
-def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
-    """log p(label | all others) of every label, or log p(an item's labels | all others') of every item.
-
-    Args:
-        posterior: of points or Dirichlets.
-        unit: "label" or "item"; items without labels are left out.
-
-    Returns:
-        float64 (S,) in the order of ``data.frame()``, or (items with labels,) in codebook order.
-
-    Raises:
-        MethodError: when the story, or what the posterior holds, has no closed form.
-    """
-    with without_validation("cpu"):
-        fit = _read(posterior)
-    if unit == "item":
-        return _items(fit)
-    pieces = _pieces(fit.item, max(1, PIECE // len(fit.known)))
-    return np.concatenate([_labels(fit, out) for out in pieces])
-
-
-def _labels(fit: Reading, out: np.ndarray) -> np.ndarray:
+def _labels(fit: _EvaluatedFit, out: np.ndarray) -> np.ndarray:
     """Log-probability of some labels, each given all others.
 
-    What is known of the label's item without it, and what the item's other labels then teach, wait for each other;
-    so they take turns.
+    The truth of the label's item without it, and the counts of the item's other labels, depend on each other: they
+    are updated in turn.
     """
     item = fit.item[out]
-    row, copy = _copies(fit.item, out)
+    row, copy = copies(fit.item, item, fit.potential.shape[1])
     mine, n = copy == out[row], len(row)
-    uses = fit.labels.at(copy).beside(fit.truth.at(item))
-    cavities = Cavities(uses, np.concatenate([row, np.arange(len(out))]), fit.taught)
+    usage = fit.labels.at(copy).beside(fit.truth.at(item))
+    cavities = Cavities(usage, np.concatenate([row, np.arange(len(out))]), fit.statistics)
     before = np.exp(fit.log_truth[:, item])
     rest = _normalised(fit.log_truth[:, item] - fit.log_given[:, out])
     for _ in range(ROUNDS):
         log_p = cavities.log_p(_change(before, np.exp(rest), row, mine), mean=False)
-        others = _add_up(np.where(mine, 0, log_p[:, :n]), row, len(out))
-        rest = _normalised(log_p[:, n:] + fit.known[:, item] + others)
+        others = _sum_by(row, np.where(mine, 0, log_p[:, :n]), len(out))
+        rest = _normalised(log_p[:, n:] + fit.potential[:, item] + others)
     log_p = cavities.log_p(_change(before, np.exp(rest), row, mine), mean=True)
-    return _log_sum(rest + log_p[:, :n][:, mine])
+    return _log_sum_exp(rest + log_p[:, :n][:, mine])
 
 
 def _change(before: np.ndarray, after: np.ndarray, row: np.ndarray, mine: np.ndarray) -> np.ndarray:
-    """How counts change when the label is gone and its item's truth is another: of labels, then of the truth."""
+    """Change of counts when the label is removed and its item's truth is another: of labels, then of the truth."""
     return np.concatenate([after[:, row] * ~mine - before[:, row], after - before], 1)
 
 
-def _items(fit: Reading) -> np.ndarray:
+def _items(fit: _EvaluatedFit) -> np.ndarray:
     """Log-probability of all labels of each item that has some, given those of all others."""
-    n = fit.known.shape[1]
+    n = fit.potential.shape[1]
     owner = np.concatenate([fit.item, np.arange(n)])
-    cavities = Cavities(fit.labels.beside(fit.truth), owner, fit.taught)
+    cavities = Cavities(fit.labels.beside(fit.truth), owner, fit.statistics)
     log_p = cavities.log_p(-np.exp(fit.log_truth[:, owner]), mean=True)
-    return np.asarray(_log_sum(_add_up(log_p, owner, n) + fit.known)[np.unique(fit.item)])
+    return np.asarray(_log_sum_exp(_sum_by(owner, log_p, n) + fit.potential)[np.unique(fit.item)])
 
 
-def _read(posterior: Fit) -> Reading:
-    """Runs the story at the fit.
+def _evaluate(posterior: Fit) -> _EvaluatedFit:
+    """Runs the model at the fit.
 
     Raises:
-        MethodError: when the story, or what the posterior holds, has no closed form.
+        MethodError: when the model or the posterior has no closed form.
     """
     data = posterior.data
-    problem = build_problem(
-        posterior.model, data, replace(options_of(posterior), dtype=torch.float64, device="cpu")
-    )
+    options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+    problem = build_problem(posterior.model, data, options)
     _refuse(problem, posterior)
     item, cell = row_codes(data.blocks, data.order)
     cells, column = np.unique(cell, return_inverse=True)
     values = center_of(problem, posterior.result.sites, list(problem.sites))
-    uses = parameter_usage(problem, cells, values)
-    taught, marginal, known = _read_fit(problem, posterior, values)
-    labels, truth = uses.at(column), uses.at(np.full(data.n_items, len(cells)))
-    leaves = {name: values[name].clamp(min=FLOOR).numpy() for name in taught}
+    usage = parameter_usage(problem, cells, values)
+    statistics, marginal, potential = _statistics(problem, posterior, values)
+    labels, truth = usage.at(column), usage.at(np.full(data.n_items, len(cells)))
+    leaves = {name: values[name].clamp(min=FLOOR).numpy() for name in statistics}
     given = labels.log_p(leaves)
-    log_truth = _normalised(truth.log_p(leaves) + known + _add_up(given, item, data.n_items))
-    _agree(problem, posterior, np.exp(log_truth).T, marginal)
-    return Reading(item, labels, truth, taught, known, given, log_truth)
+    log_truth = _normalised(truth.log_p(leaves) + potential + _sum_by(item, given, data.n_items))
+    if not (np.abs(np.exp(log_truth).T - marginal) < SAME).all():
+        dependent = "labels of an item depend on one another given its truth"
+        raise _no_closed_form(problem, NETWORK if networks_of(problem.model) else dependent)
+    if not (np.abs(marginal - posterior.result.probabilities) < CONVERGED).all():
+        raise MethodError(
+            "the probabilities of this posterior do not follow from its labels and parameters alone, as after "
+            "update(...); use method='psis', or fit all labels together"
+        )
+    return _EvaluatedFit(item, labels, truth, statistics, potential, given, log_truth)
 
 
 def _refuse(problem: Problem, posterior: Fit) -> None:
-    """Refuses what needs no look at the labels' probabilities.
+    """Refuses what can be refused before labels are looked at.
 
     Raises:
         MethodError: naming the site or the engine.
     """
     if problem.truth is None:
-        raise no_form(problem, "it sums out no truth")
+        raise _no_closed_form(problem, "it sums out no truth")
     if getattr(problem.model, "counting", None) is not None:
-        raise no_form(problem, NETWORK)
+        raise _no_closed_form(problem, NETWORK)
     if reads_item_covariates(problem.model, problem.blocks[0]):
-        raise no_form(problem, "it depends on what is known of the item (item_covariates)")
+        raise _no_closed_form(problem, "it depends on item_covariates")
     for site in problem.sites.values():
         if site.local or site.kind in ("free", "onehot"):
-            raise no_form(problem, f"site {site.name!r} is no Dirichlet of which labels have counts")
+            raise _no_closed_form(problem, f"site {site.name!r} is no Dirichlet of which labels have counts")
     families = {posterior.result.sites[s.name].family for s in problem.of_kind("conjugate")}
     if not families <= {"point", "dirichlet"}:
         raise MethodError(
             f"{posterior.inference} drew the parameters, and the closed form needs Dirichlets or a point; "
-            "use method='psis', which weighs the draws"
+            "use method='psis'"
         )
 
 
-def _read_fit(
+def _statistics(
     problem: Problem, posterior: Fit, values: Mapping[str, Tensor]
 ) -> tuple[dict[str, CavityStatistics], np.ndarray, np.ndarray]:
-    """What labels taught about each site, the truth's probabilities (N, K), and what is known of it (K, N)."""
+    """Statistics of each site, truth probabilities (N, K) at the stored values, and log-potentials (K, N)."""
     assert problem.truth is not None
     names = [s.name for s in problem.of_kind("conjugate")]
     total = problem.full_pass()(values, gradient=names, marginals=(problem.truth,))
-    taught = {n: _taught(n, posterior.result.sites[n], values[n], total) for n in names}
+    statistics = {n: _of_site(n, posterior.result.sites[n], values[n], total) for n in names}
     order, shape = posterior.data.order, (problem.n_items, problem.blocks[0].n_classes)
-    marginal, known = np.empty(shape), np.zeros(shape)
+    marginal, potential = np.empty(shape), np.zeros(shape)
     marginal[order] = total.marginals[problem.truth].t().numpy()
     for block in problem.blocks:
         if block.potential is not None:
-            known[order[block.offset : block.offset + block.n_items]] = block.potential.numpy()
-    return taught, marginal, known.T
+            potential[order[block.offset : block.offset + block.n_items]] = block.potential.numpy()
+    return statistics, marginal, potential.T
 
 
-def _taught(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> CavityStatistics:
-    """A Dirichlet as it is stored; around a point, the prior and the counts that the labels have there."""
+def _of_site(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> CavityStatistics:
+    """A Dirichlet as it is stored; around a point, the prior and the counts of labels there."""
     if stored.family == "dirichlet":
         c = stored.arrays["concentration"]
         return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
     prior = DIRICHLET.natural(nodes(total.trace)[name]["fn"]).expand(leaf.shape)
     refuse_below_one(name, prior)
     width = prior.shape[-1]
-    return CavityStatistics(
-        (prior + total.gradient[name]).numpy().reshape(-1, width), prior.numpy().reshape(-1, width)
-    )
+    concentration = (prior + total.gradient[name]).numpy().reshape(-1, width)
+    return CavityStatistics(concentration, prior.numpy().reshape(-1, width))
 
 
-def _agree(problem: Problem, posterior: Fit, product: np.ndarray, marginal: np.ndarray) -> None:
-    """Refuses labels that are not independent given the truth, and results that the story does not give.
-
-    Raises:
-        MethodError: saying which, and what to do instead.
-    """
-    if not (np.abs(product - marginal) < SAME).all():
-        crowd = "labels of an item depend on one another given its truth"
-        raise no_form(problem, NETWORK if networks_of(problem.model) else crowd)
-    if not (np.abs(marginal - posterior.result.probabilities) < SETTLED).all():
-        raise MethodError(
-            "the probabilities of this posterior do not follow from its labels and parameters alone, as after "
-            "update(...); use method='psis', or fit all labels together"
-        )
-
-
-def _pieces(item: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """The labels in runs that have about so many copies of labels of their items; ``item`` is sorted."""
-    copies = np.cumsum(np.bincount(item)[item])
-    edges = np.unique((copies - 1) // size, return_index=True)[1]
-    yield from np.split(np.arange(len(item)), edges[1:])
-
-
-def _copies(item: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All labels of each asked label's item: the place of the asking one, and the label; ``item`` is sorted."""
-    sizes = np.bincount(item)
-    first = (np.cumsum(sizes) - sizes)[item[asked]]
-    many = sizes[item[asked]]
-    row = np.repeat(np.arange(len(asked)), many)
-    return row, first[row] + np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
-
-
-def _add_up(values: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
+def _sum_by(owner: np.ndarray, values: np.ndarray, n: int) -> np.ndarray:
     """Sums (K, n) of the columns (K, E) of each owner."""
     return np.stack([np.bincount(owner, row, minlength=n) for row in values])
 
 
-def _log_sum(x: np.ndarray) -> np.ndarray:
+def _log_sum_exp(x: np.ndarray) -> np.ndarray:
     """Log of the sum of exponentials over the first dimension."""
     top = x.max(0)
     return np.asarray(top + np.log(np.exp(x - top).sum(0)))
 
 
 def _normalised(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x - _log_sum(x))
+    return np.asarray(x - _log_sum_exp(x))

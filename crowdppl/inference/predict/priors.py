@@ -1,4 +1,4 @@
-"""A story under other priors: what another fit learned of its sites."""
+"""A model whose priors are the posterior of an earlier fit."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from crowdppl.primitives.model import Model, plates_of
 
 
 class PosteriorAsPrior:
-    """A story whose priors are another fit's posterior; its networks stand still.
+    """A model with the posterior of an earlier fit as its prior; its networks are frozen.
 
     Args:
-        story: the story.
-        sites: that posterior; those of items are not looked at.
+        model: the model.
+        sites: the posterior; sites of items keep the model's prior.
     """
 
     def __init__(self, model: Model, sites: Sites) -> None:
         self.card = getattr(model, "card", None)
         self.plates = plates_of(model)
         self.standing = networks_of(model)
-        self._story, self._sites = model, sites
+        self._model, self._sites = model, sites
 
     @property
-    def unsure(self) -> dict[str, Tensor]:
-        """By site of Dirichlets, what of each row's concentration is no knowledge."""
-        shared = (site for site in self._sites.values() if "weight" in site.arrays)
-        return {x.name: torch.as_tensor((x.arrays["concentration"] - x.spread).sum(-1)) for x in shared}
+    def unsupported(self) -> dict[str, Tensor]:
+        """Concentration of each Dirichlet row that mean field counted and linear response took back, by site."""
+        weighted = (site for site in self._sites.values() if "weight" in site.arrays)
+        return {x.name: torch.as_tensor((x.arrays["concentration"] - x.spread).sum(-1)) for x in weighted}
 
     def model(self, data: Block) -> Any:
-        """The old story under new priors."""
+        """Runs the model under the new priors."""
         with _Priors(self._sites):
-            return self._story.model(data)
+            return self._model.model(data)
 
 
 class _Priors(Messenger):
@@ -57,32 +57,33 @@ class _Priors(Messenger):
 
 
 def _as_prior(stored: SiteResult, fn: Any) -> Any:
+    """A stored posterior as a distribution in the shape of ``fn``."""
+    event = len(fn.event_shape)
     if stored.family == "dirichlet":
-        return dist.Dirichlet(torch.as_tensor(stored.arrays["concentration"])).to_event(len(fn.event_shape) - 1)
+        return dist.Dirichlet(torch.as_tensor(stored.arrays["concentration"])).to_event(event - 1)
     if stored.family == "onehot":
         return OneHot(torch.as_tensor(stored.arrays["probability"]).clamp(min=1e-30).log())
-    if stored.family == "normal":
-        if stored.support == "simplex":
-            return dist.Dirichlet(_moment_match(stored)).to_event(len(fn.event_shape) - 1)
-        if stored.support == "unit":
-            both = _moment_match(stored)
-            return dist.Beta(both[..., 0], both[..., 1]).to_event(len(fn.event_shape))
-        loc, scale = torch.as_tensor(stored.arrays["loc"]), torch.as_tensor(stored.arrays["scale"])
-        named: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}  # both know their means
-        if stored.support in named:
-            return named[stored.support](loc, scale).to_event(len(fn.event_shape))
-        base = dist.Normal(loc, scale)
-        transform = torch.distributions.biject_to(fn.support)
-        return dist.TransformedDistribution(base.to_event(len(fn.event_shape)), [transform])
-    raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
+    if stored.family != "normal":
+        raise MethodError(f"site {stored.name!r} holds {stored.family}, which cannot be the prior of an update")
+    if stored.support == "simplex":
+        return dist.Dirichlet(_matched_concentration(stored)).to_event(event - 1)
+    if stored.support == "unit":
+        both = _matched_concentration(stored)
+        return dist.Beta(both[..., 0], both[..., 1]).to_event(event)
+    loc, scale = torch.as_tensor(stored.arrays["loc"]), torch.as_tensor(stored.arrays["scale"])
+    known_mean: dict[str, Any] = {"real": dist.Normal, "positive": dist.LogNormal}
+    if stored.support in known_mean:
+        return known_mean[stored.support](loc, scale).to_event(event)
+    transform = torch.distributions.biject_to(fn.support)
+    return dist.TransformedDistribution(dist.Normal(loc, scale).to_event(event), [transform])
 
 
-def _moment_match(stored: SiteResult) -> Tensor:
-    """Dirichlet concentrations with the mean and the total variance of Gaussians behind a softmax or a logistic."""
+def _matched_concentration(stored: SiteResult) -> Tensor:
+    """Dirichlet concentrations with the mean and total variance of Gaussians under a softmax or logistic."""
     stream = torch.Generator().manual_seed(0)
     loc, scale = torch.from_numpy(stored.arrays["loc"]), torch.from_numpy(stored.arrays["scale"])
     x = loc + scale * torch.randn((1000, *loc.shape), generator=stream, dtype=loc.dtype, device="cpu")
     x = x.softmax(-1) if stored.support == "simplex" else torch.stack([x.sigmoid(), (-x).sigmoid()], -1)
     mean, variance = x.mean(0), x.var(0)
     total = (mean * (1 - mean)).sum(-1, keepdim=True) / variance.sum(-1, keepdim=True).clamp(min=1e-12) - 1
-    return torch.as_tensor((mean * total.clamp(min=1.0)).numpy())  # on the device of the fit
+    return torch.as_tensor((mean * total.clamp(min=1.0)).numpy())  # numpy brings it to the device of the fit

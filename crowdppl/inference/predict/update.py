@@ -1,4 +1,4 @@
-"""Updates of a fit by new labels: options, priors and starts taken from the earlier fit."""
+"""Updates of a fit by new labels, predictions for new items, and labels drawn from a fit."""
 
 from __future__ import annotations
 
@@ -29,143 +29,18 @@ from crowdppl.inference.problem import Problem, build_problem, without_validatio
 from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
 from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.starts import typical_values
+from crowdppl.inference.state import State
 from crowdppl.inference.tables import truth_at, truth_over
-from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate, State
+from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate
 from crowdppl.inference.vb.fit import quadrature_draws
 from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.primitives.model import Model
 from crowdppl.primitives.sums import Summing
 
-ITEMS = 1_000_000
-"""Items whose truths are looked at together."""
-MOVES = 1e-6
-"""Smallest gradient that says that a site has to do with the truth."""
-
-
-def problem_of(posterior: Fit, data: Annotations, options: Options) -> Problem:
-    """A posterior's story and data before an engine, with what labels of earlier fits said of the items."""
-    return build_problem(posterior.model, data, options, evidence=earlier_evidence(posterior, data))
-
-
-def earlier_evidence(posterior: Fit, data: Annotations) -> Tensor | None:
-    """What labels of earlier fits said of the items of ``data``, (N, K) by position; None where there were none."""
-    return None if posterior.memory is None else torch.from_numpy(posterior.memory.said_of(data))
-
-
-def update_state(posterior: Fit, data: Annotations, options: Options) -> UpdateState:
-    """What an update by ``data`` goes on from.
-
-    An item that comes again brings along what its labels said. What its truth counted in shared sites (the
-    prevalence) is taken out of them, so that the update counts it once: exactly where the truth is all that such
-    a site knows of items; else, as for subtypes of a class, in expectation, but never below the story's prior.
-
-    Args:
-        posterior: the old fit.
-        data: the new labels, under its codes.
-        options: of the update.
-
-    Raises:
-        MethodError: when items come again and a site that is no Dirichlet has learned from their truths.
-        DataError: when the story has networks and the items have no features.
-    """
-    old, memory = posterior.data, posterior.memory
-    shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
-    own = Record(
-        old.items,
-        posterior.result.probabilities,
-        np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
-        {n: s for n, s in shared.items() if "annotator" not in s.dims},
-    )
-    truths = _Truths(posterior.model, data, options)
-    evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
-    for record in (own, *(() if memory is None else memory.records)):
-        code = Codebook("item", record.items).codes(data.items)
-        again = np.flatnonzero(code >= 0)
-        if len(again):
-            evidence[again] = truths.take_out(again, record.probabilities[code[again]], {**shared, **record.sites})
-            votes[again] = record.votes[code[again]]
-        left = np.ones(len(record.items), bool)
-        left[code[again]] = False
-        if left.any():
-            records.append(record.some(left))
-    labels = labels_given(old) + (0 if memory is None else memory.labels)
-    return UpdateState(truths.reduced(shared), data.items, evidence, votes, labels, tuple(records))
-
-
-@dataclass
-class _Truths:
-    """Truths of items before their labels, and what they count in shared sites."""
-
-    model: Model
-    data: Annotations
-    options: Options
-    counts: dict[str, np.ndarray] = field(default_factory=dict)
-    priors: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The items without labels."""
-        return build_problem(
-            self.model, keep(self.data.with_gold(None), np.zeros(self.data.n_labels, bool)), self.options
-        )
-
-    def take_out(self, items: np.ndarray, share: np.ndarray, sites: Sites) -> np.ndarray:
-        """Notes what truths count; returns what the items' labels said, log-potentials (n, K).
-
-        Args:
-            items: codes, (n,).
-            share: probabilities of their truths, (n, K).
-            sites: of the fit that found them.
-        """
-        whole, said = self.problem.whole(), np.empty_like(share)
-        position = np.empty(self.data.n_items, np.int64)
-        position[self.data.order] = np.arange(self.data.n_items)
-        turn = np.argsort(position[items])
-        for at in np.array_split(turn, -(-len(turn) // ITEMS)):
-            said[at] = self._of_block(whole.subset(position[items[at]], 1.0), share[at], sites)
-        return said
-
-    def _of_block(self, block: Block, share: np.ndarray, sites: Sites) -> np.ndarray:
-        problem, truth = self.problem, str(self.problem.truth)
-        names = [n for n, s in problem.sites.items() if not s.local]
-        conjugate = problem.conjugate
-        values = center_of(problem, sites, names)
-        local = [n for n in problem.sites if n not in names]
-        stream = self.options.generator(2, 0)
-        typical = typical_values(problem.model, block, local, {}, problem.plates, stream) if local else {}
-        values |= {n: x.clamp(min=1e-30).log() if n in conjugate else x for n, x in typical.items()}
-        density = problem.density()
-        before = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
-        said = torch.as_tensor(share).clamp(min=1e-30).log().t().to(before) - before
-        found = density(block, values, gradient=names, tilt={truth: said})
-        trace = nodes(found.trace)
-        for name, x in found.gradient.items():
-            self._count(sites[name], x.double(), trace[name]["fn"])
-        return np.asarray(said.t().cpu().numpy())
-
-    def _count(self, stored: SiteResult, counts: Tensor, fn: Any) -> None:
-        if not bool((counts.abs() > MOVES).any()):
-            return
-        if stored.family != "dirichlet":
-            raise MethodError(
-                f"items of this fit come again, and site {stored.name!r}, which is no Dirichlet, would learn from "
-                "their truths once more; update with labels of other items, or fit to all labels together"
-            )
-        shape = stored.arrays["concentration"].shape
-        self.counts[stored.name] = self.counts.get(stored.name, 0) + counts.reshape(shape).cpu().numpy()
-        prior = DIRICHLET.natural(fn).reshape(shape)
-        self.priors[stored.name] = prior.detach().cpu().numpy()
-
-    def reduced(self, sites: Mapping[str, SiteResult]) -> Sites:
-        """The sites without what was noted."""
-        out = dict(sites)
-        for name, counts in self.counts.items():
-            c = sites[name].arrays["concentration"]
-            left = np.maximum(c - counts, np.minimum(c, self.priors[name]))
-            out[name] = replace(sites[name], arrays={**sites[name].arrays, "concentration": left})
-        return out
-
-
+BLOCK_ITEMS = 1_000_000
+"""Items whose prior truths are computed together."""
+SMALLEST_COUNT = 1e-6
+"""Counts below this are rounding: the site does not depend on the truth."""
 PREDICTIVE_DRAWS = 100
 REMEDIES = {
     "gold": "give known truths in the annotations, Annotations.from_frame(new, like=posterior.data, gold=...)",
@@ -177,10 +52,166 @@ REMEDIES = {
 """Arguments of ``fit`` that an update does not take, and what to do instead."""
 
 
-def predict(posterior: Fit, data: Annotations) -> np.ndarray:
-    """Truth probabilities (N, K) of the items of ``data`` in its codebook order; nothing else is learned.
+def options_of(posterior: Fit) -> Options:
+    """The options of a fit that still apply to work on its result."""
+    known = {f.name for f in fields(Options)} - set(SESSION)
+    given = {k: v for k, v in posterior.options.items() if k in known}
+    build: Callable[..., Options] = Options
+    return build(**{**given, "device": device_or_cpu(given.get("device", "cpu"))})
 
-    Sites of single items (a difficulty) are fitted to the new items with everything else held fixed.
+
+def problem_of(posterior: Fit, data: Annotations, options: Options) -> Problem:
+    """A fit's model on some data, with the evidence of labels of earlier fits."""
+    return build_problem(posterior.model, data, options, evidence=earlier_evidence(posterior, data))
+
+
+def earlier_evidence(posterior: Fit, data: Annotations) -> Tensor | None:
+    """Evidence (N, K) of labels of earlier fits on the items of ``data``, by position; None without an update."""
+    return None if posterior.memory is None else torch.from_numpy(posterior.memory.said_of(data))
+
+
+def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
+    """The posterior after more labels: vb on the new labels alone, with the old posterior as the prior.
+
+    An item that had labels before brings its old evidence along, and counts once. Networks are frozen. The result
+    is about the items of ``data``.
+
+    Raises:
+        MethodError: when a site's posterior cannot serve as a prior, or an option is not one of an update.
+        DataError: when the model has networks and the items have no features.
+    """
+    if options.get("checkpoint") is not None:
+        raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
+    for name in sorted(REMEDIES.keys() & options.keys()):
+        raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
+    given: dict[str, Any] = {**vars(options_of(posterior)), **options}
+    chosen = options_from(cast(FitOptions, given))
+    with without_validation(chosen.device):
+        memory = _update_state(posterior, data, chosen)
+    evidence = torch.from_numpy(memory.said_of(data))
+    model = PosteriorAsPrior(posterior.model, memory.sites)
+    found = fit_model(model, posterior.method, data, "vb", chosen, evidence=evidence)
+    return replace(found, model=posterior.model, memory=memory)
+
+
+def _update_state(posterior: Fit, data: Annotations, options: Options) -> UpdateState:
+    """Priors and evidence from which an update by ``data`` starts.
+
+    What the truths of items that come again counted in shared sites (the prevalence) is subtracted there, so that
+    the update counts them once: exactly where a site depends on items through the truth alone; else, as for
+    subtypes of a class, in expectation, but never below the model's prior.
+    """
+    old, memory = posterior.data, posterior.memory
+    shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
+    own = Record(
+        old.items,
+        posterior.result.probabilities,
+        np.asarray(old.votes().sum(1)) + (0 if memory is None else memory.votes),
+        {n: s for n, s in shared.items() if "annotator" not in s.dims},
+    )
+    returning = _ReturningItems(posterior.model, data, options)
+    evidence, votes, records = np.zeros((data.n_items, data.n_classes)), np.zeros(data.n_items, np.int64), []
+    for record in (own, *(() if memory is None else memory.records)):
+        code = Codebook("item", record.items).codes(data.items)
+        again = np.flatnonzero(code >= 0)
+        if len(again):
+            shares, sites = record.probabilities[code[again]], {**shared, **record.sites}
+            evidence[again] = returning.evidence(again, shares, sites)
+            votes[again] = record.votes[code[again]]
+        absent = np.ones(len(record.items), bool)
+        absent[code[again]] = False
+        if absent.any():
+            records.append(record.some(absent))
+    labels = labels_given(old) + (0 if memory is None else memory.labels)
+    return UpdateState(returning.without_counts(shared), data.items, evidence, votes, labels, tuple(records))
+
+
+@dataclass
+class _ReturningItems:
+    """Items of earlier fits that come again: the evidence of their labels, and their counts in shared sites.
+
+    Attributes:
+        counts, priors: by shared site, what truths of returning items counted, and the model's own prior.
+    """
+
+    model: Model
+    data: Annotations
+    options: Options
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+    priors: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The items without labels."""
+        unlabelled = keep(self.data.with_gold(None), np.zeros(self.data.n_labels, bool))
+        return build_problem(self.model, unlabelled, self.options)
+
+    def evidence(self, items: np.ndarray, shares: np.ndarray, sites: Sites) -> np.ndarray:
+        """Log-potentials (n, K) of some items' labels; their truths' counts are added to ``counts``.
+
+        Args:
+            items: codes, (n,).
+            shares: probabilities of their truths, (n, K).
+            sites: of the fit that found them.
+        """
+        whole, out = self.problem.whole(), np.empty_like(shares)
+        position = np.empty(self.data.n_items, np.int64)
+        position[self.data.order] = np.arange(self.data.n_items)
+        by_position = np.argsort(position[items])
+        for at in np.array_split(by_position, -(-len(items) // BLOCK_ITEMS)):
+            out[at] = self._of_block(whole.subset(position[items[at]], 1.0), shares[at], sites)
+        return out
+
+    def _of_block(self, block: Block, shares: np.ndarray, sites: Sites) -> np.ndarray:
+        problem, truth = self.problem, str(self.problem.truth)
+        names = [n for n, s in problem.sites.items() if not s.local]
+        density = problem.density()
+        values = center_of(problem, sites, names)
+        local = [n for n in problem.sites if n not in names]
+        if local:
+            stream = self.options.generator(2, 0)
+            typical = typical_values(problem.model, block, local, {}, problem.plates, stream)
+            logged = density.log_sites
+            values |= {n: x.clamp(min=1e-30).log() if n in logged else x for n, x in typical.items()}
+        prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
+        evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
+        found = density(block, values, gradient=names, tilt={truth: evidence})
+        trace = nodes(found.trace)
+        for name, x in found.gradient.items():
+            self._count(sites[name], x.double(), trace[name]["fn"])
+        return np.asarray(evidence.t().cpu().numpy())
+
+    def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
+        """Adds counts of one shared site.
+
+        Raises:
+            MethodError: for a site that is not a Dirichlet.
+        """
+        if not bool((counts.abs() > SMALLEST_COUNT).any()):
+            return
+        if stored.family != "dirichlet":
+            raise MethodError(
+                f"items of this fit come again, and site {stored.name!r}, which is no Dirichlet, would count their "
+                "truths twice; update with labels of other items, or fit to all labels together"
+            )
+        shape = stored.arrays["concentration"].shape
+        self.counts[stored.name] = self.counts.get(stored.name, 0) + counts.reshape(shape).cpu().numpy()
+        self.priors[stored.name] = DIRICHLET.natural(prior).reshape(shape).detach().cpu().numpy()
+
+    def without_counts(self, sites: Mapping[str, SiteResult]) -> Sites:
+        """The sites less ``counts``."""
+        out = dict(sites)
+        for name, counts in self.counts.items():
+            c = sites[name].arrays["concentration"]
+            left = np.maximum(c - counts, np.minimum(c, self.priors[name]))
+            out[name] = replace(sites[name], arrays={**sites[name].arrays, "concentration": left})
+        return out
+
+
+def predict(posterior: Fit, data: Annotations) -> np.ndarray:
+    """Truth probabilities (N, K) of the items of ``data``, in its codebook order; shared sites stay fixed.
+
+    Sites of single items (a difficulty) are fitted to the new items.
 
     Raises:
         KeyboardInterrupt: at Ctrl-C while they are.
@@ -190,10 +221,10 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray:
         problem = build_problem(posterior.model, data, options)
         stored = posterior.result.sites
         shared = [n for n, s in problem.sites.items() if not s.local]
-        # Given the sites below them, parameters of priors have no say: draws of them would only add noise.
+        # Draws of prior parameters would only add noise: given the sites below them, labels do not depend on them.
         families = {stored[n].family for n in shared if problem.sites[n].kind != "hyper"}
         if len(shared) < len(problem.sites):
-            out = _with_local(problem, posterior, center_of(problem, stored, shared))
+            out = _with_local_sites(problem, posterior, center_of(problem, stored, shared))
         elif families <= {"point", "dirichlet", "onehot"}:
             out = truth_at(problem, center_of(problem, stored, shared), None)
         else:
@@ -204,114 +235,68 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray:
     return result
 
 
-def _with_local(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> np.ndarray:
+def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]) -> np.ndarray:
+    """Truth probabilities by position, after sites of single items were fitted and all others kept fixed."""
+    options = problem.options
     local = {n: s for n, s in problem.sites.items() if s.local}
-    values = problem.typical(problem.options.generator(2, 0))
-    normal = posterior.inference != "em" and problem.options.guide == "normal"
-    seed = problem.options.seed if normal else None
-    free = Gaussians.around(local, values, problem.plates, seed, particles=quadrature_draws(problem))
-    state = State({}, {}, free)
-    ascent = Ascent(problem.full_pass(free.chains), MeanFieldUpdate(), state, fixed, problem.steady)
-    steps = problem.options.max_iterations or 1000
-    tolerance = problem.options.tolerance
-    tolerance = problem.default_tolerance if tolerance is None else tolerance
-    alone = replace(problem.options, callback=None)
-    progress = iterate(lambda t: ascent.step(), alone, steps=steps, tolerance=tolerance)
+    values = problem.typical(options.generator(2, 0))
+    normal = posterior.inference != "em" and options.guide == "normal"
+    seed, particles = options.seed if normal else None, quadrature_draws(problem)
+    gaussians = Gaussians.around(local, values, problem.plates, seed, particles=particles)
+    ascent = Ascent(
+        problem.full_pass(gaussians.chains), MeanFieldUpdate(), State({}, {}, gaussians), fixed, problem.steady
+    )
+    steps = options.max_iterations or 1000
+    tolerance = problem.default_tolerance if options.tolerance is None else options.tolerance
+    progress = iterate(lambda t: ascent.step(), replace(options, callback=None), steps=steps, tolerance=tolerance)
     if progress.interrupted:
         raise KeyboardInterrupt
     if not progress.converged:
         warn(
-            f"{posterior.method} had not settled on {', '.join(local)} of the items after {steps} iterations, so "
+            f"{posterior.method} did not converge on {', '.join(local)} of the items after {steps} iterations, so "
             "that their probabilities may be off; fit with a higher max_iterations or tolerance",
             ConvergenceWarning,
         )
-    return truth_at(problem, ascent.here.values(), free.chains)
+    return truth_at(problem, ascent.current.values(), gaussians.chains)
 
 
 def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     """Answer codes (n, S) for the posterior's own design, labels in the order of its blocks.
 
     "posterior" keeps drawn parameters and each item's drawn truth (and other discrete latents), and draws the
-    labels anew; "prior" draws everything from the story, gold apart.
+    labels anew; "prior" draws everything from the model, gold apart.
     """
     options = replace(options_of(posterior), seed=seed, device="cpu")
     data = posterior.data
     with without_validation("cpu"), seeded(seed):
-        problem = (
-            problem_of(posterior, data, options)
-            if kind == "posterior"
-            else build_problem(posterior.model, data, options)
-        )
-        draws = (
-            draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
-            if kind == "posterior"
-            else {}
-        )
-        replicas = [_replicate(problem, {k: x[d] for k, x in draws.items()}, d) for d in range(n)]
-        return np.stack(replicas)
+        if kind == "prior":
+            problem = build_problem(posterior.model, data, options)
+            return np.stack([_replicate(problem, {}, d) for d in range(n)])
+        problem = problem_of(posterior, data, options)
+        draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(10))
+        return np.stack([_replicate(problem, {k: x[d] for k, x in draws.items()}, d) for d in range(n)])
 
 
 def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.ndarray:
+    """Answer codes (S,) of one drawn data set."""
     shaped = {n: x.reshape(problem.sites[n].shape(problem.n_items)) for n, x in values.items()}
-    fold = problem.full_pass()
-    out = []
+    full_pass = problem.full_pass()
+    density, out = full_pass.density, []
     for index, block in enumerate(problem.blocks):
-        cut = fold.cut(shaped, block)
-        given = {n: x.exp() if n in problem.conjugate else x for n, x in cut.items()}
+        local = full_pass.cut(shaped, block)
+        given = {n: x.exp() if n in density.log_sites else x for n, x in local.items()}
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))
-            found = fold.density(block, cut, marginals=_enumerated(problem, block), how=how)
+            found = density(block, local, marginals=_enumerated_sites(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         design = replace(block, has_labels=False)
         trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)
         cells = next(x["value"] for x in nodes(trace).values() if type(x.get("fn")).__name__ == "Labels")
         out.append(cells.long() % block.n_answers)
-    codes: np.ndarray = torch.cat(out).cpu().numpy()
-    return codes
+    return np.asarray(torch.cat(out).cpu().numpy())
 
 
-def _enumerated(problem: Problem, block: Block) -> list[str]:
+def _enumerated_sites(problem: Problem, block: Block) -> list[str]:
     model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     trace = poutine.trace(model).get_trace(block)
     return [n for n, x in nodes(trace).items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]]
-
-
-def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
-    """The posterior after more labels: the old posterior is the prior of vb on the new labels alone.
-
-    Annotators and everything else shared carry what all labels taught; an item that had labels before brings
-    its old evidence along, and counts once. Networks stand still. The result speaks of the items of ``data``.
-
-    Raises:
-        MethodError: when a site of the story has no posterior that can serve as a prior, the fit is asked to
-            keep a checkpoint, or an option is none of ``fit``'s.
-        DataError: when the story has networks and the items have no features.
-    """
-    if options.get("checkpoint") is not None:
-        raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
-    for name in sorted(REMEDIES.keys() & options.keys()):
-        raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
-    given: dict[str, Any] = {**vars(options_of(posterior)), **options}
-    chosen = options_from(cast(FitOptions, given))
-    with without_validation(chosen.device):
-        memory = update_state(posterior, data, chosen)
-    evidence = torch.from_numpy(memory.said_of(data))
-    prior = PosteriorAsPrior(posterior.model, memory.sites)
-    found = fit_model(prior, posterior.method, data, "vb", chosen, evidence=evidence)
-    return replace(
-        posterior,
-        data=data,
-        result=found.result,
-        inference=found.inference,
-        options=chosen.kept(),
-        correction=None,
-        memory=memory,
-    )
-
-
-def options_of(posterior: Fit) -> Options:
-    """The options of the fit, as far as they still apply."""
-    known = {f.name for f in fields(Options)} - set(SESSION)
-    given = {k: v for k, v in posterior.options.items() if k in known}
-    build: Callable[..., Options] = Options
-    return build(**{**given, "device": device_or_cpu(given.get("device", "cpu"))})

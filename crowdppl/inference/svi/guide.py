@@ -1,4 +1,4 @@
-"""The guide that goes with a story: mean field, derived from the story's own sites."""
+"""The mean-field guide of a model, derived from the model's own sites."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyro
@@ -16,24 +17,35 @@ from pyro.poutine import block, enum, trace
 from torch import Tensor
 from torch.distributions import biject_to
 
+from crowdppl.data.blocks import Block
 from crowdppl.inference.density import nodes
+from crowdppl.inference.options import Options
+from crowdppl.inference.problem import Problem, without_validation
+from crowdppl.inference.sites import plain_support
+from crowdppl.inference.state import State, first_state
+from crowdppl.networks.outputs import cached_outputs
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.plates import Data, block_of
 
 
+def guide_of(model: Model) -> Any:
+    """The model's own guide; else the mean field."""
+    return getattr(model, "guide", None) or (lambda data: mean_field(model, data))
+
+
 def mean_field(
     model: Model, data: Data, *, point: bool = False, points: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Runs the mean-field guide of a story, for ``pyro.infer.SVI``.
+    """Runs the mean-field guide of a model, for ``pyro.infer.SVI``.
 
     Dirichlet sites get Dirichlets, one-hot sites their expected value (with its entropy), everything else a
     Gaussian in unconstrained space. Parameters live in Pyro's store under ``q.<site>...`` and start from the
     votes. Nothing is kept between calls, so that sizes always come from the data at hand.
 
     Args:
-        story: the method.
-        data: what its model is given.
+        model: the method.
+        data: annotations, or a block of them.
         point: fits points instead of distributions (maximum likelihood, or a posterior mode).
         points: values of sites, shaped as each site is, which a guide computes from parameters of its own.
 
@@ -53,10 +65,11 @@ def mean_field(
     opened: dict[str, pyro.plate] = {}
     for name, node in nodes(sites).items():
         if node["type"] != "sample" or node["is_observed"] or not node["value"].is_floating_point():
-            continue  # what is discrete is summed out, or, like the labels of a design, drawn by the model
-        # outside plates: it may have to run the story
-        fn = _at(points[name], node["fn"]) if points and name in points else None
-        fn = fn or _approximation(name, node["fn"], first, point)
+            continue  # discrete sites are summed out, or drawn by the model
+        if points and name in points:
+            fn: Any = dist.Delta(points[name], event_dim=len(node["fn"].event_shape))
+        else:  # outside plates: it may have to run the model
+            fn = _approximation(name, node["fn"], first, point)
         with ExitStack() as stack:
             for frame in node["cond_indep_stack"]:
                 if frame.vectorized:
@@ -71,14 +84,14 @@ def mean_field(
 
 @dataclass
 class Start:
-    """Where derived guides are to begin, instead of at the votes.
+    """Where derived guides start, instead of at the votes.
 
     Attributes:
-        state: as vb would begin.
-        sites: those that have begun there.
+        state: as of vb's start.
+        sites: those that have started there.
     """
 
-    state: Any
+    state: State
     sites: set[str] = field(default_factory=set)
 
 
@@ -86,94 +99,82 @@ _start: ContextVar[Start | None] = ContextVar("start", default=None)
 
 
 @contextmanager
-def starting(begun: Start) -> Iterator[None]:
-    """Parameters that ``mean_field`` makes inside the block begin where this says."""
-    token = _start.set(begun)
+def starting(start: Start) -> Iterator[None]:
+    """Parameters that ``mean_field`` makes inside the block start here."""
+    token = _start.set(start)
     try:
         yield
     finally:
         _start.reset(token)
 
 
-def _at(value: Tensor, fn: Any) -> Any:
-    return dist.Delta(value, event_dim=len(fn.event_shape))
-
-
+@dataclass
 class _FirstState:
-    """The engine's start from the votes, computed once and only when a parameter is missing."""
+    """The state from which parameters start; by default that of the votes, found when a parameter is missing."""
 
-    def __init__(self, model: Model, whole: Any) -> None:
-        self.model, self.whole = model, whole
-        self._state: Any = None
+    model: Model
+    whole: Block
 
-    def _found(self, name: str) -> Any:
-        begun = _start.get()
-        if begun is not None:
-            begun.sites.add(name)
-            return begun.state
-        if self._state is None:
-            from crowdppl.inference.vb.fit import first_state  # engines come after guides
+    def state(self, name: str) -> State:
+        """The state, noting that a site starts from it."""
+        start = _start.get()
+        if start is None:
+            return self._from_votes
+        start.sites.add(name)
+        return start.state
 
-            with block(), torch.enable_grad():  # Pyro sets parameters up without gradients; counts are gradients
-                self._state = first_state(self.model, self.whole)
-        return self._state
+    @cached_property
+    def _from_votes(self) -> State:
+        """Networks that learn by gradients are evaluated once, so that votes tilt the truth of an item."""
+        # Pyro makes parameters without gradients; counts are gradients
+        with block(), torch.enable_grad(), without_validation(str(self.whole.device)):
+            whole = self.whole.to(self.whole.device, torch.float64)
+            whole = cached_outputs(self.model, [whole])[0] if whole.trains_networks else whole
+            problem = Problem(self.model, [whole], Options(guide="point"), lambda: whole)
+            return first_state(problem, problem.options, "vb", problem.start(0)[1])
 
-    def concentration(self, name: str) -> Callable[[], Tensor]:
-        return lambda: self._cast(self._found(name).parameters[name])
+    def share(self, name: str) -> Tensor:
+        """Expected value of a one-hot site."""
+        return _parameter(self.state(name).logits[name].softmax(-1))
 
-    def onehot(self, name: str) -> Callable[[], Tensor]:
-        return lambda: self._cast(self._found(name).logits[name].softmax(-1))
-
-    def is_conjugate(self, name: str) -> bool:
-        return name in self._found(name).parameters
+    def concentration(self, name: str) -> Tensor:
+        """Of a Dirichlet; one that is a prior parameter starts as 20 counts around its value."""
+        parameters = self.state(name).parameters
+        return _parameter(parameters[name]) if name in parameters else 1 + 20 * self.value(name)
 
     def value(self, name: str) -> Tensor:
-        state = self._found(name)
+        """Mean of a site."""
+        state = self.state(name)
         if name in state.parameters:
             c = state.parameters[name]
-            return self._cast(c / c.sum(-1, keepdim=True))
+            return _parameter(c / c.sum(-1, keepdim=True))
         gaussians = state.gaussians
-        return self._cast(gaussians.sites[name].transform(gaussians.loc[name].detach()))
+        return _parameter(gaussians.sites[name].transform(gaussians.loc[name].detach()))
 
-    def _cast(self, x: Tensor) -> Tensor:
-        return x.detach().to(torch.get_default_dtype()).contiguous()
+
+def _parameter(x: Tensor) -> Tensor:
+    return x.detach().to(torch.get_default_dtype()).contiguous()
 
 
 def _approximation(name: str, fn: Any, first: _FirstState, point: bool) -> Any:
-    """The member of the family that stands for one site, with its parameters in Pyro's store."""
+    """The approximation of one site, with its parameters in Pyro's store."""
     event = len(fn.event_shape)
     inner = fn
     while hasattr(inner, "base_dist"):
         inner = inner.base_dist
+
+    def param(part: str, init: Callable[[], Tensor], constraint: Any = constraints.real) -> Any:
+        return pyro.param(f"q.{name}.{part}", init, constraint=constraint)
+
     if isinstance(fn, OneHot):
-        share = pyro.param(f"q.{name}.share", first.onehot(name), constraint=constraints.simplex)
-        return dist.Delta(share).to_event(1)
+        return dist.Delta(param("share", lambda: first.share(name), constraints.simplex)).to_event(1)
     if point:
-        support = _plain(fn.support)
-        at = pyro.param(f"q.{name}.point", lambda: first.value(name), constraint=support)
+        at = param("point", lambda: first.value(name), plain_support(fn.support))
         return dist.Delta(at, event_dim=event)
     if isinstance(inner, torch.distributions.Dirichlet):
-        start = lambda: _concentration(first, name)  # noqa: E731
-        c = pyro.param(f"q.{name}.concentration", start, constraint=constraints.positive)
+        c = param("concentration", lambda: first.concentration(name), constraints.positive)
         return dist.Dirichlet(c).to_event(event - 1)
     transform = biject_to(fn.support)
-    loc = pyro.param(f"q.{name}.loc", lambda: transform.inv(first.value(name)))
-    scale = pyro.param(
-        f"q.{name}.scale", lambda: torch.full_like(loc.detach(), 0.1), constraint=constraints.positive
-    )
-    base = dist.Normal(loc, scale).to_event(event)
-    return dist.TransformedDistribution(base, [transform])
-
-
-def _concentration(first: _FirstState, name: str) -> Tensor:
-    """The start's concentrations; a hyper site that is a Dirichlet starts as 20 counts around its value."""
-    if first.is_conjugate(name):
-        return first.concentration(name)()
-    return 1 + 20 * first.value(name)
-
-
-def _plain(support: Any) -> Any:
-    """Pyro's parameter store wants the constraint of one event, not of a batch of them."""
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    return support
+    loc = param("loc", lambda: transform.inv(first.value(name)))
+    scale = param("scale", lambda: torch.full_like(loc.detach(), 0.1), constraints.positive)
+    return dist.TransformedDistribution(dist.Normal(loc, scale).to_event(event), [transform])

@@ -1,4 +1,4 @@
-"""Stories whose networks learn by gradients: plain Pyro on minibatches of items, an epoch at a time."""
+"""svi of models whose networks learn by gradients: Pyro's ELBO on minibatches of items."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of, network_arrays, restore_network
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.neural.learner import batch_sizes, check_trainable
-from crowdppl.inference.neural.regularisers import Regularised
+from crowdppl.inference.neural.regularisers import RegularisedLoss
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
@@ -32,19 +32,19 @@ from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.model import card_of
 
 STREAM = 17
-"""Key of the random numbers of an epoch; each epoch has its own, so that a fit can go on from any of them."""
+"""Key of the random numbers of an epoch; each epoch has its own, so that a fit can resume after any."""
 
 
 def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> Progress:
     """Trains networks and the guide together; call it within a scope of Pyro's parameter store.
 
-    Afterwards the guide's parameters are in the store, networks stand at their last weights, and the problem's
-    blocks hold what these make of the items.
+    Afterwards the guide's parameters are in the store, networks have their last weights, and the problem's blocks
+    hold their outputs.
 
     Args:
-        problem: story and data.
+        problem: model and data.
         options: seed, progress, callback.
-        guide: of the story.
+        guide: of the model.
 
     Returns:
         Progress with an ELBO an epoch: the mean over its minibatches, each scaled to all items.
@@ -54,10 +54,16 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
         NumericalError: when the loss is not finite.
     """
     training = training_of(getattr(problem.model, "training", {}))
-    _refuse(options, training)
+    for option in ("batch_size", "max_iterations", "tolerance"):
+        if getattr(options, option) is not None:
+            raise MethodError(
+                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
+            )
+    if training.full_batch:
+        raise MethodError("training: full_batch=True is for inference='em' and 'vb'; leave it out under svi")
     epochs = Epochs(problem, training, options, guide)
-    kept = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
-    progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=kept)
+    checkpoint = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
+    progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=checkpoint)
     progress.converged = not progress.interrupted
     blocks = problem.blocks
     assert isinstance(blocks, list)
@@ -66,25 +72,12 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
 
 
 def for_pyro(block: Block) -> Block:
-    """The block in the precision of parameters, float64: plain Pyro multiplies factors of one precision only."""
+    """The block in the precision of parameters, float64: Pyro multiplies factors of one precision only."""
     return replace(block, dtype=torch.float64)
 
 
-def _refuse(options: Options, training: Training) -> None:
-    for option in ("batch_size", "max_iterations", "tolerance"):
-        if getattr(options, option) is not None:
-            raise MethodError(
-                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
-            )
-    if training.full_batch:
-        raise MethodError(
-            "training: full_batch=True belongs to inference='em' and 'vb', where a network learns the truth's "
-            "probabilities; leave it out under svi"
-        )
-
-
 class Epochs:
-    """Passes over the items that tell something, in an order that the seed and the epoch's number decide."""
+    """Epochs over the items that have labels or a known truth, shuffled by the seed and the epoch's number."""
 
     def __init__(
         self, problem: Problem, training: Training, options: Options, guide: Callable[[Block], Any]
@@ -104,48 +97,44 @@ class Epochs:
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
         seed_streams(options.seed)
-        some = self._batch(self.rows[: training.batch_size])
-        self.loss(problem.program, guide, some)  # parameters come to be
-        self.regularised = Regularised(problem, training)
+        self.loss(problem.program, guide, self._batch(self.rows[: training.batch_size]))  # makes the parameters
+        self.regularised = RegularisedLoss(problem, training)
         self.optimiser = adamw(self._groups())
-        self.first = [group["lr"] for group in self.optimiser.param_groups]
+        self.rates = [group["lr"] for group in self.optimiser.param_groups]
+
+    @property
+    def learning(self) -> dict[str, nn.Module]:
+        """The model's networks that have weights to learn."""
+        return {name: x for name, x in networks_of(self.problem.model).items() if learns(x)}
 
     def run(self, number: int) -> float:
-        """One epoch; returns the mean ELBO of its minibatches."""
+        """One epoch; the mean ELBO of its minibatches."""
         stream = np.random.default_rng([self.options.seed, STREAM, number])
-        rate = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
-        for group, first in zip(self.optimiser.param_groups, self.first, strict=True):
-            group["lr"] = first * rate
+        decay = 0.5 * (1 + math.cos(math.pi * number / self.training.epochs))
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * decay
         batches = np.split(stream.permutation(self.rows), np.cumsum(self.sizes)[:-1])
         seed_streams(int(stream.integers(2**62)))  # of dropout, and of draws from the guide
-        losses: list[float] = []
         for network in self.learning.values():
             network.train()
         try:
-            with warnings.catch_warnings():  # what stands still in a network is not Pyro's to learn
+            with warnings.catch_warnings():  # frozen weights are not in Pyro's store
                 warnings.filterwarnings("ignore", message=".* was not registered in the param store")
-                for step, batch in enumerate(batches):
-                    losses.append(self._step(batch, (number, step)))
-        finally:  # Ctrl-C, too, leaves networks that are to be asked
+                losses = [self._step(rows, number, step) for step, rows in enumerate(batches)]
+        finally:  # after Ctrl-C, too, networks are evaluated
             for network in self.learning.values():
                 network.eval()
         return -float(np.mean(losses))
 
-    @property
-    def learning(self) -> dict[str, nn.Module]:
-        """The story's networks that have weights to learn; others stand still, and have their say."""
-        return {name: x for name, x in networks_of(self.problem.model).items() if learns(x)}
-
     def arrays(self) -> dict[str, Tensor]:
-        """Parameters, weights and the optimiser's memory, as tensors by name."""
-        store = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
-        networks = networks_of(self.problem.model).items()
-        held = (network_arrays(network, f"network.{name}") for name, network in networks)
-        weights = {name: x for arrays in held for name, x in arrays.items()}
-        return store | weights | optimiser_arrays(self.optimiser)
+        """Parameters, weights and the optimiser's state as tensors by name."""
+        arrays = {f"parameter.{name}": x for name, x in pyro.get_param_store().named_parameters()}
+        for name, network in networks_of(self.problem.model).items():
+            arrays |= network_arrays(network, f"network.{name}")
+        return arrays | optimiser_arrays(self.optimiser)
 
     def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
-        """Takes back what ``arrays`` gave."""
+        """Sets what ``arrays`` returned."""
         with torch.no_grad():
             for name, x in pyro.get_param_store().named_parameters():
                 x.copy_(arrays[f"parameter.{name}"])
@@ -153,36 +142,37 @@ class Epochs:
             restore_network(network, f"network.{name}", arrays)
         restore_optimiser(self.optimiser, arrays)
 
-    def _step(self, rows: np.ndarray, at: tuple[int, int]) -> float:
-        """One minibatch; ``at`` are the numbers of epoch and step."""
+    def _step(self, rows: np.ndarray, epoch: int, step: int) -> float:
+        """One minibatch; its loss."""
         batch = self._batch(rows)
-        loss, wanted = self.regularised(lambda block: self.loss(self.problem.program, self.guide, block), batch)
+        loss, terms = self.regularised(lambda block: self.loss(self.problem.program, self.guide, block), batch)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
-                f"the loss is {loss.item()} in epoch {at[0] + 1}, step {at[1] + 1}; lower learning_rate "
-                f"({self.training.learning_rate:g}), or look at the features' scale"
+                f"the loss is {loss.item()} in epoch {epoch + 1}, step {step + 1}; lower learning_rate "
+                f"({self.training.learning_rate:g}), or check the features' scale"
             )
         self.optimiser.zero_grad()
-        (loss / len(self.rows) + wanted).backward()
+        (loss / len(self.rows) + terms).backward()
         self.optimiser.step()
         return float(loss.detach())
 
     def _batch(self, rows: np.ndarray) -> Block:
         batch = self.whole.subset(np.sort(rows), len(self.rows) / len(rows))
         assert batch.features is not None, "a fit with networks gives its blocks features"
-        return replace(batch, features=read_stored(batch.features))  # once for all networks, and the guide
+        return replace(batch, features=read_stored(batch.features))  # once for all networks and the guide
 
     def _groups(self) -> list[dict[str, Any]]:
         """Networks at their rate and decay; annotators' parameters, which see far fewer labels each, faster."""
         training, parameters = self.training, dict(pyro.get_param_store().named_parameters())
-        networks = [x for name, x in parameters.items() if "$$$" in name]  # how Pyro names those of a module
+        networks = [x for name, x in parameters.items() if "$$$" in name]  # Pyro's mark of a module's parameters
         others = [x for name, x in parameters.items() if "$$$" not in name]
         if self.learning and not networks:
             refused = getattr(card_of(self.problem.model), "refused", {})
             engines = [f"inference={name!r}" for name in ("em", "vb") if name not in refused]
+            alternative = f", or use {' or '.join(engines)}" if engines else ""
             raise MethodError(
-                f"svi cannot train the network of {type(self.problem.model).__name__}, whose model never asks it; "
-                f"ask it in model (crowdppl.networks.network_output or classify){', or use ' * bool(engines)}{' or '.join(engines)}"
+                f"svi cannot train the network of {type(self.problem.model).__name__}, whose model never calls it; "
+                f"call it in model (crowdppl.networks.network_output or class_logits){alternative}"
             )
         return [
             {"params": networks, "lr": training.learning_rate, "weight_decay": training.weight_decay},

@@ -1,4 +1,4 @@
-"""Mean-field Gaussians (or points) for continuous sites that have no conjugate update."""
+"""Mean-field Gaussians (or points) for continuous sites without a conjugate update."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from torch import Tensor
 from crowdppl.inference.sites import Site, expected
 
 PARTICLES = 8
-"""Base draws of a Gaussian fit: stratified, so that mean and variance are exact whatever their number."""
+"""Base draws where labels depend on a Gaussian, so that each costs a pass."""
 FEW, MANY = 16, 96
-"""The same where labels depend on no Gaussian and a draw costs no pass over them: at least, and at most."""
+"""Base draws elsewhere: at least, and at most."""
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """Independent Gaussians in unconstrained space, seen through base draws that stay fixed during a fit.
+    """Independent Gaussians in unconstrained space, with base draws that stay fixed during a fit.
 
-    Fixed draws make the objective a deterministic function, which a line search can climb. Each coordinate's
-    draws are a random order of the same standardised normal quantiles: their mean is 0 and their variance 1
-    exactly, so that location and scale cannot conspire with one lucky draw. Where there are more draws than
-    coordinates, no two of these are correlated; else sparse data leave much to the seed.
+    Fixed draws make the objective a deterministic function. Each coordinate's draws are a random order of the same
+    standardised normal quantiles: their mean is 0 and their variance 1 exactly. Where there are more draws than
+    coordinates, no two of these are correlated.
 
     Attributes:
         sites: the free and hyper sites.
         loc, log_scale: float64 leaves in unconstrained space; ``log_scale`` is empty for points.
         noise: (P, ...) base draws, empty for points.
-        plates: nesting depth of the story, for the shape of values with chains.
+        plates: nesting depth of the model, for the shape of values with chains.
     """
 
     sites: dict[str, Site]
@@ -52,30 +51,28 @@ class Gaussians:
         Args:
             sites: sites to cover.
             values: where to start, in each site's own space.
-            plates: nesting depth of the story.
+            plates: nesting depth of the model.
             seed: of the base draws; None for points.
             scale: first standard deviation, in unconstrained space.
             particles: base draws, where labels depend on a site.
         """
-        loc: dict[str, Tensor] = {}
-        log_scale: dict[str, Tensor] = {}
-        noise: dict[str, Tensor] = {}
+        loc, log_scale, noise = {}, {}, {}
         for name, site in sites.items():
             loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
-        touching = any(site.kind == "free" for site in sites.values())
-        particles = particles if touching else _enough(sum(x.numel() for x in loc.values()))
         if seed is not None:
+            in_labels = any(site.kind == "free" for site in sites.values())
+            particles = particles if in_labels else enough_draws(sum(x.numel() for x in loc.values()))
             log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
             noise = _noise(loc, seed, particles)
         return Gaussians(dict(sites), loc, log_scale, noise, plates)
 
     def with_particles(self, particles: int, seed: int) -> Gaussians:
-        """The same Gaussians, the very leaves, seen through another number of base draws."""
+        """The same Gaussians with the same leaves, and another number of base draws."""
         return replace(self, noise=_noise(self.loc, seed, particles))
 
     @property
     def chains(self) -> int | None:
-        """Number of particles that ride along as chains; None for points."""
+        """Number of particles, which are evaluated as chains; None for points."""
         return len(next(iter(self.noise.values()))) if self.noise else None
 
     @property
@@ -89,8 +86,7 @@ class Gaussians:
         for name, site in self.sites.items():
             x = self.loc[name]
             if self.noise:
-                x = x + self.log_scale[name].exp() * self.noise[name]
-                x = site.widen(x, self.plates)
+                x = site.widen(x + self.log_scale[name].exp() * self.noise[name], self.plates)
             out[name] = x
         return out
 
@@ -101,10 +97,8 @@ class Gaussians:
 
     def entropy(self, unconstrained: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Tensor:
         """Entropy in each site's own space, up to a constant; 0 for points."""
-        if not self.noise:
-            return torch.zeros((), dtype=torch.float64)
         total = torch.zeros((), dtype=torch.float64)
-        for name, site in self.sites.items():
+        for name, site in self.sites.items() if self.noise else ():
             jacobian = site.transform.log_abs_det_jacobian(unconstrained[name], values[name])
             total = total + self.log_scale[name].sum() + expected(jacobian, self.chains)
         return total
@@ -113,12 +107,7 @@ class Gaussians:
         """Posterior means in each site's own space, over the particles."""
         with torch.no_grad():
             values = self.values()
-        if not self.noise:
-            return values
-        return {n: x.mean(0).reshape(x.shape[1 + self._pad(n) :]) for n, x in values.items()}
-
-    def _pad(self, name: str) -> int:
-        return self.plates - len(self.sites[name].batch_shape)
+        return {n: x.mean(0).reshape(self.loc[n].shape) if self.noise else x for n, x in values.items()}
 
 
 def _noise(loc: Mapping[str, Tensor], seed: int, particles: int) -> dict[str, Tensor]:
@@ -127,12 +116,12 @@ def _noise(loc: Mapping[str, Tensor], seed: int, particles: int) -> dict[str, Te
     noise = {}
     for name, x in loc.items():
         keys = torch.rand((particles, *x.shape), generator=stream, dtype=torch.float64)
-        noise[name] = _stratified(keys).to(x.device)
-    return _decorrelated(noise)
+        noise[name] = stratified(keys).to(x.device)
+    return decorrelated(noise)
 
 
-def _stratified(keys: Tensor) -> Tensor:
-    """(P, ...): for each coordinate the order of its P keys, of P standardised normal quantiles."""
+def stratified(keys: Tensor) -> Tensor:
+    """(P, ...): P standardised normal quantiles in the order of each coordinate's P keys."""
     grid = (torch.arange(len(keys), dtype=torch.float64) + 0.5) / len(keys)
     quantiles = torch.special.ndtri(grid)
     quantiles = quantiles / quantiles.square().mean().sqrt()
@@ -140,16 +129,16 @@ def _stratified(keys: Tensor) -> Tensor:
     return out
 
 
-def _enough(coordinates: int) -> int:
+def enough_draws(coordinates: int) -> int:
     """Draws that let coordinates be uncorrelated; the fewest where these would be too many."""
     wanted = max(FEW, coordinates + 2)
     return wanted if wanted <= MANY else FEW
 
 
-def _decorrelated(noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def decorrelated(noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The nearest draws (P, ...) whose coordinates are uncorrelated, if there are more draws than coordinates.
 
-    Nearest (Loewdin 1950, doi:10.1063/1.1747632), because then it makes no difference in which order they come.
+    Nearest (Loewdin 1950, doi:10.1063/1.1747632), so that their order makes no difference.
     """
     flat = torch.cat([x.reshape(len(x), -1) for x in noise.values()], 1) if noise else torch.zeros(0, 0)
     draws, coordinates = flat.shape

@@ -1,9 +1,9 @@
 """Linear-response covariances of a variational fit (Giordano, Broderick & Jordan 2018, JMLR 19).
 
-VB takes truth and parameters for independent: labels are counted as if the truths that they are counted under had
-been seen. The missing variance shows in how the fixed point moves with the prior. With V the covariance of
-log theta under the Dirichlets, and H the second derivative of the labels' evidence by log theta, the covariance is
-``(V^-1 - H)^-1``. It is solved for by conjugate gradients, with differences of passes in place of H.
+Mean field takes truth and parameters for independent: labels are counted as if their truths had been observed. The
+missing variance shows in how the fixed point moves with the prior. With V the covariance of log theta under the
+Dirichlets, and H the second derivative of the labels' evidence by log theta, the covariance is ``(V^-1 - H)^-1``.
+It is solved for by conjugate gradients, with differences of passes in place of H.
 """
 
 from __future__ import annotations
@@ -23,262 +23,261 @@ from crowdppl.inference.tables import WIDTH
 from crowdppl.inference.vb.coordinate_ascent import Ascent
 from crowdppl.inference.vb.fit import Extrapolation
 
-LARGE = 1e7
-"""Labels of a row beyond which a difference is lost in rounding, and its limit is as good."""
+Vectors = dict[str, Tensor]
+"""P vectors over all entries of all sites: (P, *site) by site."""
 
-Parts = dict[str, Tensor]
-"""Numbers for each vector, and each entry of each site: (P, *site)."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Dirichlets by site, and linear maps between log theta, theta and concentrations, row by row.
-
-    Attributes:
-        total: concentrations, float64.
-    """
-
-    total: Mapping[str, Tensor]
-
-    @cached_property
-    def own(self) -> Parts:
-        """The diagonal of V, to which ``common`` comes, with a minus, everywhere in a row."""
-        return {n: torch.polygamma(1, x) for n, x in self.total.items()}
-
-    @cached_property
-    def common(self) -> Parts:
-        """What the shares of a row have in common: (..., 1)."""
-        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.total.items()}
-
-    @cached_property
-    def inverted(self) -> Parts:
-        """What they have in common in V^-1 (Sherman-Morrison): (..., 1)."""
-        out = {}
-        for n, x in self.total.items():
-            large = x.sum(-1, keepdim=True)
-            left = 1 - self.common[n] * (1 / self.own[n]).sum(-1, keepdim=True)
-            out[n] = self.common[n] / torch.where(large > LARGE, (x.shape[-1] - 1) / (2 * large), left)
-        return out
-
-    def deviation(self, name: str) -> Tensor:
-        """Standard deviations of the shares of a site."""
-        n = self.total[name].sum(-1, keepdim=True)
-        share = self.total[name] / n
-        return (share * (1 - share) / (n + 1)).sqrt()
-
-    def covariance(self, y: Parts) -> Parts:
-        """V y, V being the covariance of log theta."""
-        return {n: x * y[n] - self.common[n] * y[n].sum(-1, keepdim=True) for n, x in self.own.items()}
-
-    def inverse(self, y: Parts) -> Parts:
-        """V^-1 y."""
-        each = {n: y[n] / x for n, x in self.own.items()}
-        return {n: x + self.inverted[n] * x.sum(-1, keepdim=True) / self.own[n] for n, x in each.items()}
-
-    def down(self, y: Parts) -> Parts:
-        """How mean shares move when concentrations do."""
-        return {
-            n: (y[n] - x / x.sum(-1, keepdim=True) * y[n].sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
-            for n, x in self.total.items()
-        }
-
-    def up(self, y: Parts) -> Parts:
-        """The transpose of ``down``."""
-        return {
-            n: (y[n] - (x * y[n]).sum(-1, keepdim=True) / x.sum(-1, keepdim=True)) / x.sum(-1, keepdim=True)
-            for n, x in self.total.items()
-        }
-
-    def weight(self, name: str, beyond: Tensor, prior: Tensor, unsure: Tensor) -> Tensor:
-        """The part of a concentration that is left where a row's variance is larger by ``beyond``.
-
-        ``unsure`` is what of ``prior`` is no knowledge.
-        """
-        alone = Rows({name: self.total[name]})
-        x = alone.total[name]
-        k, n = x.shape[-1], x.sum(-1)
-        unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
-        own = (unit * alone.down(alone.inverse(alone.up({name: unit})))[name]).sum((0, -1))
-        left = (n + 1) / (1 + beyond / own).clamp(min=1) - 1
-        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsure.to(n)
-        out: Tensor = (known / n).clamp(max=1)
-        return out
-
-
-PROBES, FEWEST, LABELS, FACTORS, NUMBERS = 200, 8, 1_000_000, 40_000_000, 100_000_000
-"""Vectors that are solved for, of each site: down to eight, where all have more labels, log-factors, or numbers."""
+PROBES, FEWEST = 200, 8
+"""Vectors solved for, of each site, at most and at least."""
+LABELS, FACTORS, NUMBERS = 1_000_000, 40_000_000, 100_000_000
+"""Labels, log-factors and numbers that all vectors of a site may have, beyond ``FEWEST``."""
 STEPS, TOLERANCE = 20, 2e-2
 """Of conjugate gradients."""
-CUT = 1e-2
-"""Directions of less than this part of the largest variance are left to the signs: solved for roughly, as all are,
-they would bring in more error than they hold."""
-SETTLED, MORE = 1e-10, 200
-"""Relative gain, and iterations at most, of a climb that goes on because vb stopped short of its fixed point."""
-AWAY = 1e-5
-"""Distance in log theta over which differences are taken: in float64, rounding is below what is cut off."""
+SMALLEST_SHARE = 1e-2
+"""Directions of less than this part of the largest variance are left to the random signs."""
+LARGE = 1e7
+"""Concentration of a row beyond which a difference is lost in rounding, and its limit is taken."""
+CONVERGED, MORE = 1e-10, 200
+"""Relative gain, and iterations at most, when vb continues because it stopped short of its fixed point."""
+DISTANCE = 1e-5
+"""In log theta, over which differences are taken in float64."""
 
 
 def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
-    """For each row of each Dirichlet, the part of its concentration that is knowledge: above 0, at most 1.
+    """For each row of each Dirichlet, the part of its concentration that is information: above 0, at most 1.
 
-    A Dirichlet with this part of the concentration has the same mean, and as much variance as linear response finds
-    for the row; it never knows less than the prior. After an update, what the earlier fit only counted is not known
-    either. Where vb has stopped on a long flat way to its fixed point, what is found rests on chance (on web, under
-    bayesian_dawid_skene, the widths of annotators with many labels were off by up to five times): it is then looked
-    for at the end of the way.
+    A Dirichlet with this part of the concentration has the same mean, and the variance of linear response, or the
+    prior's where that is smaller. After an update, what the earlier fit overcounted is no information either. Where
+    vb has stopped short of its fixed point, on a flat way, the weights are found at the fixed point.
 
     Args:
-        problem: story and data.
-        ascent: vb at its fixed point, to which it comes back.
+        problem: model and data.
+        ascent: vb at its fixed point; its state is restored.
         generator: random stream of the signs.
-        settled: whether the fit ended because it had settled.
+        settled: whether the fit ended because it had converged.
 
     Returns:
-        By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a story's
+        By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
         counts are those of another likelihood.
     """
-    if ascent.here.touching or getattr(problem.model, "counting", None) is not None:
+    if ascent.current.gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
         return {}
-    found, bent = _weights(problem, ascent, generator)
-    if bent and settled and ascent.learner is None:
+    found, upward = _weights(problem, ascent, generator)
+    if upward and settled and ascent.learner is None:
         kept = ascent.state.copy()
         try:
-            _settle(problem, ascent)
+            _continue(problem, ascent)
             found, _ = _weights(problem, ascent, generator)
         finally:
-            ascent.state.put(kept)
+            ascent.state.restore(kept)
     return found
 
 
-def _settle(problem: Problem, ascent: Ascent) -> None:
-    """Goes on to the fixed point."""
-    fit = ascent if ascent.state.logits else Extrapolation(ascent, SETTLED)
-    quietly = replace(problem.options, progress=False, callback=None)
-    if iterate(lambda t: fit.step(), quietly, steps=MORE, tolerance=SETTLED).interrupted:
+def _continue(problem: Problem, ascent: Ascent) -> None:
+    """Continues vb to its fixed point."""
+    fit = ascent if ascent.state.logits else Extrapolation(ascent, CONVERGED)
+    quiet = replace(problem.options, progress=False, callback=None)
+    if iterate(lambda t: fit.step(), quiet, steps=MORE, tolerance=CONVERGED).interrupted:
         raise KeyboardInterrupt
 
 
 def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
-    """The weights where the ascent is, and whether some direction bends as none does at a fixed point."""
-    total = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}  # one share is known
-    if not total:
+    """The weights at the current state, and whether it is no maximum: some direction curves upwards."""
+    concentration = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}
+    if not concentration:
         return {}, False
-    here = ascent.here
-    priors = here.priors(ascent.fold(here.values(), gradient=list(ascent.state.parameters)))
-    rows, curvature = Rows(total), _Curvature(problem, ascent)
-    bags = max(problem.n_labels, _cells(problem))
-    most = _affordable(bags, problem.states, sum(x.numel() for x in total.values()))
+    current = ascent.current
+    total = ascent.full_pass(current.values(), gradient=list(ascent.state.parameters))
+    priors = current.priors_after(total)
+    rows, curvature = DirichletMaps(concentration), _Curvature(problem, ascent)
+    cost = max(problem.n_labels, _cells(problem))
+    most = _affordable(cost, problem.states, sum(x.numel() for x in concentration.values()))
     k = problem.blocks[0].n_classes
-    beyond = {n: _beyond(curvature, rows, n, _enough(most, k, x.shape[-1]), generator) for n, x in total.items()}
-    unsure = problem.model.unsure if isinstance(problem.model, PosteriorAsPrior) else {}
-    zero = torch.zeros(())
-    found = {n: rows.weight(n, x, priors[n].sum(-1), unsure.get(n, zero)) for n, x in beyond.items()}
-    return found, curvature.bent
+    unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
+    found = {}
+    for name, x in concentration.items():
+        vectors = max(FEWEST, most * k // max(k, x.shape[-1]))  # each says as much of a row as it has entries
+        extra = _extra_variance(curvature, rows, name, vectors, generator)
+        known = priors[name].sum(-1)
+        found[name] = rows.weight(name, extra, known, unsupported.get(name, torch.zeros(())))
+    return found, curvature.upward
 
 
 def _cells(problem: Problem) -> int:
-    """What annotators may answer: a pass makes the tables of all, however few their labels."""
+    """Number of annotators' answers: a pass makes the tables of all, however few their labels."""
     return problem.blocks[0].n_annotators * problem.blocks[0].n_answers
 
 
-def _affordable(bags: int, states: int, numbers: int) -> int:
-    """How many vectors, given labels (or answers, if more), an item's alternatives and the numbers in all sites."""
-    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(bags, 1), NUMBERS // numbers))
+def _affordable(labels: int, states: int, numbers: int) -> int:
+    """Number of vectors, given labels (or answers, if more), an item's alternatives and the numbers in all sites."""
+    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
 
 
-def _enough(most: int, classes: int, entries: int) -> int:
-    """Of so many vectors, those that a site with long rows takes: each tells as much of a row as it has entries."""
-    return max(FEWEST, most * classes // max(classes, entries))
+@dataclass(frozen=True)
+class DirichletMaps:
+    """Linear maps between log theta, theta and concentrations of Dirichlets, row by row.
 
-
-def _beyond(curvature: _Curvature, rows: Rows, name: str, most: int, generator: torch.Generator) -> Tensor:
-    """Variance of each row of a site beyond its Dirichlet's: its diagonal, for each entry or by random signs.
-
-    That all annotators are a little better than they seem, or all worse, is one direction in which vb leaves much
-    out, and which would drown the others in the noise of signs: so half of them find such directions (Nystrom's
-    low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace estimation, SOSA).
-    Shares are measured by their own standard deviations, or else those of annotators with few labels, which are
-    large, would drown those of annotators with many.
+    Attributes:
+        concentration: by site, float64.
     """
-    shape = rows.total[name].shape
+
+    concentration: Mapping[str, Tensor]
+
+    @cached_property
+    def _diagonal(self) -> Vectors:
+        """The diagonal part of V, from which ``_common`` is subtracted everywhere in a row."""
+        return {n: torch.polygamma(1, x) for n, x in self.concentration.items()}
+
+    @cached_property
+    def _common(self) -> Vectors:
+        """(..., 1)."""
+        return {n: torch.polygamma(1, x.sum(-1, keepdim=True)) for n, x in self.concentration.items()}
+
+    @cached_property
+    def _common_of_inverse(self) -> Vectors:
+        """The same for V^-1 (Sherman-Morrison): (..., 1)."""
+        out = {}
+        for n, x in self.concentration.items():
+            total = x.sum(-1, keepdim=True)
+            left = 1 - self._common[n] * (1 / self._diagonal[n]).sum(-1, keepdim=True)
+            out[n] = self._common[n] / torch.where(total > LARGE, (x.shape[-1] - 1) / (2 * total), left)
+        return out
+
+    def deviation(self, name: str) -> Tensor:
+        """Standard deviations of theta of a site."""
+        n = self.concentration[name].sum(-1, keepdim=True)
+        mean = self.concentration[name] / n
+        return (mean * (1 - mean) / (n + 1)).sqrt()
+
+    def covariance(self, y: Vectors) -> Vectors:
+        """V y, V being the covariance of log theta."""
+        return {n: x * y[n] - self._common[n] * y[n].sum(-1, keepdim=True) for n, x in self._diagonal.items()}
+
+    def inverse(self, y: Vectors) -> Vectors:
+        """V^-1 y."""
+        each = {n: y[n] / x for n, x in self._diagonal.items()}
+        common = self._common_of_inverse
+        return {n: x + common[n] * x.sum(-1, keepdim=True) / self._diagonal[n] for n, x in each.items()}
+
+    def mean_change(self, y: Vectors) -> Vectors:
+        """Change of mean theta when concentrations change by y."""
+        out = {}
+        for n, x in self.concentration.items():
+            total = x.sum(-1, keepdim=True)
+            out[n] = (y[n] - x / total * y[n].sum(-1, keepdim=True)) / total
+        return out
+
+    def mean_change_transposed(self, y: Vectors) -> Vectors:
+        """The transpose of ``mean_change``."""
+        out = {}
+        for n, x in self.concentration.items():
+            total = x.sum(-1, keepdim=True)
+            out[n] = (y[n] - (x * y[n]).sum(-1, keepdim=True) / total) / total
+        return out
+
+    def weight(self, name: str, extra: Tensor, prior: Tensor, unsupported: Tensor) -> Tensor:
+        """The part of each row's concentration that is left where its variance is larger by ``extra``.
+
+        At least ``prior`` is left, less what of it is ``unsupported``.
+        """
+        alone = DirichletMaps({name: self.concentration[name]})
+        x = self.concentration[name]
+        k, n = x.shape[-1], x.sum(-1)
+        unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
+        spread = alone.mean_change(alone.inverse(alone.mean_change_transposed({name: unit})))[name]
+        own = (unit * spread).sum((0, -1))
+        left = (n + 1) / (1 + extra / own).clamp(min=1) - 1
+        known = torch.maximum(left, torch.minimum(prior.to(n), n)) - unsupported.to(n)
+        return torch.as_tensor((known / n).clamp(max=1))
+
+
+def _extra_variance(
+    curvature: _Curvature, rows: DirichletMaps, name: str, most: int, generator: torch.Generator
+) -> Tensor:
+    """Variance of each row of a site beyond its Dirichlet's: its diagonal, by each entry or by random signs.
+
+    Half of the signs find the few directions of large variance, such as that all annotators are a little better
+    (Nystrom's low-rank matrix), and half what is left (Meyer et al. 2021, Hutch++: optimal stochastic trace
+    estimation, SOSA). Entries are scaled by their own standard deviations: else annotators with few labels would
+    drown those with many.
+    """
+    shape = rows.concentration[name].shape
     if shape.numel() <= most:
         unit = torch.eye(shape.numel(), dtype=torch.float64, device=generator.device).reshape(-1, *shape)
-        each: Tensor = (unit * _moved(curvature, rows, name, unit)).sum((0, -1))
-        return each
+        return torch.as_tensor((unit * _extra_covariance(curvature, rows, name, unit)).sum((0, -1)))
     signs = 2.0 * torch.randint(0, 2, (most, *shape), generator=generator, device=generator.device).double() - 1
     scale = rows.deviation(name)
-    moved = _moved(curvature, rows, name, signs / scale) / scale
+    moved = _extra_covariance(curvature, rows, name, signs / scale) / scale
     half = most // 2
-    sketch, seen = signs[:half].flatten(1), moved[:half].flatten(1)
-    values, vectors = torch.linalg.eigh((sketch @ seen.mT + seen @ sketch.mT) / 2)
-    kept = values > CUT * values.amax().clamp(min=1e-300)
-    low = (vectors[:, kept] / values[kept].sqrt()).mT @ seen  # its square is the low-rank matrix
+    sketch, image = signs[:half].flatten(1), moved[:half].flatten(1)
+    values, vectors = torch.linalg.eigh((sketch @ image.mT + image @ sketch.mT) / 2)
+    kept = values > SMALLEST_SHARE * values.amax().clamp(min=1e-300)
+    low = (vectors[:, kept] / values[kept].sqrt()).mT @ image  # its square is the low-rank matrix
     rest = moved[half:].flatten(1) - (signs[half:].flatten(1) @ low.mT) @ low
     total: Tensor = low.square().sum(0) + (signs[half:].flatten(1) * rest).mean(0)
     return (total.reshape(shape) * scale.square()).sum(-1)
 
 
-def _moved(curvature: _Curvature, rows: Rows, name: str, vectors: Tensor) -> Tensor:
-    """The covariance of mean shares beyond the Dirichlets', times each vector of one site."""
+def _extra_covariance(curvature: _Curvature, rows: DirichletMaps, name: str, vectors: Tensor) -> Tensor:
+    """The covariance of mean theta beyond the Dirichlets', times each vector of one site."""
     out = []
-    for some in vectors.split(curvature.at_once):
-        whole = {n: torch.zeros((len(some), *x.shape)).to(x) for n, x in rows.total.items()} | {name: some}
-        found = _solve(curvature, rows, rows.inverse(rows.up(whole)))
-        out.append(rows.down(rows.inverse(found))[name])
+    for part in vectors.split(curvature.at_once):
+        whole = {n: torch.zeros((len(part), *x.shape)).to(x) for n, x in rows.concentration.items()}
+        right = rows.inverse(rows.mean_change_transposed(whole | {name: part}))
+        out.append(rows.mean_change(rows.inverse(_solve(curvature, rows, right)))[name])
     return torch.cat(out)
 
 
-def _solve(curvature: _Curvature, rows: Rows, right: Parts) -> Parts:
-    """Solves ``(V^-1 - H) x = right`` by conjugate gradients from ``V right``, and returns what x adds to it.
+def _solve(curvature: _Curvature, rows: DirichletMaps, right: Vectors) -> Vectors:
+    """Solves ``(V^-1 - H) x = right`` by conjugate gradients from ``V right``, and returns ``x - V right``.
 
-    Where vb has stopped short of its fixed point, a direction may bend the other way; the way up to it then counts,
-    as it does after the last step: less than all that vb leaves out, never more.
+    Short of the fixed point, a direction may curve upwards; its solution then stays as it is, and adds less than
+    all missing variance, never more.
     """
-    begin = rows.covariance(right)
-    beyond, rest = {n: torch.zeros_like(x) for n, x in begin.items()}, curvature(begin)
-    way = ahead = rows.covariance(rest)
-    size, enough = _dot(rest, ahead), TOLERANCE**2 * _dot(right, begin)
-    going = size > enough
+    start = rows.covariance(right)
+    extra, residual = {n: torch.zeros_like(x) for n, x in start.items()}, curvature(start)
+    direction = preconditioned = rows.covariance(residual)
+    size, limit = _dot(residual, preconditioned), TOLERANCE**2 * _dot(right, start)
+    active = size > limit
     for _ in range(STEPS):
-        if not bool(going.any()):
+        if not bool(active.any()):
             break
-        bent = curvature(way)
-        turned = {n: y - bent[n] for n, y in rows.inverse(way).items()}
-        bend = _dot(way, turned)
-        curvature.bent |= bool((going & (bend <= 0)).any())
-        going = going & (bend > 0)
-        length = torch.where(going, size / bend, 0.0)
-        beyond, rest = _add(beyond, length, way), _add(rest, -length, turned)
-        ahead = rows.covariance(rest)
-        size, before = _dot(rest, ahead), size
-        way = _add(ahead, torch.where(going, size / before, 0.0), way)
-        going = going & (size > enough)
-    return beyond
+        product = curvature(direction)
+        image = {n: y - product[n] for n, y in rows.inverse(direction).items()}
+        bend = _dot(direction, image)
+        curvature.upward |= bool((active & (bend <= 0)).any())
+        active = active & (bend > 0)
+        length = torch.where(active, size / bend, 0.0)
+        extra, residual = _add(extra, length, direction), _add(residual, -length, image)
+        preconditioned = rows.covariance(residual)
+        size, before = _dot(residual, preconditioned), size
+        direction = _add(preconditioned, torch.where(active, size / before, 0.0), direction)
+        active = active & (size > limit)
+    return extra
 
 
 @dataclass
 class _Curvature:
-    """H: how counts move with log theta, by passes a little away from where vb stands.
+    """H: change of counts with log theta, by differences of passes around vb's state.
 
     Attributes:
-        bent: whether a direction was met that bends as none does at a fixed point.
+        upward: whether some direction was found to curve upwards, as none does at a fixed point.
     """
 
     problem: Problem
     ascent: Ascent
-    bent: bool = False
+    upward: bool = False
 
     @cached_property
-    def blocks(self) -> list[Block]:
-        """The data in float64: what parameters of many labels leave open is lost in the rounding of float32."""
-        return [replace(block, dtype=torch.float64) for block in self.ascent.fold.blocks]
+    def _blocks(self) -> list[Block]:
+        """The data in float64: differences of parameters with many labels are lost in the rounding of float32."""
+        return [replace(block, dtype=torch.float64) for block in self.ascent.full_pass.blocks]
 
     @cached_property
-    def counts(self) -> Parts:
-        """The counts where vb stands."""
-        values = {name: x.double() for name, x in self.ascent.here.values().items()}
-        fold = replace(self.ascent.fold, blocks=self.blocks)
-        found = fold(values, gradient=list(self.ascent.state.parameters), extra=lambda _: None).gradient
+    def _counts(self) -> Vectors:
+        """The counts at the state."""
+        values = {name: x.double() for name, x in self.ascent.current.values().items()}
+        full_pass = replace(self.ascent.full_pass, blocks=self._blocks)
+        found = full_pass(values, gradient=list(self.ascent.state.parameters), extra=lambda _: None).gradient
         return {name: x.double() for name, x in found.items()}
 
     @property
@@ -286,31 +285,29 @@ class _Curvature:
         """Vectors that a pass takes."""
         return max(1, WIDTH // (max(self.problem.n_items, _cells(self.problem)) * self.problem.states))
 
-    def __call__(self, y: Parts) -> Parts:
+    def __call__(self, y: Vectors) -> Vectors:
         """H y for each vector."""
         vectors = len(next(iter(y.values())))
-        away = AWAY / torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
+        step = DISTANCE / torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
         values = {}
-        for name, x in self.ascent.here.values().items():
-            site = self.problem.sites[name]
+        for name, x in self.ascent.current.values().items():
             moved = x.double().expand(vectors, *x.shape)
             if name in y:
-                moved = moved + y[name] * away.reshape(-1, *(1,) * x.dim())
-            values[name] = site.widen(moved, self.problem.plates)
-        fold = replace(
-            self.ascent.fold, density=replace(self.ascent.fold.density, chains=vectors), blocks=self.blocks
-        )
-        counts = fold(values, gradient=list(y), extra=lambda _: None).gradient
-        return {
-            name: (counts[name].double().reshape(x.shape) - self.counts[name].reshape(x.shape[1:]))
-            / away.reshape(-1, *(1,) * (x.dim() - 1))
-            for name, x in y.items()
-        }
+                moved = moved + y[name] * step.reshape(-1, *(1,) * x.dim())
+            values[name] = self.problem.sites[name].widen(moved, self.problem.plates)
+        density = replace(self.ascent.full_pass.density, chains=vectors)
+        full_pass = replace(self.ascent.full_pass, density=density, blocks=self._blocks)
+        counts = full_pass(values, gradient=list(y), extra=lambda _: None).gradient
+        out = {}
+        for name, x in y.items():
+            change = counts[name].double().reshape(x.shape) - self._counts[name].reshape(x.shape[1:])
+            out[name] = change / step.reshape(-1, *(1,) * (x.dim() - 1))
+        return out
 
 
-def _dot(one: Parts, other: Parts) -> Tensor:
+def _dot(one: Vectors, other: Vectors) -> Tensor:
     return torch.stack([(x * other[n]).flatten(1).sum(1) for n, x in one.items()]).sum(0)
 
 
-def _add(x: Parts, length: Tensor, way: Parts) -> Parts:
-    return {n: a + length.reshape(-1, *(1,) * (a.dim() - 1)) * way[n] for n, a in x.items()}
+def _add(x: Vectors, length: Tensor, direction: Vectors) -> Vectors:
+    return {n: a + length.reshape(-1, *(1,) * (a.dim() - 1)) * direction[n] for n, a in x.items()}

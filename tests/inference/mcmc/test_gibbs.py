@@ -217,7 +217,7 @@ def test_blocks_visited_in_another_order_draw_the_same() -> None:
     for turn in (1, -1):
         problem = posed(crowdppl.method("bayesian_dawid_skene"), data, chains=3)
         gibbs = Gibbs(problem, problem.options)
-        gibbs.fold = replace(gibbs.fold, blocks=gibbs.fold.blocks[::turn])
+        gibbs.full_pass = replace(gibbs.full_pass, blocks=gibbs.full_pass.blocks[::turn])
         for t in range(4):
             gibbs.sweep(t, adapting=False)
         states.append(gibbs.values())

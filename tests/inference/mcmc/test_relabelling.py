@@ -13,7 +13,15 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.assembly import mixing, result_of_draws
-from crowdppl.inference.mcmc.gibbs import Gibbs, likeness, named_already, permutation, permutations, renamed, sample
+from crowdppl.inference.mcmc.gibbs import (
+    Gibbs,
+    best_permutation,
+    class_similarity,
+    classes_identified,
+    permutations,
+    relabelled,
+    sample,
+)
 from crowdppl.inference.problem import Problem
 from tests.crowd import annotations, double, posed
 
@@ -59,9 +67,9 @@ def test_likeness_by_hand() -> None:
     counts = torch.tensor([[3.0, 1.0], [0.0, 2.0], [0.0, 0.0]])  # shares (3/4, 1/4), (0, 1), none
     marginal = torch.tensor([[[1.0, 0.0, 1.0]], [[0.0, 1.0, 0.0]]])  # (K, one chain, N)
     expected = np.array([[0.75, 0.25], [0.0, 1.0]]) / np.sqrt(np.outer([1, 1], [0.75, 1.25]))
-    np.testing.assert_allclose(likeness(marginal, counts)[0], expected)
+    np.testing.assert_allclose(class_similarity(marginal, counts)[0], expected)
     both = torch.cat([marginal, marginal.flip(0)], 1)
-    np.testing.assert_allclose(likeness(both, counts), [expected, expected[::-1]])
+    np.testing.assert_allclose(class_similarity(both, counts), [expected, expected[::-1]])
 
 
 def test_the_best_of_all_permutations_is_taken() -> None:
@@ -71,9 +79,9 @@ def test_the_best_of_all_permutations_is_taken() -> None:
         best = max(orders(range(4)), key=lambda order: alike[range(4), order].sum())
         gain = alike[range(4), best].sum() - alike.trace()
         moved = sum(k != to for k, to in enumerate(best))
-        assert tuple(permutation(alike)) == (best if gain > 0.1 * moved else (0, 1, 2, 3))
-    assert permutation(np.array([[0.5, 0.59], [0.59, 0.5]])).tolist() == [0, 1]
-    assert permutation(np.array([[0.5, 0.61], [0.61, 0.5]])).tolist() == [1, 0]
+        assert tuple(best_permutation(alike)) == (best if gain > 0.1 * moved else (0, 1, 2, 3))
+    assert best_permutation(np.array([[0.5, 0.59], [0.59, 0.5]])).tolist() == [0, 1]
+    assert best_permutation(np.array([[0.5, 0.61], [0.61, 0.5]])).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.02])
@@ -84,7 +92,7 @@ def test_sizes_of_classes_do_not_matter(share: float) -> None:
     votes = np.where(rng.random(1000) < 0.7, truth, 1 - truth)
     counts, own = (torch.from_numpy(np.eye(2)[x]) for x in (votes, truth))
     marginal = torch.stack([own, own.flip(1)]).permute(2, 0, 1)
-    assert [permutation(x).tolist() for x in likeness(marginal, counts)] == [[0, 1], [1, 0]]
+    assert [best_permutation(x).tolist() for x in class_similarity(marginal, counts)] == [[0, 1], [1, 0]]
 
 
 def test_an_emptied_class_is_not_matched_by_chance() -> None:
@@ -92,8 +100,8 @@ def test_an_emptied_class_is_not_matched_by_chance() -> None:
     votes = np.array([0] * 50 + [1] * 50 + [2] * 3)
     mine = np.array([0] * 50 + [1] * 49 + [2] + [0] * 3)
     counts, own = (torch.from_numpy(np.eye(3)[x]) for x in (votes, mine))
-    (alike,) = likeness(own.t().unsqueeze(1), counts)
-    assert permutation(alike).tolist() == [0, 1, 2]
+    (alike,) = class_similarity(own.t().unsqueeze(1), counts)
+    assert best_permutation(alike).tolist() == [0, 1, 2]
     by_share = alike * np.sqrt(np.outer([53, 49, 1], [50, 50, 3])) / np.array([[53], [49], [1]])
     assert by_share[2, 1] == 1  # by shares of its own items alone it would be class 1
 
@@ -104,7 +112,7 @@ def test_renaming_undoes_a_permutation() -> None:
     shares = torch.from_numpy(0.1 + 0.7 * np.eye(3)[truth]).t()
     order = [2, 0, 1]  # what is called 0 is class 2 of the votes
     marginal = torch.stack([shares, shares[order]], 1)
-    moved, tilt = renamed(marginal, torch.from_numpy(4 * np.eye(3)[truth]))
+    moved, tilt = relabelled(marginal, torch.from_numpy(4 * np.eye(3)[truth]))
     assert moved.tolist() == [False, True]
     torch.testing.assert_close(tilt.exp(), torch.stack([shares, shares], 1))
 
@@ -192,14 +200,14 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     wrong = data.frame().assign(label=1 - data.frame()["label"])
     known = Annotations.from_frame(wrong, classes=[0, 1], gold=dict(enumerate(truth[:100].tolist())))
     problem = even(known)
-    assert named_already(problem)
+    assert classes_identified(problem)
     draws, progress = sample(problem, problem.options)
     assert progress.relabelled == ()
     result = result_of_draws(problem, known.order, draws, {})
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
-    assert not named_already(even(data))
+    assert not classes_identified(even(data))
     counted = Annotations.from_frame(data.frame(), classes=[0, 1], history=np.ones((10, 2, 2)))
-    assert named_already(even(counted))
+    assert classes_identified(even(counted))
 
 
 def test_a_story_without_a_truth_of_classes_has_no_permutations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.evaluation.metrics import evaluate
-from crowdppl.inference.neural.regularisers import Regularised, wanted
+from crowdppl.inference.neural.regularisers import RegularisedLoss, regularisation
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem
 from crowdppl.networks.training import Training, training_of
@@ -40,12 +40,12 @@ def both() -> tuple[Annotations, pd.Series]:
     return clouds()
 
 
-def regularised(data: Annotations, network: Any = None, **training: Any) -> tuple[Regularised, Block, Any]:
+def regularised(data: Annotations, network: Any = None, **training: Any) -> tuple[RegularisedLoss, Block, Any]:
     """A story's regularisers, and a block of its items with their features."""
     story: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
     problem = build_problem(story, data, Options())
     block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)))
-    return Regularised(problem, training_of(training)), block, story.network
+    return RegularisedLoss(problem, training_of(training)), block, story.network
 
 
 def test_a_blend_is_asked_for_the_labels_of_both() -> None:
@@ -91,7 +91,7 @@ def test_balance_and_volume_are_of_what_the_classifier_makes_of_the_batch() -> N
     mean = p.mean(0)
     by_hand = 2 * (mean * (mean * 3).log()).sum() - 0.1 * torch.logdet(p.T @ p + 1e-6 * torch.eye(3))
     torch.testing.assert_close(terms, by_hand)
-    torch.testing.assert_close(terms, wanted(p, Training(**training), torch.full((3,), 1 / 3)))  # type: ignore[arg-type]
+    torch.testing.assert_close(terms, regularisation(p, Training(**training), torch.full((3,), 1 / 3)))  # type: ignore[arg-type]
     assert not network._forward_hooks, "the fit's network is handed back as it was"
 
 
@@ -152,5 +152,5 @@ def test_a_story_without_a_network_of_its_own_may_blend(both: tuple[Annotations,
 def test_a_network_that_the_loss_never_asks_is_named() -> None:
     data, _ = clouds(40, 40)
     house, block, _ = regularised(data, balance=1.0)
-    with pytest.raises(MethodError, match="the story asks it nothing"):
+    with pytest.raises(MethodError, match="does not call it"):
         house(lambda _: torch.tensor(7.0), block)

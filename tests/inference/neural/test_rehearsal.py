@@ -67,11 +67,11 @@ class TwoVoiced(nn.Module):
 @pytest.mark.parametrize(("name", "engine"), BOTH)
 def test_a_network_that_cannot_learn_is_refused_by_name(name: str, engine: str) -> None:
     data = clouds(40, 40)[0]
-    with pytest.raises(MethodError, match="network returns tuple for 8 items while it learns"):
+    with pytest.raises(MethodError, match="network returns tuple for 8 items in train mode"):
         fitted(name, engine, data, TwoVoiced("tuple"))
-    with pytest.raises(MethodError, match=r"network returns \(8, 6\) for 8 items while it learns .* \(8, 3\)"):
+    with pytest.raises(MethodError, match=r"network returns \(8, 6\) for 8 items .* \(8, 3\)"):
         fitted(name, engine, data, TwoVoiced("wide"))
-    with pytest.raises(MethodError, match="network cannot learn from a batch of 1, .* another batch_size"):
+    with pytest.raises(MethodError, match="network fails .* batch of 1, .* another batch_size"):
         fitted(name, engine, data, normed(), training={"epochs": 2, "batch_size": 1})
 
 
@@ -95,14 +95,14 @@ def test_a_network_that_no_gradient_reaches_is_refused_and_so_is_one_that_return
 ) -> None:
     data = clouds(40, 40)[0]
     for how in ("detached", "whole"):
-        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+        with pytest.raises(MethodError, match="no gradient reaches the weights of network"):
             fitted(name, engine, data, Cut(how))
     with pytest.raises(
         MethodError, match="the network returns a tuple, where a tensor with a row an item is wanted"
     ):
         fitted(name, engine, data, Cut("pair"))
     if engine != "svi":
-        with pytest.raises(MethodError, match="what network returns hangs on none of its weights"):
+        with pytest.raises(MethodError, match="no gradient reaches the weights of network"):
             fitted(name, engine, data, Cut("detached"), training={"epochs": 2, "full_batch": True})
     frozen = fitted(name, engine, data, Cut("detached").requires_grad_(False))
     assert np.isfinite(frozen.probabilities().to_numpy()).all()
@@ -161,7 +161,7 @@ def test_a_partly_frozen_network_learns_the_rest_without_warnings_of_pyro() -> N
 
 def test_a_network_that_the_model_never_asks_is_refused_with_a_way_out_that_is_open() -> None:
     data = clouds(60, 50)[0]
-    with pytest.raises(MethodError, match="model never asks it; .* or use inference='em'$"):
+    with pytest.raises(MethodError, match="model never calls it; .* or use inference='em'$"):
         fitted("raykar", "svi", data, None, bootstrapped=True)
 
 

@@ -226,18 +226,18 @@ def test_a_network_on_votes_learns_the_votes_and_has_no_say() -> None:
     plain = crowdppl.fit("majority_vote", data, inference="em")
     np.testing.assert_allclose(found.probabilities(), plain.probabilities(), atol=1e-4)
     assert evaluate(found.classify(data.features), truth).accuracy > 0.8
-    with pytest.raises(MethodError, match="never asks it"):
+    with pytest.raises(MethodError, match="svi cannot train the network"):
         crowdppl.fit("majority_vote", data, inference="svi", settings=settings)
 
 
 def test_what_has_no_meaning_is_refused_by_name() -> None:
     torch.set_default_dtype(torch.float32)
     data, _ = clouds(60, 40)
-    with pytest.raises(MethodError, match="full_batch=True belongs to inference='em'"):
+    with pytest.raises(MethodError, match="full_batch=True"):
         crowdppl.fit("ccem", data, inference="svi", settings={"training": {"full_batch": True}})
     for name in ("balance", "volume"):
         with pytest.raises(
-            MethodError, match=rf"{name}=0\.5 is about the predictions of one network.* Mmlc has none"
+            MethodError, match=rf"{name}=0\.5 .* Mmlc has none"
         ):
             crowdppl.fit("mmlc", data, inference="svi", settings={"training": {name: 0.5}})
     with pytest.raises(MethodError, match="batch_size has no meaning"):

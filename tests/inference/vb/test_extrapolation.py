@@ -13,8 +13,9 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.errors import NumericalError
+from crowdppl.inference.state import State
 from crowdppl.inference.vb import fit
-from crowdppl.inference.vb.coordinate_ascent import Ascent, State
+from crowdppl.inference.vb.coordinate_ascent import Ascent
 from crowdppl.inference.vb.fit import Extrapolation
 from crowdppl.inference.vb.gaussians import Gaussians
 from tests.crowd import crowd

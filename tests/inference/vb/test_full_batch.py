@@ -147,9 +147,9 @@ def test_it_goes_on_from_a_checkpoint_to_the_same_bits(data: Annotations, tmp_pa
 
 
 def test_what_cannot_be_is_refused(data: Annotations) -> None:
-    with pytest.raises(MethodError, match=r"mixup=1\.0 blends items by chance"):
+    with pytest.raises(MethodError, match=r"mixup=1\.0"):
         fitted(data, "bayes_dgc", "vb", {}, mixup=1.0)
-    with pytest.raises(MethodError, match="counts otherwise than its objective"):
+    with pytest.raises(MethodError, match="counts labels by another likelihood"):
         fitted(data, "raykar", "em", {"bootstrapped": True})
-    with pytest.raises(MethodError, match="full_batch=True belongs to"):
+    with pytest.raises(MethodError, match="full_batch=True"):
         fitted(data, "raykar", "svi", {})
