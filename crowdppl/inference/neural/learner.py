@@ -85,8 +85,8 @@ def check_trainable(network: nn.Module, name: str, features: Features, size: int
     shapes = ({n: x.shape for n, x in each.named_buffers()} for each in (network, trial))
     if next(shapes) != next(shapes):
         raise MethodError(
-            f"{name} has buffers that change in number or shape in train mode; register all of them, in their final "
-            "shapes, when it is made"
+            f"{name} has buffers that change in number or shape in train mode; register all of them, in their "
+            "final shapes, when it is made"
         )
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != expected:

@@ -92,7 +92,9 @@ def refit(
         select_volume=select_volume,
     )
     fitted = posterior.model if memory is not None else found.model
-    return replace(posterior, model=fitted, data=data, inference=found.inference, result=found.result, correction=None)
+    return replace(
+        posterior, model=fitted, data=data, inference=found.inference, result=found.result, correction=None
+    )
 
 
 def _warm_start(posterior: Fit, data: Annotations, options: Options) -> dict[str, Tensor]:

@@ -91,7 +91,8 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
     evidence = torch.from_numpy(memory.said_of(data))
     model = PosteriorAsPrior(posterior.model, memory.sites)
     found = fit_model(model, posterior.method, data, "vb", chosen, evidence=evidence)
-    return replace(found, model=posterior.model, memory=memory)
+    kept = chosen.kept()
+    return replace(posterior, data=data, result=found.result, options=kept, correction=None, memory=memory)
 
 
 def _update_state(posterior: Fit, data: Annotations, options: Options) -> UpdateState:

@@ -108,7 +108,7 @@ def _cells(problem: Problem) -> int:
 
 
 def _affordable(labels: int, states: int, numbers: int) -> int:
-    """Number of vectors, given labels (or answers, if more), an item's alternatives and the numbers in all sites."""
+    """Number of vectors, given labels (or answers, if more), alternatives an item and numbers in all sites."""
     return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
 
 

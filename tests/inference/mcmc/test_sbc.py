@@ -2,8 +2,8 @@
 
 If an engine samples the exact posterior, ranks are uniform (Talts et al. 2018, "Validating Bayesian inference
 algorithms with simulation-based calibration"); ``rank_check`` tests this. Some 30 quantities are tested at level
-1e-4: other seeds than these would fail once in about 300 runs of this file. The quantities do not change when classes
-or communities trade names, and the priors are informative enough to keep chains from trading them.
+1e-4: other seeds than these would fail once in about 300 runs of this file. The quantities do not change when
+classes or communities trade names, and the priors are informative enough to keep chains from trading them.
 """
 
 from __future__ import annotations

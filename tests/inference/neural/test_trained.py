@@ -236,9 +236,7 @@ def test_what_has_no_meaning_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match="full_batch=True"):
         crowdppl.fit("ccem", data, inference="svi", settings={"training": {"full_batch": True}})
     for name in ("balance", "volume"):
-        with pytest.raises(
-            MethodError, match=rf"{name}=0\.5 .* Mmlc has none"
-        ):
+        with pytest.raises(MethodError, match=rf"{name}=0\.5 .* Mmlc has none"):
             crowdppl.fit("mmlc", data, inference="svi", settings={"training": {name: 0.5}})
     with pytest.raises(MethodError, match="batch_size has no meaning"):
         crowdppl.fit("ccem", data, inference="svi", batch_size=10)
