@@ -106,6 +106,11 @@ class Mmlc:
                 points["view"] = pyro.param("q.view", lambda: torch.normal(self._views(data), 0.1))
         mean_field(self, data, point=self.oracle != "centre", points=points)
 
+    def doubts(self, fit: Any) -> list[tuple[str, str]]:
+        """Reasons to doubt that the crowd is one population."""
+        gates = fit.result.sites["gate"].mean
+        return networks.population_doubts(gates, fit.data, fit.result.probabilities)
+
     def classifier(self, sites: Mapping[str, Tensor]) -> nn.Module | None:
         """Features to K logits of the oracle worker, from the posterior means of sites; None without features."""
         oracle = self._oracle(sites["gate"], sites.get("centre"))

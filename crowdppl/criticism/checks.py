@@ -15,26 +15,25 @@ from crowdppl.data.annotations import Annotations, row_sizes
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
 from crowdppl.inference.result import Fit, require_fit
-from crowdppl.plots.posterior import axes_or_new
+from crowdppl.plots.axes import ACCENT, LIGHT, axes_or_new, write_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FEW = 10
+MIN_SHARED = 10
 """Items that two annotators have to share for their agreement to be looked at."""
-AT_ONCE = 2_000_000
-"""Pairs of labels that are held at once."""
-RAREST = 0.05
-"""Probability of an answer below which agreement on it weighs no more."""
+PAIRS_AT_ONCE = 2_000_000
+MIN_PROBABILITY = 0.05
+"""Of an answer; agreement on rarer ones has no more weight."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """Who labelled what, by position, and what was answered.
+    """The labels by item.
 
     Attributes:
         item, annotator, answer: of each label, (S,); labels of an item stand together.
-        labels: of each item, (N,).
+        labels: number of labels of each item, (N,).
         n_annotators, n_answers: A, L.
     """
 
@@ -47,10 +46,7 @@ class Design:
 
     @classmethod
     def of(cls, data: Annotations, named: bool = False) -> Design:
-        """The design of annotations, and their answers.
-
-        Args:
-            named: whether to leave out labels that name no class.
+        """The labels of annotations, ``named`` without abstentions.
 
         Raises:
             DataError: when no item has two labels.
@@ -64,21 +60,15 @@ class Design:
             labels = np.bincount(item, minlength=len(labels))
         if labels.max(initial=0) < 2:
             raise DataError(
-                f"none of {len(labels)} items has two labels, so that nothing tells how labels vary on an item; "
-                "have some items labelled twice"
+                f"none of {len(labels)} items has two labels, which show how labels vary on an item; have some "
+                "items labelled twice"
             )
         return cls(item, annotator, answer, labels, data.n_annotators, data.n_answers)
 
     @property
-    def sizes(self) -> np.ndarray:
-        """Numbers of labels that items have, from two on."""
-        return np.unique(self.labels[self.labels > 1])
-
-    @property
-    def sized(self) -> np.ndarray:
-        """How many items have as many labels."""
-        counts: np.ndarray = np.bincount(self.labels)[self.sizes]
-        return counts
+    def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of labels that items have, from two on; and how many items have as many."""
+        return np.unique(self.labels[self.labels > 1], return_counts=True)
 
     def votes(self, answer: np.ndarray) -> np.ndarray:
         """How often each item was given each answer: (S,) to (N, L)."""
@@ -91,13 +81,12 @@ class Design:
         top = self.votes(answer)[several].max(1) / size
         n = np.maximum(np.bincount(size), 1)
         mean = np.bincount(size, top) / n
-        variance: np.ndarray = (np.bincount(size, (top - mean[size]) ** 2) / n)[self.sizes]
-        return variance
+        return np.asarray((np.bincount(size, (top - mean[size]) ** 2) / n)[self.sizes[0]])
 
     def meetings(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Pairs of labels of an item by two annotators, some items at a time: two rows, and a key for who met."""
         end = np.cumsum(self.labels)
-        chunk = np.cumsum(self.labels * (self.labels - 1) // 2) // AT_ONCE
+        chunk = np.cumsum(self.labels * (self.labels - 1) // 2) // PAIRS_AT_ONCE
         for part in np.split(np.arange(len(end)), np.flatnonzero(np.diff(chunk)) + 1):
             one, other = (rows + end[part[0]] - self.labels[part[0]] for rows in row_pairs(self.labels[part]))
             a, b = self.annotator[one], self.annotator[other]
@@ -136,7 +125,7 @@ def of_pairs(design: Design, answers: np.ndarray) -> dict[str, np.ndarray]:
     parts = [np.unique(key, return_counts=True) for _, _, key in design.meetings()]
     met, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
     times = np.bincount(place, np.concatenate([n for _, n in parts]))
-    met = met[times >= FEW]
+    met = met[times >= MIN_SHARED]
     if not len(met):
         return {}
     rarity = _rarity(answers, design.n_answers)
@@ -158,7 +147,7 @@ def _rarity(answers: np.ndarray, n_answers: int) -> np.ndarray:
     out = np.empty(answers.shape, np.float32)
     for answer in range(n_answers):
         given = answers == answer
-        p = np.maximum(given.mean(0), RAREST)
+        p = np.maximum(given.mean(0), MIN_PROBABILITY)
         out[given] = np.broadcast_to(p**-0.5, given.shape)[given]
     return out
 
@@ -170,39 +159,35 @@ def _counts(row: np.ndarray, column: np.ndarray, shape: tuple[int, int]) -> np.n
 def plot_check(check: Check, *, ax: Axes | None = None) -> Axes:
     """Draws each statistic of the data (diamond) among those of the replicates (dots, bar: central 95 %).
 
-    All are in standard deviations from the mean of the replicates, so that they share an axis; the observed value,
-    the mean that the model expects and the p-value of the statistic alone are written beside.
+    All are in standard deviations from the mean of the replicates, so that they share an axis; on the right are the
+    observed value, the mean that the model expects and the p-value of the statistic alone.
 
     Args:
-        check: what ``predictive_check`` returned.
+        check: the result of ``predictive_check``.
         ax: axes to draw on; made if absent.
     """
     table = check.table.iloc[::-1]
     axes = axes_or_new(ax, 7.6, 1.2 + 0.5 * len(table))
     sd = np.where(table["sd"] > 0, table["sd"], 1)
-    place = np.arange(len(table))
-    stream = np.random.default_rng(0)  # heights only
+    place, stream = np.arange(len(table)), np.random.default_rng(0)
     for n, name in enumerate(table.index):
         x = (check.replicates[name] - table["mean"].iloc[n]) / sd[n]
-        height = n + stream.uniform(-0.18, 0.18, len(x))
-        axes.plot(x, height, ".", color=LIGHT, markersize=3, zorder=1)
+        axes.plot(x, n + stream.uniform(-0.18, 0.18, len(x)), ".", color=LIGHT, markersize=3, zorder=1)
     scaled = table[["low", "high", "observed"]].sub(table["mean"], axis=0).div(sd, axis=0)
     axes.hlines(place, scaled["low"], scaled["high"], color="0.45", linewidth=1.5, zorder=2)
-    axes.plot(scaled["observed"], place, "D", color=DARK, markersize=6, zorder=3, clip_on=False)
+    axes.plot(scaled["observed"], place, "D", color=ACCENT, markersize=6, zorder=3, clip_on=False)
     for n, (seen, mean, p) in enumerate(table[["observed", "mean", "p_value"]].itertuples(index=False)):
-        text = f"{seen:.3g} (expected {mean:.3g})\np = {p:.2g}"
-        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(text, (1, n), (6, 0), va="center", fontsize="small", **beside)
+        write_beside(axes, n, f"{seen:.3g} (expected {mean:.3g})\np = {p:.2g}")
     axes.axvline(0, color="0.4", linestyle=":", linewidth=1, zorder=0)
     axes.set_yticks(place, [str(name) for name in table.index])
     axes.set_ylim(-0.6, len(table) - 0.4)
     axes.set_xlabel("standard deviations from what the model expects")
-    axes.set_title(f"{check.method}: data among {len(check.replicates)} replicates, p = {check.p_value:.2g}")
-    axes.title.set_fontsize("medium")
+    title = f"{check.method}: data among {len(check.replicates)} replicates, p = {check.p_value:.2g}"
+    axes.set_title(title, fontsize="medium")
     return axes
 
 
-FEWEST_DRAWS = 20
+MIN_DRAWS = 20
 UPWARD = ("class_shares", "pair_excess", "pair_misfit")
 """Statistics of which only large values speak against a model."""
 
@@ -242,7 +227,7 @@ class Check:
 
 
 def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Check:
-    """Asks whether the fitted model, run again, gives labels like those that were observed.
+    """Tests whether the fitted model, run again, gives labels like those that were observed.
 
     A posterior predictive check (Rubin 1984, "Bayesianly justifiable and relevant frequency calculations"; Gelman,
     Meng & Stern 1996, "Posterior predictive assessment of model fitness via realized discrepancies"). A replicate
@@ -258,28 +243,19 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
     - vote_spread: variance over items of the share of the most frequent answer, around its mean among items with as
       many labels. Large where some items are harder than others.
     - pair_excess: the largest agreement of two annotators, in standard deviations from what the replicates expect
-      of these two. An answer on which both agree weighs one over the root of the product of its probabilities, at
-      this item, for the one and for the other: to err alike tells more than to be right alike. Large where
-      one copies the other.
+      of these two. Agreement on an answer weighs one over the root of the product of its probabilities, at this
+      item, for the one and for the other: shared errors weigh more. Large where one copies the other.
     - pair_misfit: mean square of these distances over pairs of annotators. Large where groups depend on each other.
 
-    The last two look at pairs of annotators who share at least 10 items and are absent where there are none; their
-    variances have 1 (a pair of labels, squared) added, so that pairs who share little do not decide. Of them and of
-    class_shares only large values speak against a model, for replicates of a fit that has seen the labels vary more
-    than these; their p-values are upper tails. Those of the others are two-sided.
+    The last two are of pairs of annotators who share at least 10 items and are absent where there are none; their
+    variances have 1 (a pair of labels, squared) added, so that pairs who share little do not decide. Of these and
+    of class_shares, p-values are upper tails, for replicates of a fit that has seen the labels vary more than
+    these; those of the others are two-sided.
 
     ``p_value`` belongs to the statistic that is farthest out. Each is measured in standard deviations from its
-    mean, taken over data and replicates alike; the largest distance of the data is ranked among the largest
-    distances of the replicates. If the data were one more replicate, "p_value at most 0.05" would be true of one
-    data set in twenty, whatever the number of statistics and their dependence. They are not quite: the fit has
-    seen them, so that replicates lie around the data and not around the truth. That mostly makes p-values too
-    large, the more so for what the method fits outright, such as the pairs' agreement where labels are few. Drawing
-    the truths anew as well would not mend it and would blur what is asked, which is how labels vary around a truth.
-    The p-values in the table are not corrected for their number.
-
-    With 500 items, 20 annotators and two classes, "at most 0.05" rejects a confusion matrix for each annotator on
-    its own data, on data with difficult items and on data with three copiers in 0, 100 and 100 % of 50 simulations
-    with 20 labels an item; in 8, 100 and 88 % with 10. Three copiers are hardly seen with 5.
+    mean, over data and replicates alike; the largest distance of the data is ranked among the largest distances of
+    the replicates, so that neither the number of statistics nor their dependence matters. P-values are mostly too
+    large, because the fit has seen the data. Those in the table are not corrected for their number.
 
     Takes 8 bytes of memory a label and draw.
 
@@ -289,8 +265,8 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
         seed: of the replicates.
 
     Raises:
-        MethodError: for fewer than 20 draws, or a seed that is none.
-        DataError: for what is no posterior, or when no item has two labels.
+        MethodError: for fewer than 20 draws, or a seed that is no whole number.
+        DataError: for anything but a posterior, or when no item has two labels.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -304,25 +280,25 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
         False
     """
     posterior, seed = require_fit(posterior), seed_number(seed)
-    draws = whole_number("draws", draws, FEWEST_DRAWS, "fewer say little of a tail, 200 are better")
+    draws = whole_number("draws", draws, MIN_DRAWS, "fewer say little of a tail, 200 are better")
     design = Design.of(posterior.data)
     replicated = draw_labels(posterior, draws, seed, "posterior")
     answers = np.concatenate([design.answer[None], replicated])
     spread = np.stack([design.spread(row) for row in answers])
     values = {name: np.array([of(design, row) for row in answers]) for name, of in STATISTICS.items()}
-    values["vote_spread"] = spread @ design.sized / design.sized.sum()
+    sizes, n_items = design.sizes
+    values["vote_spread"] = spread @ n_items / n_items.sum()
     values |= of_pairs(design, answers)
     pooled = pd.DataFrame(values)
     replicates = pooled.iloc[1:].reset_index(drop=True).rename_axis("draw")
     table = _summary(pooled.to_numpy(), pooled.columns.rename("statistic"))
-    by_size = _summary(spread, pd.Index(design.sizes, name="labels")).loc[:, ["observed", "mean", "low", "high"]]
-    by_size.insert(0, "items", design.sized)
-    return Check(
-        posterior.method, table, farthest(pooled.to_numpy(), pooled.columns.isin(UPWARD)), replicates, by_size
-    )
+    by_size = _summary(spread, pd.Index(sizes, name="labels")).loc[:, ["observed", "mean", "low", "high"]]
+    by_size.insert(0, "items", n_items)
+    p_value = max_statistic_p_value(pooled.to_numpy(), pooled.columns.isin(UPWARD))
+    return Check(posterior.method, table, p_value, replicates, by_size)
 
 
-def farthest(pooled: np.ndarray, upward: np.ndarray) -> float:
+def max_statistic_p_value(pooled: np.ndarray, upward: np.ndarray) -> float:
     """The p-value of the first of n + 1 exchangeable rows by its farthest statistic.
 
     Args:
@@ -341,16 +317,13 @@ def _summary(pooled: np.ndarray, names: pd.Index[Any]) -> pd.DataFrame:
     observed, replicates = pooled[0], pooled[1:]
     above, below = (1 + (replicates >= observed).sum(0)), (1 + (replicates <= observed).sum(0))
     low, high = np.quantile(replicates, [0.025, 0.975], axis=0)
+    two_sided = np.minimum(len(pooled), 2 * np.minimum(above, below))
     columns = {
         "observed": observed,
         "mean": replicates.mean(0),
         "sd": replicates.std(0, ddof=1),
         "low": low,
         "high": high,
-        "p_value": np.where(names.isin(UPWARD), above, np.minimum(len(pooled), 2 * np.minimum(above, below)))
-        / len(pooled),
+        "p_value": np.where(names.isin(UPWARD), above, two_sided) / len(pooled),
     }
     return pd.DataFrame(columns, index=names)
-
-
-LIGHT, DARK = "0.75", "0.15"

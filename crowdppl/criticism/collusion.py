@@ -9,35 +9,33 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from crowdppl.criticism.checks import FEW, Design
+from crowdppl.criticism.checks import MIN_SHARED, Design
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.predictive import LabelBags, predictive
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.intervals import among_named
 
-ROUNDS, CLOSE = 40, 1e-3
-"""Steps at most in which a tilt is found, and standard deviations by which its sum may be off; their square is the
-error of a log-probability, about."""
-STEEPEST = 50.0
-"""Largest tilt. A sum whose tilt would be larger is the largest possible one, or next to it."""
-NEAR = 0.1
-"""Standard deviations from the mean below which the approximation divides 0 by 0, and the normal one is as good."""
-RAREST = 1e-300
-"""Smallest probability that is turned into a deviate."""
+MAX_STEPS, TOLERANCE = 40, 1e-3
+"""Of the search for a tilt; the tolerance in standard deviations of the sum."""
+MAX_TILT = 50.0
+"""A sum whose tilt would be larger is the largest possible one, or next to it."""
+MIN_DISTANCE = 0.1
+"""Standard deviations from the mean below which the approximation is 0 / 0, and the normal one is as good."""
+MIN_PROBABILITY = 1e-300
 
 
 def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Standard normal deviates that are exceeded as seldom as sums reach what they were seen to be.
+    """Upper tails of sums of independent terms, as standard normal deviates.
 
     Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
-    variables", in the form of Barndorff-Nielsen (1986) and for sums that jump by the least of their values. Sums
-    of terms of one value do, and their probability is exact to some per cent. Where terms differ, sums jump less,
-    and it is mostly larger than exact, the more so the fewer terms. Chernoff's bound is taken where it says more.
+    variables", in the form of Barndorff-Nielsen (1986) and for sums that jump by the least of their values, as sums
+    of terms of one value do. Where terms differ, the probability is mostly larger than exact, the more so the fewer
+    terms. Chernoff's bound is taken where it is smaller.
 
     Args:
         total: of each sum, (P,).
-        value, share: values of each term, above 0, and their probabilities, (K, M) each; what is left is for 0.
+        value, share: values of each term, above 0, and their probabilities, (K, M) each; the rest is for 0.
         part: the sum that each term is part of, (M,).
 
     Returns:
@@ -50,7 +48,7 @@ def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, par
     step[np.isinf(step)] = 0
     reached = total - step / 2
     out: np.ndarray = (reached - mean) / np.sqrt(np.maximum(variance, 1e-12))
-    far = out > NEAR
+    far = out > MIN_DISTANCE
     if not far.any():
         return out
     kept = far[part]
@@ -58,10 +56,10 @@ def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, par
     reached = reached[far]
     tilt = _tilts(reached, value, share, part)
     log_mean, _, variance = _cumulants(tilt, value, share, part)
-    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), RAREST))
+    root = np.sqrt(np.maximum(2 * (tilt * reached - log_mean), MIN_PROBABILITY))
     half = np.clip(tilt * step[far] / 2, 1e-9, 300)
-    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, RAREST)
-    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=RAREST)).numpy()
+    wide = np.maximum(tilt * np.sqrt(variance) * np.sinh(half) / half, MIN_PROBABILITY)
+    least = -torch.special.ndtri(torch.from_numpy(np.exp(-(root**2) / 2)).clamp(min=MIN_PROBABILITY)).numpy()
     out[far] = np.maximum(root + np.log(wide / root) / root, least)
     return out
 
@@ -88,12 +86,12 @@ def _cumulants(
 
 def _tilts(total: np.ndarray, value: np.ndarray, share: np.ndarray, part: np.ndarray) -> np.ndarray:
     """Tilts under which the sums are expected to be what they are, (P,): Newton's steps, kept between bounds."""
-    low, high = np.zeros(len(total)), np.full(len(total), STEEPEST)
+    low, high = np.zeros(len(total)), np.full(len(total), MAX_TILT)
     tilt = low
-    for _ in range(ROUNDS):
+    for _ in range(MAX_STEPS):
         _, mean, variance = _cumulants(tilt, value, share, part)
         short = total - mean
-        if (np.abs(short) <= CLOSE * np.sqrt(variance)).all():
+        if (np.abs(short) <= TOLERANCE * np.sqrt(variance)).all():
             break
         low, high = np.where(short > 0, tilt, low), np.where(short > 0, high, tilt)
         tilt = tilt + short / np.maximum(variance, 1e-12)
@@ -125,26 +123,24 @@ that both labels name it, and that one of them does, whatever the other (the mea
 EVEN = 0.01
 """Share of an even row mixed into each row of a confusion, so that an answer never given is not impossible."""
 DRAWS = 10
-"""Draws of the posterior over which a story's expectation is averaged."""
-NUMBERS = 2_000_000
-"""Numbers that are held at once, such as the tables of the annotators of some pairs of labels."""
+"""Draws of the posterior over which a model's expectation is averaged."""
+NUMBERS_AT_ONCE = 2_000_000
 
 
 def shares_more(model: object) -> bool:
-    """Whether labels of an item have more in common than its truth, as far as the story's card says.
+    """Whether labels of an item have more in common than its truth: the card lists another site of items.
 
-    It says so by listing another site of items, such as an opinion that annotators share, a subtype or a
-    difficulty. A story without a card may have one.
+    Such as an opinion that annotators share, a subtype or a difficulty. A model without a card may have one.
     """
     card = card_of(model)
     return card is None or any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
 
 
 def independent(posterior: Fit, design: Design) -> Agreement:
-    """Labels that name a class are independent given the truth, with the fitted confusions and prevalence.
+    """Agreement of labels that are independent given the truth, under the fitted confusions and prevalence.
 
-    After an update, what earlier labels said of an item is known of it, too: it may have come again for that.
-    Where abstentions are informative, the item's others are seen, too, and so is that the two labels are none.
+    After an update, earlier labels of an item count as well. Where abstentions are informative, so do those of the
+    item's other annotators, and that the two labels are none.
     """
     result, data = posterior.result, posterior.data
     table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
@@ -153,9 +149,9 @@ def independent(posterior: Fit, design: Design) -> Agreement:
         whole, naming = Design.of(data), result.table[..., : data.n_classes].sum(-1)
         answers = np.concatenate([table * naming[..., None], result.table[..., data.n_classes :]], -1)
     logs = np.log(np.maximum(answers, 1e-300))
-    told = logs[whole.annotator, :, whole.answer].T  # (K, S)
+    seen = logs[whole.annotator, :, whole.answer].T  # (K, S)
     start = np.log(np.maximum(result.prevalence, 1e-12))
-    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in told]) + start[:, None]
+    joint = np.stack([np.bincount(whole.item, x, len(whole.labels)) for x in seen]) + start[:, None]
     if posterior.memory is not None:
         joint += posterior.memory.said_of(data).T
     if data.gold_codes is not None:
@@ -172,19 +168,18 @@ def independent(posterior: Fit, design: Design) -> Agreement:
         first, second = rest * given.take(one, 2), given.take(other, 2)  # (K, K, P)
         return (first * second).sum(0), (first + rest * second).sum(0) / 2
 
-    return _in_parts(agreement, max(1, NUMBERS // table[0].size), data.n_classes)
+    return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // table[0].size), data.n_classes)
 
 
 def expected_by_model(posterior: Fit, design: Design) -> Agreement:
-    """The story itself says how probable two labels are beside the item's others, averaged over draws.
+    """Agreement by the model itself, given the item's other labels, averaged over draws.
 
-    A site of items that is not summed out, such as a difficulty, stands where all labels of the item have put it.
-    That both labels name a class is one less the probability that one or both abstain. How probable one label is
-    whatever the other is not asked, for that takes twice as long; it is taken from ``independent``. There it only
-    weighs agreement, and the tail of what is weighed is right for any weights.
+    A site of items that is not summed out, such as a difficulty, keeps its value given all labels of the item. The
+    probability of one label whatever the other is taken from ``independent``, which is twice as fast: it only
+    weighs agreement, and the tail is right for any weights.
 
     Returns:
-        What raises MethodError when the story cannot be asked about items alone, because its plate is another.
+        A function that raises MethodError when the model's plate is not that of items.
     """
     data, kept = posterior.data, (1 - EVEN) ** 2
     whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
@@ -205,16 +200,13 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
         agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
         return kept * (agreed / named).mean(0).T + (1 - kept) / n_classes**2, near(a, b)[1]
 
-    return _in_parts(agreement, max(1, NUMBERS // (len(pairs) * n_classes)), n_classes)
+    return _in_parts(agreement, max(1, NUMBERS_AT_ONCE // (len(pairs) * n_classes)), n_classes)
 
 
 def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.ndarray]:
-    """Answers of two labels whose probabilities are asked for, int64 (pairs, 2); -1 is any.
+    """Pairs of answers, int64 (pairs, 2), -1 is any: any both, the same class, those with an abstention.
 
-    First any both, then the same class, for each class, then what has an abstention.
-
-    Returns:
-        With them the sign of each in the sum that is the probability that both name a class, (pairs,).
+    With the sign of each in the sum that is the probability that both name a class, (pairs,).
     """
     same = [(k, k, 0) for k in range(n_classes)]
     away = range(n_classes, n_answers)
@@ -254,25 +246,24 @@ def _in_parts(agreement: Agreement, size: int, n_classes: int) -> Agreement:
     return of_parts
 
 
-BEYOND = 1.0
-"""Standard deviations of excess from which on its tail is found, and a story asked whether it explains it."""
+MIN_EXCESS = 1.0
+"""Standard deviations of excess from which on its tail is computed, and the model itself asked for its expectation."""
 REPEATED = 0.6
-"""Share of labels that a copier is supposed to repeat, when agreement is weighed."""
-HELD = 8_000_000
-"""Probabilities of agreement that are held at once, while the tails of some pairs are found."""
+"""Share of labels that a copier repeats, by which agreement is weighted."""
+TERMS_AT_ONCE = 8_000_000
 
 
 @dataclass(frozen=True)
 class ExcessAgreement:
-    """Agreement of pairs of annotators, beside what the fitted model expects of them.
+    """Agreement of pairs of annotators, and what the fitted model expects of them.
 
     Attributes:
         one, other: codes of the annotators, (P,).
         shared: pairs of labels by the two, (P,).
         agreed, expected: number of equal ones, and its expectation, (P,).
         variance: of the number under the model, (P,).
-        surplus: standard deviations by which weighed agreement exceeds its expectation, (P,).
-        deviate: standard normal deviate that is exceeded as seldom as weighed agreement is so large, (P,).
+        surplus: standard deviations by which weighted agreement exceeds its expectation, (P,).
+        deviate: standard normal deviate of the upper tail of weighted agreement, (P,).
         met: others with whom an annotator shares an item or more, (A,).
     """
 
@@ -293,42 +284,40 @@ class ExcessAgreement:
 
     @property
     def tail(self) -> np.ndarray:
-        """Probability of so much weighed agreement for each pair by itself, (P,)."""
+        """Probability of so much weighted agreement for each pair by itself, (P,)."""
         return upper_tail(self.deviate)
 
 
 def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
-    It is among labels that name a class: what is too hard for one is so for others, who abstain without copying.
+    Among labels that name a class: items that are hard for one are so for others, who abstain without copying.
     Whether two labels of an item agree is predicted from the *other* labels of the item, by the fitted confusions
-    and prevalence, so that a pair cannot hide by having convinced the model of a truth. A story that lets labels of
-    an item have more in common than its truth, as those of a group have, is asked itself what it expects of the
-    pairs who agree more than that (``crowdppl.criticism.collusion``): what it has explained is no excess.
-    One that cannot be asked about items alone is not.
+    and prevalence, so that a pair cannot hide by having convinced the model of a truth. A model in which labels of
+    an item have more in common than its truth predicts the pairs who agree more than that itself
+    (``expected_by_model``): what it explains is no excess.
 
-    A shared error tells more of copying than a shared right label, which most give. An agreement on a class weighs
-    as much as it speaks for a pair of whom one repeats the other in a share ``REPEATED`` of items, c, and against
-    one of whom each says its own: log(1 + c / (1 - c) x (probability that one names the class) / (that both do)),
-    the logarithm of the ratio of likelihoods but for a constant.
+    An agreement on a class is weighted by the log-likelihood ratio, but for a constant, of a pair of whom one
+    repeats the other in a share c = ``REPEATED`` of items and of a pair of whom each judges alone:
+    log(1 + c / (1 - c) x (probability that one names the class) / (that both do)).
 
     Args:
-        alone: whether to take labels for independent given the truth whatever the story, which is quicker.
+        alone: whether to take labels for independent given the truth whatever the model, which is quicker.
 
     Raises:
         DataError: when no item has two labels.
     """
     design, n_classes = Design.of(posterior.data, named=True), posterior.data.n_classes
     met, times = _met(design)
-    keys, shared = met[times >= FEW], times[times >= FEW]
+    keys, shared = met[times >= MIN_SHARED], times[times >= MIN_SHARED]
     sums, deviate = _sums_and_deviates(independent(posterior, design), design, keys, shared, n_classes)
-    asked = (_distance(*sums[:3]) > BEYOND) | (_distance(*sums[3:]) > BEYOND)
-    if asked.any() and not alone and shares_more(posterior.model):
+    unexpected = (_distance(*sums[:3]) > MIN_EXCESS) | (_distance(*sums[3:]) > MIN_EXCESS)
+    if unexpected.any() and not alone and shares_more(posterior.model):
         try:
             model = expected_by_model(posterior, design)
-            again = _sums_and_deviates(model, design, keys[asked], shared[asked], n_classes)
-            sums[:, asked], deviate[asked] = again
-        except MethodError:  # its plate is not that of items; better a doubt too many than a fit that fails for one
+            again = _sums_and_deviates(model, design, keys[unexpected], shared[unexpected], n_classes)
+            sums[:, unexpected], deviate[unexpected] = again
+        except MethodError:  # its plate is not that of items: keep the independent expectation
             pass
     one, other = np.divmod(keys, design.n_annotators)
     others = np.bincount(np.concatenate(np.divmod(met, design.n_annotators)), minlength=design.n_annotators)
@@ -369,7 +358,7 @@ class _Terms(NamedTuple):
 
 def _terms(design: Design, probable: Agreement, keys: np.ndarray, n_classes: int) -> Iterator[_Terms]:
     """Of the pairs of annotators with these keys, not many at a time."""
-    size, odds = max(1, NUMBERS // n_classes), REPEATED / (1 - REPEATED)
+    size, odds = max(1, NUMBERS_AT_ONCE // n_classes), REPEATED / (1 - REPEATED)
     for one, other, key in design.meetings():
         column = np.searchsorted(keys, key)
         kept = np.flatnonzero(keys[np.minimum(column, len(keys) - 1)] == key)
@@ -385,14 +374,14 @@ def _sums_and_deviates(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of the pairs of annotators with these keys, (6, pairs) and (pairs,), of which some are held at a time."""
     sums, deviate = np.zeros((6, len(keys))), np.zeros(len(keys))
-    held = np.cumsum(shared * n_classes) // HELD
+    held = np.cumsum(shared * n_classes) // TERMS_AT_ONCE
     for part in np.split(np.arange(len(keys)), np.flatnonzero(np.diff(held)) + 1):
         found = list(_terms(design, probable, keys[part], n_classes)) if len(part) else []
         if found:
             terms = _Terms(*(np.concatenate(columns, -1) for columns in zip(*found, strict=True)))
             sums[:, part] = terms.sums(len(part))
             deviate[part] = _distance(*sums[3:, part])
-            far = deviate[part] > BEYOND
+            far = deviate[part] > MIN_EXCESS
             some = terms.of(far)
             deviate[part[far]] = normal_deviates(sums[3, part[far]], some.weight, some.both, some.pair)
     return sums, deviate
@@ -405,41 +394,39 @@ def _met(design: Design) -> tuple[np.ndarray, np.ndarray]:
     return met, np.bincount(place, np.concatenate([n for _, n in parts]), len(met)).astype(np.int64)
 
 
-PAIRS = 20
-"""Pairs of annotators from which on their bulk tells how far a sound pair may be from the model."""
+MIN_PAIRS = 20
+"""Pairs of annotators from which on an empirical null is estimated."""
 
 
-def bulk_of(z: np.ndarray) -> tuple[float, float]:
-    """Middle and spread of sound pairs, never less strict than 0 and 1: median, and median distance from it.
+def empirical_null(z: np.ndarray) -> tuple[float, float]:
+    """Centre and spread of most pairs: median and scaled median distance from it, at least 0 and 1.
 
-    An "empirical null" (Efron 2004, "Large-scale simultaneous hypothesis testing"): where items are hard for all,
-    every pair agrees more than expected, and only what stands out from that is copying.
+    Efron (2004, "Large-scale simultaneous hypothesis testing"): where items are hard for all, every pair agrees
+    more than expected, and only pairs that stand out from that copy.
     """
-    if len(z) < PAIRS:
+    if len(z) < MIN_PAIRS:
         return 0.0, 1.0
     middle = float(np.median(z))
     return max(0.0, middle), max(1.0, 1.4826 * float(np.median(np.abs(z - middle))))
 
 
 def p_values(excess: ExcessAgreement) -> np.ndarray:
-    """Probability of so much weighed agreement, corrected for the number of pairs (Holm 1979), (P,)."""
-    middle, spread = bulk_of(excess.surplus)
+    """Probability of so much weighted agreement, corrected for the number of pairs (Holm 1979), (P,)."""
+    middle, spread = empirical_null(excess.surplus)
     p = np.maximum(excess.tail, upper_tail((excess.deviate - middle) / spread))
     return holm(p)
 
 
 def loadings(excess: ExcessAgreement, n_annotators: int) -> np.ndarray:
-    """How much each annotator takes part in agreement that the model leaves over, (A,); 0 for noise.
+    """Each annotator's part in agreement that the model does not explain, (A,); 0 for noise.
 
-    Under any confusions the expected agreement of annotators is a matrix of rank K squared at most: row a is
-    confusion[a] times the root of the prevalence, seen as one vector. What the fitted matrix of that form leaves
-    over, in standard deviations, is a symmetric matrix of noise unless some depend on each other given the truth;
-    then it has eigenvalues above those of noise, at most 2 sqrt(pairs an annotator). The loading is the root of
-    what these eigenvalues put on an annotator's own diagonal.
+    The residual agreement of pairs, in standard deviations, is a symmetric matrix of noise unless some annotators
+    depend on each other given the truth; then it has eigenvalues above those of noise, at most 2 sqrt(pairs an
+    annotator). The loading is the root of what these eigenvalues put on an annotator's diagonal entry.
     """
     if not len(excess.one):
         return np.zeros(n_annotators)
-    middle, spread = bulk_of(excess.z)
+    middle, spread = empirical_null(excess.z)
     matrix = np.zeros((n_annotators, n_annotators))
     matrix[excess.one, excess.other] = matrix[excess.other, excess.one] = (excess.z - middle) / spread
     values, vectors = np.linalg.eigh(matrix)

@@ -17,9 +17,9 @@ from crowdppl.errors import DataError
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.tables import information, informative_part
 
-LARGE = 200
-"""Annotators from which only the eigenvectors that are wanted are looked for, step by step."""
-STEPS, STILL = 1000, 1e-5
+SPARSE_SOLVER = 200
+"""Annotators from which on only the largest eigenvectors are computed."""
+MAX_ROUNDS, TOLERANCE = 1000, 1e-5
 """V is fitted in at most so many rounds, until no cell of its product moves by more."""
 
 
@@ -29,35 +29,21 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
     Nothing here proves an intent: two who were trained together may err alike.
 
     - A spammer's label says little of the truth: the mutual information of the two, under the fitted confusion and
-      prevalence, is below ``bits``. With two even classes .05 bits are an accuracy of .63. An annotator of few
-      labels seems to tell more than is true: a confusion by maximum likelihood from n labels adds about
+      prevalence, is below ``bits``. With two even classes .05 bits are an accuracy of .63. With few labels the
+      information is overestimated: a confusion by maximum likelihood from n labels adds about
       (K - 1)^2 / (1.4 n) bits. Who gave no labels is not flagged.
     - Copying: a pair agrees on its shared items more than the model, given the other labels of these items,
       expects. An agreement weighs the more the less it is expected, for honest annotators share few errors: the sum
-      of weights is the likelihood ratio of a pair of whom one repeats the other in 60 % of items. Under the fitted
-      model, taken as known, the p-value of the sum is a saddlepoint approximation, which is mostly larger than
-      exact, and it is corrected for the number of pairs (Holm): if annotators erred each alone, some pair would be
-      flagged in a share ``level`` of data sets at most. Where all pairs agree more than expected, as when some
-      items are hard for all, only those are flagged that stand out. Who copied whom cannot be told. Pairs who share
-      fewer than 10 items are left out: ``met`` says how many others labelled an item of an annotator's, ``tested``
-      with how many of them 10 or more are shared; who was tested with nobody is not cleared.
-      What silence means depends on how many items two share. Who repeats another's label in 80 % of items was
-      found, with them, in 2, 53, 87 and 100 % of crowds where the two shared 8, 27, 52 and 265 items (20
-      annotators right by .6 to .9, three classes, five labels an item, 200 to 5,000 items; vb, level .05; 60
-      crowds each, 20 of the largest), and in 2, 40, 85 and 100 % at level .01; who repeats 50 %, in 0, 23, 53 and
-      100 % (0, 15, 43 and 100 % at level .01); with 40 annotators and 1,000 items, where two share 13, who repeats
-      80 % in 8 % (5 %). Of 260 honest crowds of these sizes 2 were flagged at level .05 and none at .01; of 200
-      with six labels for each of 1,000 items and accuracies from .5 on, 8 and 1.
-      Who labels an item twice counts twice, as if the two labels were independent: take repeats="first" first.
-      The fitted model is the yardstick. After an update it is too sure of items that were chosen for what it said
-      of them: of 45 honest crowds of six annotators, whose items were labelled twice more where three labels had
-      made them seem to be of a rare class, 7 were flagged at level .05 and 2 at .01; of as many whose items were
-      chosen at random 2 and 1, and where all labels were fitted at once none: do so before anyone is accused. And
-      a method that cannot know of habits takes them for copying: where four of 16 always say one class, all 113
-      fits by one_coin found a group, and none of 27 by bayesian_dawid_skene.
-      Intervals of accuracies at level .9, of mean field alone, held the truth for 85 % of honest annotators, for
-      87, 86, 75 and 25 % of pairs of 80 %, and for 78, 55, 41 and 0 % of four of whom three repeat the first as
-      often: who copies is taken for better, and the more labels, the surer.
+      of weights is the likelihood ratio of a pair of whom one repeats the other in 60 % of items. Its p-value under
+      the fitted model is a saddlepoint approximation, which is mostly larger than exact, corrected for the number
+      of pairs (Holm). Where all pairs agree more than expected, as when some items are hard for all, only those
+      are flagged that stand out. Who copied whom cannot be known. Pairs who share fewer than 10 items are left out
+      (``met`` counts the others with a shared item, ``tested`` those with 10); who was tested with nobody is not
+      cleared, and with fewer than some 50 shared items most copiers are missed.
+      Who labels an item twice counts twice: take repeats="first" first. After an update the model is too sure of
+      items that were chosen for their labels: fit all labels at once before anyone is accused. A method that
+      ignores habits takes them for copying, as one_coin does with annotators who always name one class.
+      Intervals of accuracies are too narrow for copiers: who copies seems better, and surer.
     - Colluding: three or more annotators linked by such pairs are a group. ``collusion`` is a score that needs no
       test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
       squared), in standard deviations of noise; 0 where nothing stands out.
@@ -69,10 +55,9 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
 
     Returns:
         DataFrame by annotator: labels given, before an update too; information in bits; spammer; met and tested,
-        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested; with
-        it shared labels,
-        agreement, expected, z and p_value, where z is the standard normal deviate that is as improbable as the
-        agreement of the two, weighed; copying; collusion; group, a number from 0, missing outside of groups.
+        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested; shared
+        labels with it, agreement, expected, z (the standard normal deviate of the weighted agreement) and p_value;
+        copying; collusion; group, a number from 0, missing outside of groups.
 
     Raises:
         MethodError: when bits or level are out of range.
@@ -96,12 +81,12 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
     p = collusion.p_values(excess)
     labels = labels_given(data) + (0 if posterior.memory is None else posterior.memory.labels)
     partners = _partners(data, excess, p)
-    told = information(informative_part(posterior, posterior.result.table), posterior.result.prevalence)
+    found = information(informative_part(posterior, posterior.result.table), posterior.result.prevalence)
     group = collusion.groups(excess, p <= level, n)
     columns = {
         "labels": labels,
-        "information": told,
-        "spammer": (told < bits) & (labels > 0),
+        "information": found,
+        "spammer": (found < bits) & (labels > 0),
         "met": excess.met,
         "tested": np.bincount(np.concatenate([excess.one, excess.other]), minlength=n),
         **partners,
@@ -120,14 +105,14 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
     Labels of two annotators covary only through the truth. Their covariances, summed over classes (agreement less
     what is expected from how often each gives a class), are off the diagonal a matrix V V' of rank (K - 1)^2 at
     most, and a spammer's row of V is zero. Pairs weigh as many items as they share, the diagonal nothing. Rows are
-    then parted by length into two clusters of least squares, of which the shorter are the spammers. There are
-    always two clusters: look at lengths before dropping anyone; weak annotators may stand with spammers, and a fit
-    without them may be worse. Who copies a spammer passes. After Traganitis & Giannakis (2021), "Identifying
+    then split by length into two clusters of least squares, of which the shorter are the spammers. There are
+    always two clusters: look at lengths before dropping anyone; a fit without weak annotators may be worse. Who
+    copies a spammer is not found. After Traganitis & Giannakis (2021), "Identifying
     spammers to boost crowdsourced classification", who cluster rows. Abstentions are no labels.
 
     Returns:
-        DataFrame by annotator: labels; strength, the length of the row of V; spammer. Annotators who share no item
-        with anyone have a strength of NaN.
+        DataFrame by annotator: labels; strength, the length of the row of V; spammer. NaN
+        for annotators who share no item with anyone.
 
     Raises:
         DataError: when fewer than three annotators share items.
@@ -151,7 +136,7 @@ def covariance_spammers(data: Annotations) -> pd.DataFrame:
     rank = min((data.n_classes - 1) ** 2, int(seen.sum()) - 1)
     strength[seen] = _lengths(covariance[np.ix_(seen, seen)], shared[np.ix_(seen, seen)], own[seen], rank)
     labels = np.bincount(ballots.annotator[ballots.first_rows], minlength=ballots.n_annotators)
-    columns = {"labels": labels, "strength": strength, "spammer": strength < _cut(strength[seen])}
+    columns = {"labels": labels, "strength": strength, "spammer": strength < _split(strength[seen])}
     return pd.DataFrame(columns, index=data.annotators)
 
 
@@ -201,19 +186,19 @@ def _lengths(covariance: np.ndarray, shared: np.ndarray, own: np.ndarray, rank: 
     """
     weight = shared / shared.max()
     fitted = np.zeros_like(covariance)
-    for _ in range(STEPS):
+    for _ in range(MAX_ROUNDS):
         values, vectors = _largest(fitted + weight * (covariance - fitted), rank)
         v = vectors * np.sqrt(np.maximum(values, 0))
         v *= np.minimum(1, np.sqrt(own / np.maximum((v**2).sum(1), 1e-12)))[:, None]
         before, fitted = fitted, v @ v.T
-        if np.abs(fitted - before).max() < STILL:
+        if np.abs(fitted - before).max() < TOLERANCE:
             break
     return np.asarray(np.sqrt((v**2).sum(1)))
 
 
 def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues (rank,) of a symmetric matrix (A, A), and their vectors (A, rank)."""
-    if len(matrix) >= LARGE and 10 * rank <= len(matrix):
+    if len(matrix) >= SPARSE_SOLVER and 10 * rank <= len(matrix):
         with suppress(ArpackError):  # to which a matrix of zeros is one
             found: tuple[np.ndarray, np.ndarray] = eigsh(matrix, rank, which="LA", v0=np.ones(len(matrix)))
             return found
@@ -221,7 +206,7 @@ def _largest(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     return values[-rank:], vectors[:, -rank:]
 
 
-def _cut(lengths: np.ndarray) -> float:
+def _split(lengths: np.ndarray) -> float:
     """The shortest length of the longer cluster: two clusters of least squares, found by trying all cuts."""
     x = np.sort(lengths)
     n = np.arange(1, len(x))

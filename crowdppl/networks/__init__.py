@@ -4,6 +4,7 @@ from crowdppl.networks.classifier import prepared, prepared_view
 from crowdppl.networks.embedding import trained_embedding
 from crowdppl.networks.experts import GatedClassifier, experts_for, population_centre
 from crowdppl.networks.outputs import class_logits, network_output
+from crowdppl.networks.population import population_doubts
 from crowdppl.networks.training import default_recipe, default_training, log_volume
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "log_volume",
     "network_output",
     "population_centre",
+    "population_doubts",
     "prepared",
     "prepared_view",
     "trained_embedding",

@@ -20,14 +20,13 @@ from crowdppl.evaluation.metrics import (
     risk_coverage,
 )
 from crowdppl.inference.result import Fit
-from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new, legible, short
+from crowdppl.plots.axes import ACCENT, LIGHT, MIDDLE, axes_or_new, legend_below, short, write_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Z = 1.96
 """Normal quantile of the 95 % intervals."""
-BAR_LIGHT, BAR_DARK = "0.82", "0.15"
 
 
 def plot_reliability(
@@ -50,7 +49,7 @@ def plot_reliability(
 
     Raises:
         DataError: as ``crowdppl.evaluate``.
-        MethodError: when there are no bins.
+        MethodError: for fewer than one bin.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 3}, seed=0)
@@ -60,39 +59,32 @@ def plot_reliability(
     """
     bins = whole_number("bins", bins, 1, "15 are usual")
     p, truth, _, _ = matched(posterior, gold)
+    used = reliability_bins(p, truth, bins).query("n > 0")
+    n, confidence, accuracy = (used[name].to_numpy(np.float64) for name in ("n", "confidence", "accuracy"))
     axes = axes_or_new(ax, 6.0, 4.8)
-    _draw(axes, reliability_bins(p, truth, bins), 1 / p.shape[1])
-    axes.set_title(
-        f"{len(p):,} items, calibration error {calibration_error(p, truth, bins):.3f}", fontsize="medium"
-    )
-    return axes
-
-
-def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the 95 % score interval of a share of n, elementwise (Wilson, 1927)."""
-    scale = 1 + Z**2 / n
-    middle = (share + Z**2 / (2 * n)) / scale
-    reach = Z / scale * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return middle - reach, middle + reach
-
-
-def _draw(axes: Axes, table: pd.DataFrame, least: float) -> None:
-    """Bars of shares, the diagonal and the points; no confidence is below ``least``, so nothing left of it."""
-    used = table[table["n"] > 0]
-    n = used["n"].to_numpy(np.float64)
-    confidence, accuracy = used["confidence"].to_numpy(), used["accuracy"].to_numpy()
-    width = (used["high"] - used["low"]).to_numpy()
-    axes.bar(used["low"], n / n.sum(), width, align="edge", color=BAR_LIGHT, label="share of items", zorder=1)
+    width = used["high"] - used["low"]
+    axes.bar(used["low"], n / n.sum(), width, align="edge", color=LIGHT, label="share of items", zorder=1)
     axes.plot([0, 1], [0, 1], ":", color="0.4", linewidth=1.2, label="calibrated", zorder=2)
-    axes.vlines(confidence, *wilson(accuracy, n), color="0.5", linewidth=1.5, label="95% interval", zorder=3)
-    axes.plot(confidence, accuracy, "o", color=BAR_DARK, markersize=5, label="share right", zorder=4, clip_on=False)
-    start = max(0.0, min(least, used["low"].min()))
+    axes.vlines(confidence, *wilson(accuracy, n), color=MIDDLE, linewidth=1.5, label="95% interval", zorder=3)
+    points: dict[str, Any] = {"color": ACCENT, "markersize": 5, "clip_on": False, "zorder": 4}
+    axes.plot(confidence, accuracy, "o", label="share right", **points)
+    start = max(0.0, min(1 / p.shape[1], used["low"].min()))  # no label is less probable
     axes.set_xlim(start - 0.02 * (1 - start), 1 + 0.02 * (1 - start))
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("probability of the label")
     axes.set_ylabel("share of labels that are right")
-    # Below the axes, for points may lie anywhere on them.
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
+    error = calibration_error(p, truth, bins)
+    axes.set_title(f"{len(p):,} items, calibration error {error:.3f}", fontsize="medium")
+    legend_below(axes, 4)
+    return axes
+
+
+def wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the 95 % score interval of a share of n, elementwise (Wilson, 1927); shares of ties are fractions."""
+    scale = 1 + Z**2 / n
+    middle = (share + Z**2 / (2 * n)) / scale
+    reach = Z / scale * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return middle - reach, middle + reach
 
 
 THRESHOLDS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -110,7 +102,7 @@ def plot_risk_coverage(
 
     The curve is the share of errors among the n items of highest probability, for n = 1 ... N; equally sure items
     come in random order, in expectation, so that its mean is the area ``aurc`` of ``crowdppl.evaluate``. The band
-    is a 95 % interval of each share alone (Wilson, 1927). Diamonds say how sure the last item is that is kept. In
+    is a 95 % interval of each share alone (Wilson, 1927). Diamonds show how sure the last item is that is kept. In
     random order items would follow the dotted line, and if all errors came last, the dashed one.
 
     Args:
@@ -131,22 +123,21 @@ def plot_risk_coverage(
     ranked = RankedErrors.of(p, truth)
     risk = risk_curve(ranked)
     n = np.arange(1, len(risk) + 1)
-    low, high = wilson(risk, n)
+    coverage, (low, high) = n / len(n), wilson(risk, n)
     axes = axes_or_new(ax, 6.0, 4.8)
-    axes.fill_between(n / len(n), low, high, color=LIGHT, linewidth=0, label="95% interval", zorder=1)
+    axes.fill_between(coverage, low, high, color=LIGHT, linewidth=0, label="95% interval", zorder=1)
     axes.axhline(risk[-1], color=MIDDLE, linestyle=":", linewidth=1.2, label="random order", zorder=2)
     best = np.clip(1 - len(n) * (1 - risk[-1]) / n, 0, None)
-    axes.plot(n / len(n), best, "--", color=MIDDLE, linewidth=1.2, label="errors last", zorder=2)
-    axes.plot(n / len(n), risk, color=DARK, linewidth=1.5, label="surest first", zorder=3)
-    _thresholds(axes, risk_coverage(p, truth))
+    axes.plot(coverage, best, "--", color=MIDDLE, linewidth=1.2, label="errors last", zorder=2)
+    axes.plot(coverage, risk, color=ACCENT, linewidth=1.5, label="surest first", zorder=3)
+    _mark_thresholds(axes, risk_coverage(p, truth))
     settled = n >= SETTLED * len(n)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, min(1.0, 1.1 * max(float(high[settled].max()), float(risk[settled].max()))))
     axes.set_xlabel("coverage: share of items kept, the surest first")
     axes.set_ylabel("risk: share of wrong labels among them")
     axes.set_title(f"{len(n):,} items, area under the curve {float(ranked.aurc()):.4f}", fontsize="medium")
-    # Below the axes, for the curve may lie anywhere on them.
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
+    legend_below(axes, 4)
     return axes
 
 
@@ -154,25 +145,23 @@ def risk_curve(ranked: RankedErrors) -> np.ndarray:
     """Expected share of errors among the n surest items, for n = 1 ... N, (N,)."""
     items, wrong = ranked.items[::-1].astype(np.int64), ranked.wrong[::-1]
     each = np.repeat(wrong / items, items)
-    out: np.ndarray = np.cumsum(each) / np.arange(1, len(each) + 1)
-    return out
+    return np.asarray(np.cumsum(each) / np.arange(1, len(each) + 1))
 
 
-def _thresholds(axes: Axes, table: pd.DataFrame) -> None:
+def _mark_thresholds(axes: Axes, table: pd.DataFrame) -> None:
     """Marks on the curve where the probability of the label falls below round numbers, as far as there is room."""
-    from matplotlib.patheffects import withStroke
+    from matplotlib.patheffects import withStroke  # slow to import
 
-    edge = [withStroke(linewidth=2, foreground="white")]
-    confidence, last = table.index.to_numpy(), 0.0
+    edge, last = [withStroke(linewidth=2, foreground="white")], 0.0
     for least in THRESHOLDS:
-        kept = np.flatnonzero(confidence >= least)
+        kept = table[table.index >= least]
         if not len(kept):
             continue
-        coverage, risk = table.iloc[kept[-1]][["coverage", "risk"]]
+        coverage, risk = kept.iloc[-1][["coverage", "risk"]]
         if coverage < last + APART or coverage == 1:
             continue
         last = coverage
-        axes.plot(coverage, risk, "D", color=DARK, markersize=4.5, zorder=4)
+        axes.plot(coverage, risk, "D", color=ACCENT, markersize=4.5, zorder=4)
         text = f"≥ {least:.2f}".replace("0.", ".")
         # To the upper left, where a rising curve is not.
         place: dict[str, Any] = {"xytext": (-6, 3), "textcoords": "offset points", "ha": "right", "zorder": 5}
@@ -182,11 +171,11 @@ def _thresholds(axes: Axes, table: pd.DataFrame) -> None:
 def plot_comparison(
     scores: pd.DataFrame, unit: str = "a label", *, ax: Axes | None = None, level: float = 0.95
 ) -> Axes:
-    """Draws how much less probable each method finds what was left out than the best one, which is on top.
+    """Draws how much less probable each method finds the held-out labels than the best one, which is on top.
 
     Intervals are normal, from the standard errors of the differences, in which an item's labels count as one
-    observation. Where one holds 0, the labels do not say that the best is better. The best has none; that it was
-    chosen among several is not accounted for. Beside stand the weights in the stack of predictions.
+    observation. Where one holds 0, the labels do not show that the best is better. The best has none; that it was
+    chosen among several is not accounted for. On the right are the stacking weights.
 
     Args:
         scores: the table of a ``crowdppl.compare``, the best method first.
@@ -205,11 +194,10 @@ def plot_comparison(
     axes = axes_or_new(ax, 5.0 + 0.08 * max(map(len, names)), 1.6 + 0.32 * len(table))
     axes.axvline(0, color=MIDDLE, linestyle=":", linewidth=1, zorder=1)
     axes.hlines(place[:-1], (difference - reach)[:-1], (difference + reach)[:-1], color="0.6", linewidth=1.5)
-    axes.plot(difference, place, "o", color=DARK, markersize=5, zorder=3)
-    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    axes.plot(difference, place, "o", color=ACCENT, markersize=5, zorder=3)
     for n, weight in enumerate(table["weight"]):
-        axes.annotate(f"{weight:.2f}", (1, n), (6, 0), va="center", fontsize="small", **beside)
-    axes.annotate("weight", (1, len(table) - 0.5), (6, 0), va="bottom", fontsize="small", **beside)
+        write_beside(axes, n, f"{weight:.2f}")
+    write_beside(axes, len(table) - 0.5, "weight", va="bottom")
     axes.locator_params(axis="x", nbins=6)
     axes.set_yticks(place, names)
     axes.set_ylim(-0.6, len(table) - 0.4)
@@ -217,7 +205,6 @@ def plot_comparison(
         f"log-probability of {unit} left out, less that of the best\n(nats, line: {level:.0%} interval)"
     )
     best = scores.iloc[0]
-    axes.set_title(f"{short(str(scores.index[0]))}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}")
-    axes.title.set_fontsize("medium")
-    legible(axes)
+    title = f"{short(scores.index[0])}: {best['log_p']:.4f} ± {best['se']:.4f} nats {unit}"
+    axes.set_title(title, fontsize="medium")
     return axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import hypot
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.features import read_stored
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.networks.outputs import networks_of
-from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
+from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model, card_of
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 ITEMS, ANNOTATORS, FEATURES = "items", "annotators", "features"
 SEEN = "items with features"
-"""Pyro wants another name for each plate object of a story."""
+"""Pyro wants another name for each plate object of a model."""
 
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """The variables of a story.
+    """The variables of a model.
 
     Attributes:
-        parents: of each variable, in the order in which the story draws them.
+        parents: of each variable, in the order in which the model draws them.
         plates: the variables of each plate, outer plates first.
-        observed: labels, and features where the story looks at them.
+        observed: labels, and features where the model reads them.
     """
 
     parents: Mapping[str, tuple[str, ...]]
@@ -53,17 +53,13 @@ class ModelGraph:
 
 
 def graph_of(model: Any, data: Annotations) -> ModelGraph:
-    """The graph of a story as it is on some data.
+    """The graph of a model on some annotations, of which a few are enough.
 
     Pyro places the labels, which are ragged, in the plate of items (and of groups). Each belongs to one item and
     one annotator, so that here they lie where those two plates meet.
 
-    Args:
-        story: a story.
-        data: annotations of the kind that it takes; small ones do.
-
     Raises:
-        MethodError: when the story draws no labels.
+        MethodError: when the model draws no labels.
     """
     from pyro.infer.inspect import get_model_relations
 
@@ -73,20 +69,20 @@ def graph_of(model: Any, data: Annotations) -> ModelGraph:
     parents = {name: tuple(above) for name, above in found["sample_sample"].items() if name not in factors}
     labels = [name for name, fn in found["sample_dist"].items() if fn == "Labels"]
     if not labels:
-        raise MethodError("the story draws no labels: call crowdppl.primitives.annotate inside the plate of items")
+        raise MethodError("the model draws no labels: call crowdppl.primitives.annotate inside the plate of items")
     plates = _plates(found["plate_sample"], parents, labels)
     return ModelGraph(parents, plates, frozenset(found["observed"]) & parents.keys())
 
 
 def _on(model: Any, data: Annotations) -> Callable[[], None]:
-    """The story on data, as a program without arguments that looks at features where it has networks."""
+    """The model on data, as a program without arguments that reads features where it has networks."""
     block = data.as_block()
 
     def program() -> None:
         if block.features is None or not networks_of(model):
             model.model(block)
             return
-        # No Delta: Pyro traces nothing to it. Networks are asked beforehand, as where a story is not learning.
+        # No Delta: Pyro traces nothing to it. Networks run beforehand, as where a model is not learning.
         features = read_stored(block.features)
         near = dist.Normal(features, 1.0).to_event(features.dim() - 1)
         with pyro.plate(SEEN, block.n_items):
@@ -119,12 +115,12 @@ def a_few_labels() -> Annotations:
         )
 
 
-WIDE, HIGH = 132.0, 92.0
+WIDTH, HEIGHT = 132.0, 92.0
 """Distances of neighbouring variables."""
-TALL = 27.0
+RADIUS = 27.0
 """Half the height of a variable."""
 MARGIN, CAPTION = 14.0, 20.0
-"""Between variables and the border of their plate; what a plate's name takes below."""
+"""Between variables and the border of their plate; height of a plate's name."""
 THROUGH, CROSSED = 1e6, 1e4
 """Costs of an arrow through a variable, and of two that cross, in units of length."""
 
@@ -138,8 +134,8 @@ class Oval:
     rx: float
     ry: float
 
-    def covers(self, x: float, y: float, by: float = 0.0) -> bool:
-        """Whether a point lies inside, or nearer to the border than ``by``."""
+    def covers(self, x: Any, y: Any, by: float = 0.0) -> Any:
+        """Whether points lie inside, or nearer to the border than ``by``."""
         return ((x - self.x) / (self.rx + by)) ** 2 + ((y - self.y) / (self.ry + by)) ** 2 < 1
 
 
@@ -152,143 +148,108 @@ class Box:
     right: float
     bottom: float
 
-    def holds(self, oval: Oval) -> bool:
-        """Whether an oval lies inside."""
-        return (
-            self.left < oval.x - oval.rx
-            and oval.x + oval.rx < self.right
-            and self.top < oval.y - oval.ry
-            and oval.y + oval.ry < self.bottom
-        )
-
-    def meets(self, oval: Oval) -> bool:
-        """Whether an oval lies inside, wholly or in part."""
-        x, y = min(max(oval.x, self.left), self.right), min(max(oval.y, self.top), self.bottom)
-        return oval.covers(x, y)
-
 
 @dataclass(frozen=True)
 class Layout:
-    """A finished arrangement."""
+    """Places of variables and plates; down is positive."""
 
     ovals: Mapping[str, Oval]
     boxes: Mapping[str, Box]
 
-
-def half_width(name: str) -> float:
-    """Half the width that a variable's name needs."""
-    return max(32.0, 3.6 * len(name) + 12)
+    def extent(self, edge: float = 10.0) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of the drawing with a white edge."""
+        boxes = [
+            *self.boxes.values(),
+            *(Box(o.x - o.rx, o.y - o.ry, o.x + o.rx, o.y + o.ry) for o in self.ovals.values()),
+        ]
+        left, top = min(box.left for box in boxes), min(box.top for box in boxes)
+        return left - edge, top - edge, max(b.right for b in boxes) + edge, max(b.bottom for b in boxes) + edge
 
 
 def arrange(graph: ModelGraph) -> Layout:
     """Places every variable and plate: the best of all orders within a row of a zone, the same every time.
 
-    Variables outside of all plates stand above. Below them lie zones from left to right: other plates, annotators,
-    annotators and items, items. An arrow points down. Where arrows would run through variables, rows are drawn
+    Variables outside of all plates are on top. Below them are zones from left to right: other plates, annotators,
+    annotators and items, items. Arrows point down. Where arrows would run through variables, rows are drawn
     further apart, and then zones wider.
 
     Raises:
         MethodError: when no arrangement keeps all arrows clear of variables.
     """
-    rows = _rows(graph)
-    zones = {name: _zone(graph, name) for name in graph.parents}
-    for spare, high in product((0, 1), (HIGH, 1.3 * HIGH, 1.6 * HIGH)):
-        tried = [_placed(graph, rows, zones, columns, high) for columns in _columns(rows, zones, spare)]
+    rows, zones = _rows(graph), {name: _zone(graph.plates_of(name)) for name in graph.parents}
+    for spare, height in product((0, 1), (HEIGHT, 1.3 * HEIGHT, 1.6 * HEIGHT)):
+        tried = [_placed(graph, rows, columns, height) for columns in _columns(rows, zones, spare)]
         best = min(tried, key=lambda ovals: round(_cost(graph, ovals), 3))
         if _cost(graph, best) < THROUGH:
             return Layout(best, {plate: _box(graph, plate, best) for plate in graph.plates})
     raise MethodError(
         f"{', '.join(graph.parents)} cannot be arranged so that arrows keep clear of variables; pyro.render_model "
-        "draws such a story, where graphviz is installed"
+        "draws such a model, where graphviz is installed"
     )
 
 
-def _zone(graph: ModelGraph, name: str) -> int:
+def _zone(plates: frozenset[str]) -> int:
     """0 above all plates, 1 other plates, 2 annotators, 3 annotators and items, 4 items, 5 items and another."""
-    plates = graph.plates_of(name)
-    if not plates:
-        return 0
     if {ITEMS, ANNOTATORS} <= plates:
         return 3
     if ITEMS in plates:
         return 4 if plates == {ITEMS} else 5
-    return 2 if ANNOTATORS in plates else 1
+    return 2 if ANNOTATORS in plates else int(bool(plates))
 
 
 def _rows(graph: ModelGraph) -> dict[str, int]:
     """The row of each variable: as far down as its children allow, those in no plate above all others."""
     height: dict[str, int] = {}
-    for name in reversed(list(graph.parents)):  # children come later in the story
+    for name in reversed(list(graph.parents)):  # children come later in the model
         free = not graph.plates_of(name)
         below = [height[child] for child in graph.children(name) if free == (not graph.plates_of(child))]
         height[name] = 1 + max(below, default=-1)
     plated = max(height[name] for name in height if graph.plates_of(name))
-    lifted = {name: n if graph.plates_of(name) else plated + 1 + n for name, n in height.items()}
-    return {name: max(lifted.values()) - n for name, n in lifted.items()}
+    height = {name: n if graph.plates_of(name) else plated + 1 + n for name, n in height.items()}
+    return {name: max(height.values()) - n for name, n in height.items()}
 
 
 def _columns(rows: Mapping[str, int], zones: Mapping[str, int], spare: int) -> Iterator[dict[str, float]]:
-    """Every choice of columns for what stands in plates, zones side by side, each ``spare`` columns wider."""
+    """Every choice of columns for the variables in plates, zones side by side, each ``spare`` columns wider."""
     cells: dict[tuple[int, int], list[str]] = {}
     for name, row in rows.items():
         if zones[name]:
             cells.setdefault((zones[name], row), []).append(name)
-    left, starts, widths = 0, {}, {}
+    left, choices = 0, []
     for zone in range(1, 6):
-        most = max((len(names) for (at, _), names in cells.items() if at == zone), default=0)
-        # Annotators and items keep a column of their own, which is where their plates' names stand.
-        widths[zone] = most + (spare if most and zone != 3 else 0) or int(zone in (2, 4))
-        starts[zone], left = left, left + widths[zone]
-    choices = [
-        [
-            {name: starts[zone] + at for name, at in zip(names, slots, strict=True)}
-            for slots in _slots(len(names), widths[zone], spare)
-        ]
-        for (zone, _), names in cells.items()
-    ]
+        here = [names for (at, _), names in cells.items() if at == zone]
+        most = max(map(len, here), default=0)
+        # Annotators and items keep a column of their own, for the names of their plates.
+        width = most + (spare if most and zone != 3 else 0) or int(zone in (2, 4))
+        for names in here:
+            slots = range(width) if spare else [n + (width - len(names)) / 2 for n in range(len(names))]
+            choices.append([dict(zip(names, order, strict=True)) for order in permutations(slots, len(names))])
+            choices[-1] = [{name: left + at for name, at in choice.items()} for choice in choices[-1]]
+        left += width
     for choice in product(*choices):
         yield {name: at for part in choice for name, at in part.items()}
 
 
-def _slots(n: int, width: int, spare: int) -> Iterator[tuple[float, ...]]:
-    """Orders of n columns: in the middle of the width, or with columns to spare anywhere."""
-    if spare:
-        yield from permutations(range(width), n)
-    else:
-        yield from permutations([i + (width - n) / 2 for i in range(n)])
-
-
 def _placed(
-    graph: ModelGraph,
-    rows: Mapping[str, int],
-    zones: Mapping[str, int],
-    columns: Mapping[str, float],
-    high: float,
+    graph: ModelGraph, rows: Mapping[str, int], columns: Mapping[str, float], height: float
 ) -> dict[str, Oval]:
-    """Ovals for one choice of columns; what stands above is each over the middle of its children."""
-    x = {name: WIDE * column for name, column in columns.items()}
-    for row in sorted({rows[name] for name in zones if not zones[name]}, reverse=True):
-        free = [name for name in graph.parents if not zones[name] and rows[name] == row]
-        x |= _over_children({name: _middle(x, graph.children(name)) for name in free})
-    return {name: Oval(x[name], rows[name] * high, half_width(name), TALL) for name in graph.parents}
+    """Ovals for one choice of columns; variables outside of plates are each over the middle of their children."""
+    x = {name: WIDTH * column for name, column in columns.items()}
+    for row in sorted({rows[name] for name in rows if name not in columns}, reverse=True):
+        free = [name for name in graph.parents if name not in columns and rows[name] == row]
+        below = {name: [x[child] for child in graph.children(name)] for name in free}
+        x |= spread({name: sum(at) / max(len(at), 1) for name, at in below.items()})
+    wide = {name: max(32.0, 3.6 * len(name) + 12) for name in graph.parents}
+    return {name: Oval(x[name], rows[name] * height, wide[name], RADIUS) for name in graph.parents}
 
 
-def _middle(x: Mapping[str, float], names: Sequence[str]) -> float:
-    return sum(x[name] for name in names) / len(names) if names else 0.0
+def spread(wanted: Mapping[str, float]) -> dict[str, float]:
+    """Places at least a width apart, as near to the wanted ones as least squares allows."""
+    from scipy.optimize import isotonic_regression  # slow to import
 
-
-def _over_children(wanted: Mapping[str, float]) -> dict[str, float]:
-    """Places at least a width apart, as near to where they are wanted as least squares has it."""
-    names = sorted(wanted, key=lambda name: wanted[name])
-    pools: list[tuple[float, int]] = []
-    for i, name in enumerate(names):
-        mean, size = wanted[name] - i * WIDE, 1
-        while pools and pools[-1][0] > mean:
-            other, n = pools.pop()
-            mean, size = (mean * size + other * n) / (size + n), size + n
-        pools.append((mean, size))
-    flat = [mean for mean, size in pools for _ in range(size)]
-    return {name: at + i * WIDE for i, (name, at) in enumerate(zip(names, flat, strict=True))}
+    names, steps = sorted(wanted, key=lambda name: wanted[name]), WIDTH * np.arange(len(wanted))
+    found = isotonic_regression(np.array([wanted[name] for name in names]) - steps).x + steps
+    return dict(zip(names, found.tolist(), strict=True))
 
 
 def _box(graph: ModelGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
@@ -298,7 +259,7 @@ def _box(graph: ModelGraph, plate: str, ovals: Mapping[str, Oval]) -> Box:
     gap = MARGIN + (MARGIN + CAPTION) * len(inner) / 2
     left, right = min(o.x - o.rx for o in members), max(o.x + o.rx for o in members)
     if plate == ANNOTATORS and len(members) == 1:
-        left -= WIDE - MARGIN  # labels alone: the plate's name stands beside them
+        left -= WIDTH - MARGIN  # labels alone: the plate's name is beside them
     bottom = max(o.y + o.ry for o in members) + MARGIN + CAPTION + (CAPTION if plate == ITEMS else 0)
     return Box(left - gap, min(o.y - o.ry for o in members) - gap, right + gap, bottom + (gap - MARGIN))
 
@@ -309,8 +270,7 @@ def _cost(graph: ModelGraph, ovals: Mapping[str, Oval]) -> float:
     through = sum(len(passed(ovals, parent, child)) for parent, child in edges)
     crossed = sum(
         _cross(*(ovals[name] for name in (*one, *other)))
-        for i, one in enumerate(edges)
-        for other in edges[:i]
+        for one, other in combinations(edges, 2)
         if not set(one) & set(other)
     )
     length = sum(abs(ovals[p].x - ovals[c].x) + abs(ovals[p].y - ovals[c].y) for p, c in edges)
@@ -319,10 +279,9 @@ def _cost(graph: ModelGraph, ovals: Mapping[str, Oval]) -> float:
 
 def passed(ovals: Mapping[str, Oval], parent: str, child: str) -> list[str]:
     """Variables that the arrow from one to another would run through."""
-    a, b = ovals[parent], ovals[child]
-    points = [(a.x + (b.x - a.x) * t / 40, a.y + (b.y - a.y) * t / 40) for t in range(41)]
-    others = [name for name in ovals if name not in (parent, child)]
-    return [name for name in others if any(ovals[name].covers(x, y, by=3) for x, y in points)]
+    a, b, t = ovals[parent], ovals[child], np.linspace(0, 1, 41)
+    x, y = a.x + (b.x - a.x) * t, a.y + (b.y - a.y) * t
+    return [name for name, oval in ovals.items() if name not in (parent, child) and oval.covers(x, y, by=3).any()]
 
 
 def _cross(a: Oval, b: Oval, c: Oval, d: Oval) -> bool:
@@ -332,27 +291,25 @@ def _cross(a: Oval, b: Oval, c: Oval, d: Oval) -> bool:
     return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
 
 
-EDGE = 10.0
-"""White around the drawing."""
 POINTS = 72.0
 """Units of the arrangement an inch."""
 
 
 def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draws the plate diagram of a story: what is drawn from what, and what is repeated for whom.
+    """Draws the plate diagram of a model: its variables, and what each depends on.
 
     An arrow goes from a variable to those that are drawn given it; a variable is repeated for each member of the
-    plates (rounded boxes) around it, and what is observed is grey. Labels lie where items and annotators meet. The
-    story is run once and traced, so that the diagram shows what the code does. Shapes are those of the card, if it
-    has one.
+    plates (rounded boxes) around it; observed variables are filled. Labels lie where items and annotators meet. The
+    model is run once and traced, so that the diagram shows what the code does. Shapes are those of the card, if it
+    has one. Graphviz is not needed.
 
     Args:
-        story: a method by name, or a story.
+        model: a method by name, or a model.
         data: annotations on which it is run; by default a few of three grades, with features.
         ax: axes to draw on; made if absent.
 
     Raises:
-        MethodError: for an unknown name, a story that draws no labels, or one with too many arrows to arrange.
+        MethodError: for an unknown name, a model that draws no labels, or one with too many arrows to arrange.
 
     Examples:
         >>> from crowdppl import plot_model
@@ -363,8 +320,7 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     ready = registry.resolve(model)
     graph = graph_of(ready, a_few_labels() if data is None else require_annotations(data))
     layout, card = arrange(graph), card_of(ready)
-    shapes = {} if card is None else card.sites
-    left, top, right, bottom = extent(layout)
+    left, top, right, bottom = layout.extent()
     axes = axes_or_new(ax, (right - left) / POINTS, (bottom - top) / POINTS)
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
@@ -375,29 +331,19 @@ def plot_model(model: str | Model, data: Annotations | None = None, *, ax: Axes 
     for child, parents in graph.parents.items():
         for parent in parents:
             _draw_arrow(axes, layout.ovals[parent], layout.ovals[child])
-    for name in graph.parents:
-        _draw_variable(axes, name, layout.ovals[name], shapes, name in graph.observed)
+    for name, oval in layout.ovals.items():
+        shape = "" if card is None else card.sites.get(name, "")
+        _draw_variable(axes, name, oval, ", ".join(shape.split()), name in graph.observed)
     return axes
-
-
-def extent(layout: Layout) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a drawing with its white edge; down is positive."""
-    ovals, boxes = layout.ovals.values(), layout.boxes.values()
-    return (
-        min([o.x - o.rx for o in ovals] + [b.left for b in boxes]) - EDGE,
-        min([o.y - o.ry for o in ovals] + [b.top for b in boxes]) - EDGE,
-        max([o.x + o.rx for o in ovals] + [b.right for b in boxes]) + EDGE,
-        max([o.y + o.ry for o in ovals] + [b.bottom for b in boxes]) + EDGE,
-    )
 
 
 def _draw_plate(axes: Axes, plate: str, box: Box) -> None:
     from matplotlib.patches import FancyBboxPatch  # slow to import
 
-    shape = "round,pad=0,rounding_size=8"
-    size = box.right - box.left, box.bottom - box.top
-    axes.add_patch(FancyBboxPatch((box.left, box.top), *size, shape, fill=False, edgecolor=MIDDLE, linewidth=1.2))
-    # Items end to the right of labels and annotators to the left, so that there the names stand free.
+    corner, size = (box.left, box.top), (box.right - box.left, box.bottom - box.top)
+    look: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=8", "fill": False, "edgecolor": MIDDLE}
+    axes.add_patch(FancyBboxPatch(corner, *size, linewidth=1.2, **look))
+    # Items extend to the right of labels and annotators to the left, where there is room for the names.
     x, side = (box.right - 8, "right") if plate == ITEMS else (box.left + 8, "left")
     axes.text(x, box.bottom - 6, plate, ha=side, va="bottom", fontsize="small", color="0.35")
 
@@ -410,15 +356,12 @@ def _draw_arrow(axes: Axes, a: Oval, b: Oval) -> None:
     axes.annotate("", end, start, arrowprops=look)
 
 
-def _draw_variable(axes: Axes, name: str, oval: Oval, shapes: Mapping[str, str], observed: bool) -> None:
-    from matplotlib.patches import Ellipse
+def _draw_variable(axes: Axes, name: str, oval: Oval, shape: str, observed: bool) -> None:
+    from matplotlib.patches import Ellipse  # slow to import
 
-    fill = LIGHT if observed else "white"
-    axes.add_patch(
-        Ellipse((oval.x, oval.y), 2 * oval.rx, 2 * oval.ry, facecolor=fill, edgecolor=DARK, linewidth=1.2, zorder=3)
-    )
+    look: dict[str, Any] = {"facecolor": LIGHT if observed else "white", "edgecolor": DARK, "linewidth": 1.2}
+    axes.add_patch(Ellipse((oval.x, oval.y), 2 * oval.rx, 2 * oval.ry, zorder=3, **look))
     at: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": "small", "zorder": 4}
-    words = shapes.get(name, "").split()
-    axes.text(oval.x, oval.y - (6 if words else 0), name, **at)
-    if words:
-        axes.text(oval.x, oval.y + 9, f"({', '.join(words)})", color="0.35", **at)
+    axes.text(oval.x, oval.y - (6 if shape else 0), name, **at)
+    if shape:
+        axes.text(oval.x, oval.y + 9, f"({shape})", color="0.35", **at)

@@ -24,7 +24,7 @@ from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.tables import tables_at
-from crowdppl.plots.posterior import DARK, LIGHT, MIDDLE, axes_or_new
+from crowdppl.plots.axes import DARK, LIGHT, MIDDLE, axes_or_new
 from crowdppl.primitives.model import Model
 from crowdppl.simulation.from_model import Simulation, simulate
 

@@ -16,7 +16,6 @@ from scipy.stats import gaussian_kde
 from torch import nn
 
 import crowdppl
-from crowdppl.criticism.doubts import modes, one_mode, population_doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
 from crowdppl.evaluation.metrics import evaluate
@@ -31,6 +30,7 @@ from crowdppl.networks.experts import (
     principal_axes,
     silverman_bandwidth,
 )
+from crowdppl.networks.population import count_modes, gate_doubts, unimodality_p_value
 from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
@@ -256,16 +256,21 @@ def test_the_mode_is_that_of_another_density_estimate(bandwidth: float | None) -
 
 def test_silvermans_test_tells_one_mode_from_two() -> None:
     stream = np.random.default_rng(0)
-    one = [one_mode(stream.normal(size=60), stream) for _ in range(10)]
-    two = [one_mode(np.append(stream.normal(size=30), 5 + stream.normal(size=30)), stream) for _ in range(5)]
+    one = [unimodality_p_value(stream.normal(size=60), stream) for _ in range(10)]
+    two = [
+        unimodality_p_value(np.append(stream.normal(size=30), 5 + stream.normal(size=30)), stream) for _ in range(5)
+    ]
     assert np.mean(one) > 0.2 and min(one) > 0.01 and max(two) < 0.05
-    assert one_mode(np.ones(20), stream) == 1
-    assert modes(np.array([0.0, 0.1, 3.0, 3.1]), 0.3) == 2 and modes(np.array([0.0, 0.1, 3.0, 3.1]), 3.0) == 1
+    assert unimodality_p_value(np.ones(20), stream) == 1
+    assert (
+        count_modes(np.array([0.0, 0.1, 3.0, 3.1]), 0.3) == 2
+        and count_modes(np.array([0.0, 0.1, 3.0, 3.1]), 3.0) == 1
+    )
 
 
 def test_populations_without_a_centre_are_doubted() -> None:
     def kinds(crowd: torch.Tensor) -> list[str]:
-        return [doubt.kind for doubt in population_doubts(crowd.double().numpy())]
+        return [kind for kind, _ in gate_doubts(crowd.double().numpy())]
 
     tight = gates(40, 5, 60.0)
     assert kinds(tight) == []

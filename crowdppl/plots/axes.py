@@ -1,0 +1,98 @@
+"""Axes, colours, legends and short names that all plots share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdppl.core.validation import kind_of
+from crowdppl.errors import MethodError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LIGHT, MIDDLE, DARK = "0.8", "0.5", "0.15"
+"""Greys that stay apart in print."""
+ACCENT = "#12568c"
+"""The colour of the data; in a grey print it is nearly DARK."""
+MAX_POINTS = 60
+"""Annotators or points up to which each is drawn as a point."""
+MAX_LETTERS = 24
+"""Letters of a name that are written."""
+
+
+def axes_or_new(ax: Axes | None, width: float = 6.4, height: float = 3.6) -> Axes:
+    """The given axes, or new ones of a size in inches.
+
+    Raises:
+        MethodError: for anything but axes.
+    """
+    if ax is not None:
+        axes: Axes = flat_axes(ax)[0]
+        return axes
+    import matplotlib.pyplot as plt  # slow to import
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def flat_axes(given: Any) -> np.ndarray:
+    """Axes, or an array or list of them, as a flat array.
+
+    Raises:
+        MethodError: for anything but axes.
+    """
+    flat = np.atleast_1d(given).ravel()
+    for one in flat:
+        if not hasattr(one, "get_xlabel"):
+            raise MethodError(f"ax= holds {kind_of(one)}; give matplotlib axes, or leave ax= out")
+    return flat
+
+
+def legend_below(axes: Axes, ncols: int, **options: Any) -> None:
+    """A legend below the axes, where it hides no data."""
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": ncols}
+    axes.legend(fontsize="small", title_fontsize="small", frameon=False, **place, **options)
+
+
+def write_beside(axes: Axes, row: float, text: str, va: str = "center") -> None:
+    """Small text right of the axes, at the height of a row."""
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    axes.annotate(text, (1, row), (6, 0), va=va, fontsize="small", **place)
+
+
+def name_rows(axes: Axes, names: list[str]) -> bool:
+    """Names rows 0, 1, ... at the left edge, counted from the highest: every one, or as many as there is room for.
+
+    Returns:
+        Whether every row is named.
+    """
+    low, high = axes.get_ylim()
+    points = 72 * axes.get_window_extent().height / axes.figure.dpi * len(names) / (high - low)
+    step = int(np.ceil(11 * len(names) / max(points, 1)))
+    rows = np.arange(len(names))[::-1][::step]
+    axes.set_yticks(rows, [names[row] for row in rows], fontsize="small")
+    return step == 1
+
+
+def short(name: Any, letters: int = MAX_LETTERS) -> str:
+    """A name with its middle left out where it is long: ids often differ in their last letters."""
+    text = str(name)
+    tail = letters // 2 - 1
+    return text if len(text) <= letters else f"{text[: letters - 1 - tail]}…{text[-tail:]}"
+
+
+def short_names(names: Iterable[Any], letters: int = MAX_LETTERS) -> list[str]:
+    """Names as ``short`` writes them; those that it would write alike, from shortly before they differ."""
+    texts = [str(name) for name in names]
+    alike: defaultdict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        alike[short(text, letters)].add(text)
+    written: dict[str, str] = {}
+    for brief, group in alike.items():
+        begin = max(1, len(commonprefix(list(group))) - letters // 3)
+        written |= {text: brief if len(group) == 1 else f"…{short(text[begin:], letters - 1)}" for text in group}
+    return [written[text] for text in texts]
