@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_rgb, to_rgba
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.plots.axes import ACCENT
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
 
@@ -55,10 +56,10 @@ def texts(axes: Axes) -> list[str]:
 
 
 def coloured(axes: Axes) -> list[Any]:
-    """Colours of lines and areas that are no greys."""
+    """Colours of lines and areas that are neither greys nor the accent."""
     colors = [line.get_color() for line in axes.lines] + [line.get_markerfacecolor() for line in axes.lines]
     for part in axes.collections:
         colors += [*part.get_facecolor(), *part.get_edgecolor()]
     colors += [patch.get_facecolor() for patch in axes.patches]
     seen = (to_rgba(color) for color in colors)
-    return [color for color in seen if color[3] > 0 and len(set(color[:3])) > 1]
+    return [color for color in seen if color[3] > 0 and len(set(color[:3])) > 1 and color[:3] != to_rgb(ACCENT)]

@@ -247,7 +247,7 @@ def _in_parts(agreement: Agreement, size: int, n_classes: int) -> Agreement:
 
 
 MIN_EXCESS = 1.0
-"""Standard deviations of excess from which on its tail is computed, and the model itself asked for its expectation."""
+"""Standard deviations of excess from which on its tail, and the model's own expectation, are computed."""
 REPEATED = 0.6
 """Share of labels that a copier repeats, by which agreement is weighted."""
 TERMS_AT_ONCE = 8_000_000

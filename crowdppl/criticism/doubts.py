@@ -163,13 +163,12 @@ def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     prior = _questionable_prior(posterior) if sampled else "on the prior, or on chance where there is none"
     if prior:
         median, own = np.median(given[few]), f"{free} free parameter{'s' * (free > 1)}"
-        very_sparse = not sampled and median < VERY_SPARSE * free
+        remedy = _sparse_remedy(posterior, sampled, not sampled and median < VERY_SPARSE * free, free)
         yield Doubt(
             "thin",
-            f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels, gave fewer than {need} labels "
-            f"(median {median:.0f}), and {posterior.method} has {own} for each: its probabilities rest {prior}. "
-            f"{_sparse_remedy(posterior, sampled, very_sparse, free)}, give annotators who are alike one id, or "
-            "collect more labels",
+            f"{few.sum()} of {len(given)} annotators, with {share:.0%} of all labels, gave fewer than {need} "
+            f"labels (median {median:.0f}), and {posterior.method} has {own} for each: its probabilities rest "
+            f"{prior}. {remedy}, give annotators who are alike one id, or collect more labels",
         )
 
 
@@ -278,7 +277,7 @@ def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
 COINS = (("right", "wrong"), ("knows", "guesses"))
 """Settings that are pseudo-counts of labels on the diagonal, and of those beside it."""
 UNUSED = {"crowd_prior_strength": (None, 0), "prior": ("default",), "form": ("generative",)}
-"""Settings of rows of confusions under which prior_strength and prior_accuracy have no effect, unless they are these."""
+"""Settings under which prior_strength and prior_accuracy have no effect, unless they have these values."""
 
 
 def _diagonal_remedy(posterior: Fit) -> str:

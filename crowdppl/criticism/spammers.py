@@ -55,9 +55,9 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
 
     Returns:
         DataFrame by annotator: labels given, before an update too; information in bits; spammer; met and tested,
-        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested; shared
-        labels with it, agreement, expected, z (the standard normal deviate of the weighted agreement) and p_value;
-        copying; collusion; group, a number from 0, missing outside of groups.
+        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested;
+        shared labels with it, agreement, expected, z (the standard normal deviate of the weighted agreement) and
+        p_value; copying; collusion; group, a number from 0, missing outside of groups.
 
     Raises:
         MethodError: when bits or level are out of range.

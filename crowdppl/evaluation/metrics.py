@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from statistics import NormalDist
@@ -21,35 +21,35 @@ from crowdppl.results import intervals
 from crowdppl.results.choices import best
 from crowdppl.results.tables import probabilities
 
-SMALLEST = 1e-10
-"""Probabilities are clipped from below before a logarithm, so that one certain error is not infinitely bad."""
+MIN_PROBABILITY = 1e-10
+"""Before a logarithm, so that one certain error is not infinitely bad."""
 BINS = 15
 """Bins of confidence of the calibration error."""
-ENOUGH = 5
-"""Labels on items of gold from which on an annotator's accuracy on gold is looked at."""
+MIN_GOLD_LABELS = 5
+"""Labels on items of gold from which on an annotator is compared with gold."""
 DECIMALS = 14
 """Numbers that agree to so many decimals share their rank: rounding must not rank items."""
 
 
-def named(probabilities: np.ndarray) -> np.ndarray:
-    """What each item is called, (N, K): one for its most probable class, 1/m for each class of a tie of m."""
+def label_shares(probabilities: np.ndarray) -> np.ndarray:
+    """The label of each item, (N, K): one for its most probable class, 1/m for each class of a tie of m."""
     top = best(probabilities)
     return np.asarray(top / top.sum(1, keepdims=True))
 
 
 def right(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """How far each item is called by its true class, (N,): 1, 0, or 1/m for a tie of m that holds the truth."""
-    return np.asarray(named(probabilities)[np.arange(len(truth)), truth])
+    """Share of each item's label that is its true class, (N,): 1, 0, or 1/m for a tie of m that holds the truth."""
+    return np.asarray(label_shares(probabilities)[np.arange(len(truth)), truth])
 
 
 def accuracy(probabilities: np.ndarray, truth: np.ndarray) -> float:
-    """Share of right answers, ties split in expectation; larger is better."""
+    """Share of right labels, ties split in expectation."""
     return float(right(probabilities, truth).mean())
 
 
 def surprise(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """-log p(truth) of each item in nats, (N,)."""
-    return np.asarray(-np.log(np.clip(probabilities[np.arange(len(truth)), truth], SMALLEST, None)))
+    return np.asarray(-np.log(np.clip(probabilities[np.arange(len(truth)), truth], MIN_PROBABILITY, None)))
 
 
 def log_score(probabilities: np.ndarray, truth: np.ndarray) -> float:
@@ -70,7 +70,7 @@ def brier_score(probabilities: np.ndarray, truth: np.ndarray) -> float:
 
 
 def bin_of(confidence: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """Which of ``bins`` equal bins of 0 to 1 holds each confidence, (N,); a bin is open below."""
+    """The bin, of ``bins`` equal ones of 0 to 1, that holds each confidence, (N,); a bin is open below."""
     return np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
 
 
@@ -82,12 +82,11 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, bins: int = 
 
 
 def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = BINS) -> pd.DataFrame:
-    """What is behind the calibration error: bins of the highest probability.
+    """The bins of the calibration error.
 
     Returns:
         DataFrame, a row a bin: low (not in the bin) and high (in it), its ends; n, items in it; confidence and
-        accuracy, their means over these items, NaN in an empty bin. The sum over bins of
-        n |confidence - accuracy|, over N, is the calibration error.
+        accuracy, their means over these items, NaN in an empty bin.
     """
     confidence = probabilities.max(1)
     home = bin_of(confidence, bins)
@@ -101,50 +100,54 @@ def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = B
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """The expected confusion matrix of items at its margins; leading dimensions are several sets of items.
-
-    An item with a tie of m classes counts 1/m for each of them.
+    """Margins of the expected confusion matrix of truth and label; leading dimensions are several sets of items.
 
     Attributes:
-        right: items of each class that are called by it, (..., K).
+        right: items of each class that are labelled so, (..., K).
         truth: items of each class, (..., K).
-        named: items called by each class, (..., K).
+        label: items labelled as each class, (..., K).
     """
 
     right: np.ndarray
     truth: np.ndarray
-    named: np.ndarray
+    label: np.ndarray
 
     @classmethod
     def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> ClassCounts:
         """Counts one set of items."""
         k = probabilities.shape[1]
         hits = np.bincount(truth, right(probabilities, truth), minlength=k)
-        return cls(hits, np.bincount(truth, minlength=k), named(probabilities).sum(0))
+        return cls(hits, np.bincount(truth, minlength=k), label_shares(probabilities).sum(0))
 
     def balanced_accuracy(self) -> np.ndarray:
-        """Mean over the classes that are some item's truth of the share of their items that is right, (...)."""
+        """Mean recall over the classes that are some item's truth, (...)."""
         return _mean_ratio(self.right, self.truth)
 
     def macro_f1(self) -> np.ndarray:
-        """Mean over the classes that are a truth or a name of F1 = 2 right / (truth + named), (...)."""
-        return _mean_ratio(2 * self.right, self.truth + self.named)
+        """Mean of F1 = 2 right / (truth + label) over the classes that are a truth or a label, (...)."""
+        return _mean_ratio(2 * self.right, self.truth + self.label)
 
     def mcc(self) -> np.ndarray:
-        """Matthews' correlation of truth and name for any number of classes (Gorodkin, 2004, equation 8), (...).
+        """Matthews' correlation of truth and label for any number of classes (Gorodkin, 2004, equation 8), (...).
 
-        NaN where either does not vary: there is no correlation with a constant.
+        NaN where either does not vary.
         """
         n = self.truth.sum(-1)
-        shared = self.right.sum(-1) * n - (self.truth * self.named).sum(-1)
-        spread = [n**2 - (x**2).sum(-1) for x in (self.truth, self.named)]
+        shared = self.right.sum(-1) * n - (self.truth * self.label).sum(-1)
+        spread = [n**2 - (x**2).sum(-1) for x in (self.truth, self.label)]
         varied = np.minimum(*spread) > 1e-12 * n**2
         return np.where(varied, shared / np.sqrt(np.where(varied, spread[0] * spread[1], 1)), np.nan)
 
 
+def _mean_ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Mean over classes of part / whole, without empty ones."""
+    there = whole > 0
+    return np.asarray((part / np.where(there, whole, 1)).sum(-1) / there.sum(-1))
+
+
 @dataclass(frozen=True)
 class RankedErrors:
-    """Items by rising confidence, those of equal confidence together; leading dimensions are several sets.
+    """Items by rising confidence, equal ones together; leading dimensions are several sets of items.
 
     Attributes:
         items: items at each confidence, whole numbers, (..., G).
@@ -161,9 +164,9 @@ class RankedErrors:
         return cls(np.bincount(home), np.bincount(home, 1 - right(probabilities, truth)))
 
     def auroc(self) -> np.ndarray:
-        """Probability that an error is less sure than a right answer, (...); equally sure counts one half.
+        """Probability that an error is less confident than a right label, (...); equal confidence counts one half.
 
-        NaN where there is no error, or nothing else.
+        NaN where all labels are right, or all wrong.
         """
         fine = self.items - self.wrong
         surer = fine.sum(-1, keepdims=True) - np.cumsum(fine, -1) + fine / 2
@@ -171,10 +174,10 @@ class RankedErrors:
         return np.where(pairs > 0, (self.wrong * surer).sum(-1) / np.where(pairs > 0, pairs, 1), np.nan)
 
     def aurc(self) -> np.ndarray:
-        """Mean over n = 1 ... N of the share of errors among the n surest items, (...); lower is better.
+        """Mean over n = 1 ... N of the share of errors among the n most confident items, (...); lower is better.
 
         Geifman, Uziel & El-Yaniv (2019). Items of equal confidence come in random order, in expectation: where n
-        items with e errors are followed by m equally sure ones with w errors, the sum over t = 1 ... m of
+        items with e errors are followed by m equally confident ones with w errors, the sum over t = 1 ... m of
         (e + t w / m) / (n + t) has a closed form in harmonic numbers.
         """
         items, wrong = self.items[..., ::-1].astype(np.int64), self.wrong[..., ::-1]
@@ -193,11 +196,11 @@ def confidence_ranks(probabilities: np.ndarray) -> np.ndarray:
 
 
 def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
-    """Which share of labels is wrong if only the surest items are kept.
+    """Share of errors if only the most confident items are kept.
 
     Returns:
-        DataFrame by confidence, falling: coverage, the share of items that are at least so sure, and risk, the
-        share of errors among them.
+        DataFrame by confidence, falling: coverage, the share of items at least so confident, and risk, the share of
+        errors among them.
     """
     ranked, levels = RankedErrors.of(probabilities, truth), np.unique(np.round(probabilities.max(1), DECIMALS))
     kept = np.cumsum(ranked.items[::-1])
@@ -206,9 +209,10 @@ def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Spearman's correlation along the last axis, (...); equal values share their rank, NaN for a constant."""
-    ranks = (pd.DataFrame(np.atleast_2d(z).round(DECIMALS)).rank(axis=1).to_numpy() for z in (a, b))
-    x, y = (z.reshape(a.shape) - (a.shape[-1] + 1) / 2 for z in ranks)
+    """Spearman's correlation along the last axis, (...); NaN for a constant."""
+    from scipy.stats import rankdata  # slow to import
+
+    x, y = (rankdata(np.round(z, DECIMALS), axis=-1) - (a.shape[-1] + 1) / 2 for z in (a, b))
     scale = (x**2).sum(-1) * (y**2).sum(-1)
     return np.where(scale > 0, (x * y).sum(-1) / np.sqrt(np.where(scale > 0, scale, 1)), np.nan)
 
@@ -216,13 +220,12 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def annotators_on_gold(
     annotator: np.ndarray, answer: np.ndarray, truth: np.ndarray, estimate: Estimate, level: float
 ) -> pd.DataFrame:
-    """Accuracies of annotators as estimated and as gold shows them.
+    """Accuracies of annotators, estimated and on gold.
 
     Gold that has m of an annotator's n labels shows their accuracy with binomial noise, so the interval is
     widened: its half-widths w become the root of w^2 + z^2 a (1 - a) / m (n - m) / (n - 1), with a the estimated
-    accuracy and z the normal quantile of the level. The last factor, of sampling without replacement, adds
-    nothing where gold has all labels. An interval of the accuracy on further items, which this is, then holds
-    more than its level, for the posterior has seen the labels that gold judges.
+    accuracy and z the normal quantile of the level. An interval of the accuracy on further items, which this is,
+    then holds more than its level, for the posterior has seen the labels that gold judges.
 
     Args:
         annotator, answer, truth: codes of each label that names a class, its annotator, and its item's truth or
@@ -231,15 +234,15 @@ def annotators_on_gold(
         level: of the interval.
 
     Returns:
-        DataFrame by annotator code, of those with at least 5 labels on gold: labels (abstentions are none here);
-        on_gold, how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as
-        estimated; gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they
-        hold gold_accuracy, else 0, and NaN without an interval.
+        DataFrame by annotator code, of those with at least 5 labels on gold: labels, without abstentions; on_gold,
+        how many of them on items of gold; accuracy, accuracy_sd, accuracy_low and accuracy_high as estimated;
+        gold_accuracy, the share of on_gold that is right; low and high, widened; held, 1 where they hold
+        gold_accuracy, else 0, and NaN without an interval.
     """
     size, known = len(estimate.mean), truth >= 0
     labels, m = (np.bincount(part, minlength=size) for part in (annotator, annotator[known]))
     hits = np.bincount(annotator[known & (answer == truth)], minlength=size)
-    at = np.flatnonzero(m >= ENOUGH)
+    at = np.flatnonzero(m >= MIN_GOLD_LABELS)
     labels, m, part = labels[at], m[at], estimate.at(at)
     noise = part.mean * (1 - part.mean) / m * (labels - m) / (labels - 1)
     reach = NormalDist().inv_cdf((1 + level) / 2) ** 2 * noise.clip(0)
@@ -252,23 +255,92 @@ def annotators_on_gold(
     return pd.DataFrame(columns | {"low": low, "high": high, "held": held}, index=at)
 
 
-def _mean_ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Mean over classes of part / whole, those without any left out."""
-    there = whole > 0
-    return np.asarray((part / np.where(there, whole, 1)).sum(-1) / there.sum(-1))
+WEIGHTS_AT_ONCE = 2**22
 
 
-AT_ONCE = 2**22
-"""Weights that are held at a time."""
+def resampled_scores(
+    probabilities: np.ndarray, truth: np.ndarray, weights: Iterable[np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Every score of labels where items count as often as whole numbers say: by score, (resamples,).
+
+    Scores are functions of weighted sums over items, so that 1,000 resamples are a few matrix products;
+    scikit-learn's metrics take one weighting at a time, and split no ties.
+
+    Args:
+        probabilities, truth: (N, K) and codes (N,), by rising confidence.
+        weights: some resamples at a time, (some, N).
+    """
+    from scipy.sparse import csr_array  # slow to import
+
+    (n, k), confidence, hit = probabilities.shape, probabilities.max(1), right(probabilities, truth)
+
+    def by_column(values: np.ndarray, at: np.ndarray, width: int) -> Any:
+        return csr_array((values, (np.arange(n), at)), shape=(n, width))
+
+    starts = np.flatnonzero(np.diff(confidence_ranks(probabilities), prepend=-1))
+    means = np.stack([hit, surprise(probabilities, truth), squared_error(probabilities, truth)], 1)
+    gap = by_column(confidence - hit, bin_of(confidence), BINS)
+    classes = by_column(hit, truth, k), by_column(np.ones(n), truth, k), csr_array(label_shares(probabilities))
+    parts = []
+    for w in weights:
+        total = w.sum(1)
+        accuracies, surprises, errors = np.asarray(means.T @ w.T) / total
+        counts = ClassCounts(*(np.asarray(part.T @ w.T).T for part in classes))
+        ranked = RankedErrors(*(np.add.reduceat(x, starts, axis=1) for x in (w, w * (1 - hit))))
+        part = {
+            "accuracy": accuracies,
+            "log_score": surprises,
+            "brier": errors,
+            "ece": np.abs(np.asarray(gap.T @ w.T)).sum(0) / total,
+            "balanced_accuracy": counts.balanced_accuracy(),
+            "macro_f1": counts.macro_f1(),
+            "mcc": counts.mcc(),
+            "error_auroc": ranked.auroc(),
+            "aurc": ranked.aurc(),
+        }
+        parts.append(part)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) -> np.ndarray:
+    """Calibration errors that as many items have by chance where probabilities are right, (resamples,).
+
+    Truths are drawn from the probabilities ("consistency resampling", Broecker & Smith 2007, "Increasing the
+    reliability of reliability diagrams"). Only whether an item's most probable class is its truth matters; of m
+    classes that tie, each is right in its share of cases and then counts 1/m.
+    """
+    confidence, ties = probabilities.max(1), (label_shares(probabilities) > 0).sum(1)
+    home, stream, n = bin_of(confidence), np.random.default_rng(seed), len(probabilities)
+    order = np.lexsort((ties, confidence))  # a seed means the same draws whatever the order of items
+    confidence, ties, home = confidence[order], ties[order], home[order]
+    starts, size, out = np.flatnonzero(np.diff(home, prepend=-1)), max(1, WEIGHTS_AT_ONCE // n), []
+    for done in range(0, resamples, size):
+        hit = stream.random((min(size, resamples - done), n)) < confidence * ties
+        gap = np.add.reduceat(confidence - hit / ties, starts, axis=1)
+        out.append(np.abs(gap).sum(1) / n)
+    return np.concatenate(out)
+
+
+def _draws(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """n numbers below n for each resample, (some resamples, n) at a time."""
+    stream, size = np.random.default_rng(seed), max(1, WEIGHTS_AT_ONCE // n)
+    for done in range(0, resamples, size):
+        yield stream.integers(n, size=(min(size, resamples - done), n))
+
+
+def _counts(draws: np.ndarray) -> np.ndarray:
+    """How often each of n numbers was drawn in each resample: (some, n) to (some, n)."""
+    cell = draws + draws.shape[1] * np.arange(len(draws))[:, None]
+    return np.bincount(cell.ravel(), minlength=cell.size).reshape(cell.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What scores were made from, and how it is resampled.
+    """The items and annotators that were scored, for resampling.
 
     Attributes:
         probabilities, truth: of the items, (N, K) and codes (N,).
-        annotators: for ``annotator_scores`` the columns estimate, on gold and held, (A, 3); A may be 0.
+        annotators: the estimated accuracy, the accuracy on gold, and whether the interval holds it, (A, 3).
         resamples: how many.
         level: probability of the intervals.
         seed: of the resamples.
@@ -281,173 +353,42 @@ class Evidence:
     level: float
     seed: int
 
-    def intervals(self, values: dict[str, float]) -> pd.DataFrame:
-        """Bootstrap intervals of scores that have these values: DataFrame by score with value, low and high."""
-        drawn = item_scores(self.probabilities, self.truth, self.resamples, self.seed)
+    def draws(self) -> dict[str, np.ndarray]:
+        """Scores on resamples, (resamples,) each: of items, and of annotators for the two scores of these.
+
+        Items and annotators are sorted first, so that a seed means the same resamples whatever their order.
+        """
+        p, truth = self.probabilities, self.truth
+        order = np.lexsort((*p.T, truth, confidence_ranks(p)))
+        weights = (_counts(rows) for rows in _draws(len(order), self.resamples, self.seed))
+        found = resampled_scores(p[order], truth[order], weights)
         if len(self.annotators):
-            drawn |= annotator_scores(self.annotators, self.resamples, self.seed)
-        found = bootstrap_intervals(values, drawn, self.level)
-        if found["low"].to_dict()["ece"] > 0:
-            noise = errors_of_noise(self.probabilities, self.resamples, self.seed)
-            if values["ece"] <= np.quantile(noise, (1 + self.level) / 2):
-                found.loc["ece", "low"] = 0.0
+            ordered = self.annotators[np.lexsort(self.annotators.T)]
+            drawn = [ordered[rows] for rows in _draws(len(ordered), self.resamples, self.seed)]
+            found["annotator_spearman"] = np.concatenate([rank_correlation(x[..., 0], x[..., 1]) for x in drawn])
+            found["annotator_coverage"] = np.concatenate([x[..., 2].mean(1) for x in drawn])
         return found
 
-
-def item_scores(
-    probabilities: np.ndarray, truth: np.ndarray, resamples: int, seed: int = 0
-) -> dict[str, np.ndarray]:
-    """Every score of labels on resamples of the items, drawn with replacement.
-
-    Items are sorted first, so that a seed means the same resamples whatever their order.
-
-    Args:
-        probabilities, truth: (N, K) and codes (N,).
-        resamples: how many.
-        seed: of the draws.
-
-    Returns:
-        By score, (resamples,); NaN in a resample in which the score does not exist.
-    """
-    order = np.lexsort((*probabilities.T, truth, confidence_ranks(probabilities)))
-    items = WeightedItems.of(probabilities[order], truth[order])
-    parts = [items.scores(weights) for weights in _weights(len(order), resamples, seed)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def intervals(self, values: dict[str, float]) -> pd.DataFrame:
+        """Percentile intervals of scores that have these values: DataFrame by score with value, low and high."""
+        rows, draws = {}, self.draws()
+        for name, value in values.items():
+            there = draws.get(name, np.empty(0))
+            there = there[~np.isnan(there)]
+            tails = ((1 - self.level) / 2, (1 + self.level) / 2)
+            low, high = np.quantile(there, tails) if len(there) and not np.isnan(value) else (np.nan, np.nan)
+            if name == "ece":  # noise adds to it, and a resample has the noise twice: mirrored at the value
+                low, high = max(0.0, min(value, 2 * value - high)), max(value, 2 * value - low)
+                if low > 0:
+                    noise = errors_of_noise(self.probabilities, self.resamples, self.seed)
+                    low = 0.0 if value <= np.quantile(noise, tails[1]) else low
+            rows[name] = (value, low, high)
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"])
+        return table.rename_axis("score")
 
 
-def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) -> np.ndarray:
-    """Calibration errors that as many items have by chance where probabilities are right, (resamples,).
-
-    Truths are drawn from the probabilities ("consistency resampling", Broecker & Smith 2007, "Increasing the
-    reliability of reliability diagrams"). Only whether an item's most probable class is its truth matters; of m
-    classes that tie, each is right in its share of cases and then counts 1/m.
-
-    Args:
-        probabilities: (N, K).
-        resamples: how many.
-        seed: of the draws.
-    """
-    confidence, ties = probabilities.max(1), (named(probabilities) > 0).sum(1)
-    home, stream, n = bin_of(confidence), np.random.default_rng(seed), len(probabilities)
-    order = np.lexsort((ties, confidence))  # a seed means the same draws whatever the order of items
-    confidence, ties, home = confidence[order], ties[order], home[order]
-    starts, size, out = np.flatnonzero(np.diff(home, prepend=-1)), max(1, AT_ONCE // n), []
-    for done in range(0, resamples, size):
-        hit = stream.random((min(size, resamples - done), n)) < confidence * ties
-        gap = np.add.reduceat(confidence - hit / ties, starts, axis=1)
-        out.append(np.abs(gap).sum(1) / n)
-    return np.concatenate(out)
-
-
-@dataclass(frozen=True)
-class WeightedItems:
-    """Items by rising confidence, prepared so that scores need only sums over items.
-
-    Attributes:
-        right: how far each item is called by its true class, (N,).
-        starts: where items of the next confidence begin, (G,).
-        errors: right, surprise and squared error, (N, 3).
-        by_bin: confidence less right in the column of the item's bin, sparse (N, bins).
-        by_class: for ``ClassCounts`` right, truth and named, sparse (N, K) each.
-    """
-
-    right: np.ndarray
-    starts: np.ndarray
-    errors: np.ndarray
-    by_bin: Any
-    by_class: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, probabilities: np.ndarray, truth: np.ndarray) -> WeightedItems:
-        """Prepares items that are sorted by confidence: probabilities (N, K), truth codes (N,)."""
-        from scipy.sparse import csr_array  # slow to import
-
-        (n, k), confidence, hit = probabilities.shape, probabilities.max(1), right(probabilities, truth)
-
-        def columns(values: np.ndarray, at: np.ndarray, width: int) -> Any:
-            return csr_array((values, (np.arange(n), at)), shape=(n, width))
-
-        starts = np.flatnonzero(np.diff(confidence_ranks(probabilities), prepend=-1))
-        errors = np.stack([hit, surprise(probabilities, truth), squared_error(probabilities, truth)], 1)
-        classes = columns(hit, truth, k), columns(np.ones(n), truth, k), csr_array(named(probabilities))
-        return cls(hit, starts, errors, columns(confidence - hit, bin_of(confidence), BINS), classes)
-
-    def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Every score, (resamples,), where items count as often as the rows of weights (resamples, N) say."""
-        total = weights.sum(1)
-        errors, gaps, *classes = (
-            np.asarray(part.T @ weights.T) for part in (self.errors, self.by_bin, *self.by_class)
-        )
-        counts = ClassCounts(*(part.T for part in classes))
-        items, wrong = (np.add.reduceat(x, self.starts, axis=1) for x in (weights, weights * (1 - self.right)))
-        ranked = RankedErrors(items, wrong)
-        return {
-            **dict(zip(("accuracy", "log_score", "brier"), errors / total, strict=True)),
-            "ece": np.abs(gaps).sum(0) / total,
-            "balanced_accuracy": counts.balanced_accuracy(),
-            "macro_f1": counts.macro_f1(),
-            "mcc": counts.mcc(),
-            "error_auroc": ranked.auroc(),
-            "aurc": ranked.aurc(),
-        }
-
-
-def annotator_scores(annotators: np.ndarray, resamples: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """The rank correlation and the coverage of annotators on resamples of the annotators.
-
-    Annotators are what these scores are means over. Resampling items instead would add the noise of the accuracy
-    on gold a second time, and push both scores down.
-
-    Args:
-        annotators: (A, 3): the estimated accuracy, the accuracy on gold, and whether the interval holds it.
-        resamples: how many.
-        seed: of the draws.
-    """
-    ordered = annotators[np.lexsort(annotators.T)]
-    drawn = [ordered[rows] for rows in _draws(len(ordered), resamples, seed)]
-    return {
-        "annotator_spearman": np.concatenate([rank_correlation(x[..., 0], x[..., 1]) for x in drawn]),
-        "annotator_coverage": np.concatenate([x[..., 2].mean(1) for x in drawn]),
-    }
-
-
-def bootstrap_intervals(values: dict[str, float], resampled: dict[str, np.ndarray], level: float) -> pd.DataFrame:
-    """Percentile intervals: DataFrame by score with value, low and high.
-
-    Resamples in which a score does not exist are left out. The calibration error takes noise for error, and a
-    resample has the noise twice; so its interval is the percentile interval mirrored at the value, cut off at 0
-    and, where need be, stretched to hold the value.
-    """
-    rows = {}
-    for name, value in values.items():
-        draws = resampled.get(name, np.empty(0))
-        draws = draws[~np.isnan(draws)]
-        tails = ((1 - level) / 2, (1 + level) / 2)
-        low, high = np.quantile(draws, tails) if len(draws) and not np.isnan(value) else (np.nan, np.nan)
-        if name == "ece":
-            low, high = max(0.0, min(value, 2 * value - high)), max(value, 2 * value - low)
-        rows[name] = (value, low, high)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"]).rename_axis("score")
-
-
-def _weights(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """How often each of n items was drawn, (some resamples, n) at a time."""
-    for rows in _draws(n, resamples, seed):
-        cell = rows + n * np.arange(len(rows))[:, None]
-        yield np.bincount(cell.ravel(), minlength=cell.size).reshape(cell.shape)
-
-
-def _draws(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """n numbers below n for each resample, (some resamples, n) at a time."""
-    stream, size = np.random.default_rng(seed), max(1, AT_ONCE // n)
-    for done in range(0, resamples, size):
-        yield stream.integers(n, size=(min(size, resamples - done), n))
-
-
-SLACK = 1e-4
-"""How far the probabilities of an item may add up to something else than one."""
-COUNTS = ("n", "unscored")
-"""Numbers of an evaluation that are no scores."""
+TOLERANCE = 1e-4
+"""How far the sum of an item's probabilities may be from 1."""
 
 
 @dataclass(frozen=True)
@@ -455,23 +396,23 @@ class Evaluation:
     """Scores of a posterior; ``dict(evaluation)`` and ``evaluation["accuracy"]`` work.
 
     The label of an item is its most probable class. Where m classes tie for it, the item counts 1/m for each of
-    them in every score that looks at labels. A score that does not exist is NaN.
+    them in every score of labels. A score that does not exist is NaN.
 
     Attributes:
-        n, unscored: items that were scored; those with a known truth that the posterior knows nothing of.
-        accuracy: share of items whose label is the truth; a tie of m classes that holds the truth counts 1/m.
-        log_score: mean of -log p(truth) in nats; 0 is perfect, log K is knowing nothing. Probabilities are
-            clipped at 1e-10.
+        n, unscored: items that were scored; items with a known truth that are not in the posterior.
+        accuracy: share of items whose label is the truth.
+        log_score: mean of -log p(truth) in nats; 0 is perfect, log K is uninformed. Probabilities are clipped at
+            1e-10.
         brier: mean over items of the summed squared error of the K probabilities; 0 is perfect, 2 the worst.
-        ece: expected calibration error: how far confidence and accuracy lie apart, averaged over 15 equal bins
-            of confidence with the items as weights; 0 is perfect. A small sample alone makes it larger than 0.
+        ece: expected calibration error: the difference of confidence and accuracy, averaged over 15 equal bins of
+            confidence with the items as weights; 0 is perfect. A small sample alone makes it larger than 0.
         balanced_accuracy: accuracy within each class that gold has, averaged over these classes.
         macro_f1: mean of F1, the harmonic mean of precision and recall, over classes that are a truth or a label.
         mcc: Matthews' correlation of label and truth (for any number of classes): 1 is perfect, 0 is chance. NaN
             where all truths, or all labels, are of one class.
         error_auroc: probability that an error is less confident than a right label (confidence is the highest
             probability); equally confident counts 1/2, so 0.5 is chance. A tied item is an error in part. NaN
-            without any error, and without anything else.
+            where all labels are right, or all wrong.
         aurc: area under the risk-coverage curve: the share of errors among the n most confident items, averaged
             over n = 1 ... N; equally confident items come in random order, in expectation. 0 is perfect.
         annotator_spearman: rank correlation of the annotators' estimated accuracies with their accuracies on
@@ -479,10 +420,9 @@ class Evaluation:
             two such annotators, and where either accuracy is the same for all.
         annotator_coverage: share of these annotators whose interval of accuracy, at the level of the evaluation,
             holds their accuracy on gold, once it is widened by the binomial noise of a gold that has only some of
-            their labels. Where gold has them all, a right posterior holds more than the level; a share below it
-            means that the posterior is too sure of annotators. NaN also where the engine gives points.
-        annotators: what these two compare, and how (``crowdppl.evaluation.metrics.annotators_on_gold``); None for a
-            table.
+            their labels. A share below the level means that the posterior is too sure of annotators. NaN also where
+            the engine gives points.
+        annotators: the annotators that these two compare (``annotators_on_gold``); None for a table.
         evidence: what ``intervals`` resamples.
     """
 
@@ -515,7 +455,7 @@ class Evaluation:
 
     @property
     def bins(self) -> pd.DataFrame:
-        """What is behind ``ece``: DataFrame by bin of confidence with low, high, n, confidence and accuracy."""
+        """The bins of ``ece``: DataFrame by bin of confidence with low, high, n, confidence and accuracy."""
         return reliability_bins(self.evidence.probabilities, self.evidence.truth)
 
     @property
@@ -528,15 +468,13 @@ class Evaluation:
         return risk_coverage(self.evidence.probabilities, self.evidence.truth)
 
     def intervals(self) -> pd.DataFrame:
-        """How far each score would move with other items: bootstrap intervals, computed at the first call.
+        """Bootstrap intervals of the scores, computed at the first call.
 
-        Items are drawn with replacement, and for the two scores of annotators, which are means over annotators,
-        annotators; low and high are percentiles. Resamples in which a score does not exist are left out. The
-        calibration error takes noise for error, and a resample has the noise twice; so its interval is mirrored
-        at the value, cut off at 0 and stretched to hold the value, and to reach 0 where right probabilities might
-        have such an error by chance. Where they are nearly right, it still holds the error of all items too
-        seldom. A sample without errors says nothing here of how rare they are: accuracy 1 has the interval from 1
-        to 1.
+        Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
+        percentiles. Resamples in which a score does not exist are left out. The calibration error includes noise,
+        and a resample has it twice; so its interval is mirrored at the value, cut off at 0 and stretched to hold
+        the value, and to reach 0 where right probabilities might have such an error by chance. A sample without errors
+        does not show how rare they are: accuracy 1 has the interval from 1 to 1.
 
         Returns:
             DataFrame by score with value, low and high.
@@ -545,7 +483,7 @@ class Evaluation:
 
     @cached_property
     def _intervals(self) -> pd.DataFrame:
-        return self.evidence.intervals({name: x for name, x in dict(self).items() if name not in COUNTS})
+        return self.evidence.intervals({name: x for name, x in dict(self).items() if name not in ("n", "unscored")})
 
 
 def evaluate(
@@ -560,15 +498,15 @@ def evaluate(
 
     Args:
         posterior: a posterior, or its probabilities (items x classes).
-        gold: the true class of items by their ids; items that the posterior does not have are warned of, and
-            so are those whose truth the fit was told (``GoldLeakWarning``): these are scored, but prove nothing.
+        gold: the true class of items by their ids; items that are not in the posterior are warned of, and
+            so are those whose truth the fit was given (``GoldLeakWarning``).
         bootstrap, seed: resamples from which ``Evaluation.intervals`` are computed, and their seed.
         level: probability of these intervals, and of the annotators' whose coverage is counted.
 
     Raises:
         DataError: when there is no item to score, an id has two truths or two rows, a truth is no class, or the
-            probabilities of an item are none.
-        MethodError: when the level is not between 0 and 1, or the resamples or the seed are no whole numbers.
+            probabilities of an item do not add up to 1.
+        MethodError: when the level is not between 0 and 1, or for resamples or a seed that are no whole numbers.
 
     Examples:
         >>> crowd = crowdppl.simulate_annotators([0, 1, 2] * 50, {"hammer": 4}, seed=0)
@@ -622,30 +560,36 @@ def matched(
             CrowdpplWarning,
         )
     row = row[row >= 0]
-    if warning := told_gold(posterior, row):
-        warn(warning, GoldLeakWarning)
+    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
+    given = 0 if codes is None else int((codes[row] >= 0).sum())
+    if given:
+        warn(
+            f"the fit was given {given} of the {len(row)} truths that are scored here, so that scores look better "
+            "than they are; leave them out of gold",
+            GoldLeakWarning,
+        )
     p = covariates.values_of(table)[row]
-    wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= SLACK)))
+    wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= TOLERANCE)))
     if len(wrong):
         item, values = plain(table.index[row[wrong[0]]]), p[wrong[0]].tolist()
         raise DataError(
             f"the probabilities of item {item!r} are {values}; they must be at least 0 and add up to 1: divide "
-            "counts by their sum, and leave out items of which nothing is known"
+            "counts by their sum, and leave out items without any"
         )
     return p, code, row, unscored
 
 
 def _on_gold(posterior: Fit, row: np.ndarray, truth: np.ndarray, level: float) -> pd.DataFrame | None:
-    """The annotators' accuracies on gold beside the posterior's; None for a design without labels."""
+    """The annotators' accuracies, estimated and on gold; None for a design without labels."""
     data = posterior.data
     if not data.blocks[0].has_labels:
         return None
     known = np.full(data.n_items, -1)
     known[row] = truth
     item, annotator, answer = data.label_codes()
-    named = answer < data.n_classes
+    names = answer < data.n_classes
     estimate = intervals.accuracy(posterior.result, level)
-    table = annotators_on_gold(annotator[named], answer[named], known[item[named]], estimate, level)
+    table = annotators_on_gold(annotator[names], answer[names], known[item[names]], estimate, level)
     return table.set_axis(data.annotators[table.index], axis=0)
 
 
@@ -653,7 +597,7 @@ def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
     """Probabilities, items x classes.
 
     Raises:
-        DataError: for what is neither a posterior nor a DataFrame, and for an item or a class that is there twice.
+        DataError: for anything but a posterior or a DataFrame, and for an item or a class that is there twice.
     """
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, Fit):
@@ -666,15 +610,3 @@ def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
             twice = plain(ids[ids.duplicated()][0])
             raise DataError(f"the probabilities have the {what} {twice!r} more than once; keep one")
     return posterior
-
-
-def told_gold(posterior: Fit | pd.DataFrame, row: np.ndarray) -> str:
-    """What to warn of when the fit was told truths of these rows; empty where it was told none."""
-    codes = None if isinstance(posterior, pd.DataFrame) else posterior.data.gold_codes
-    n = 0 if codes is None else int((codes[row] >= 0).sum())
-    if not n:
-        return ""
-    return (
-        f"the fit was told {n} of the {len(row)} truths that are scored here, so that it is right about these "
-        "whatever the annotators say, and scores look better than they are; leave them out of gold"
-    )

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 MAX_NAMES, LETTERS = 30, 16
 """Annotators who are named: all, or of more those with most links; letters of a name."""
-RING = 1.25
+WEAK = 0.05
+"""Of the springs between nodes without a link, which keep parts together; linked ones have 1."""
+RING = 1.5
 """Radius of the ring of annotators without a link, around the unit circle of the others."""
 MARKERS = "os^DvPX<>"
 FILLS = (ACCENT, "0.65", "white")
@@ -73,10 +75,11 @@ def plot_agreement_network(
     place = node_places(group, one, other, seed)
     links = np.bincount(np.concatenate([one, other]), minlength=n)
     beyond = ((excess.agreed - excess.expected) / excess.shared)[linked]
-    axes = axes_or_new(ax, 6.4, 6.8)
+    axes = axes_or_new(ax, 6.4, 7.4)
     _draw_links(axes, place, one, other, beyond)
     _draw_nodes(axes, place, group)
-    _write_names(axes, place, short_names(posterior.data.annotators, LETTERS), links)
+    away = _away(place, one, other)
+    _write_names(axes, place, away, short_names(posterior.data.annotators, LETTERS), links)
     axes.update_datalim([(-1, -1), (1, 1)])  # two nodes lie on a line, which would leave no width
     axes.set_aspect("equal")
     axes.margins(0.12)
@@ -97,17 +100,24 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
     import networkx  # slow to import
 
     place = np.empty((len(group), 2))
-    graph = networkx.Graph(list(zip(one.tolist(), other.tolist(), strict=True)))
-    if len(graph):
-        springs = networkx.spring_layout(graph, seed=seed % 2**32, k=2 / np.sqrt(len(graph)), iterations=200)
-        found = np.array([springs[node] for node in graph])
-        found -= (found.max(0) + found.min(0)) / 2
-        size = min(1.0, 0.2 + 0.1 * len(graph))  # a few nodes need no full circle
-        place[list(graph)] = size * found / np.sqrt((found**2).sum(1).max())
-    alone = np.setdiff1d(np.arange(len(group)), list(graph))
+    linked, ends = np.unique(np.concatenate([one, other]), return_inverse=True)
+    if len(linked):
+        springs = np.full((len(linked), len(linked)), WEAK)
+        springs[ends[: len(one)], ends[len(one) :]] = springs[ends[len(one) :], ends[: len(one)]] = 1
+        np.fill_diagonal(springs, 0)
+        graph, start = (
+            networkx.from_numpy_array(springs),
+            np.random.default_rng(seed).uniform(-1, 1, (len(linked), 2)),
+        )
+        found = networkx.spring_layout(graph, pos=dict(enumerate(start)), iterations=300, seed=0)
+        at = np.array([found[node] for node in range(len(linked))])
+        at -= (at.max(0) + at.min(0)) / 2
+        size = min(1.0, 0.2 + 0.1 * len(linked))  # a few nodes need no full circle
+        place[linked] = size * at / np.sqrt((at**2).sum(1).max())
+    alone = np.setdiff1d(np.arange(len(group)), linked)
     alone = alone[np.argsort(-group[alone], kind="stable")]
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(alone)) / max(len(alone), 1)
-    place[alone] = (RING if len(graph) else 1) * np.stack([np.cos(angle), np.sin(angle)], 1)
+    place[alone] = (RING if len(linked) else 1) * np.stack([np.cos(angle), np.sin(angle)], 1)
     return place
 
 
@@ -148,12 +158,21 @@ def _draw_nodes(axes: Axes, place: np.ndarray, group: np.ndarray) -> None:
         legend_below(axes, 4, title=more)
 
 
-def _write_names(axes: Axes, place: np.ndarray, names: list[str], links: np.ndarray) -> None:
-    """Names beside their nodes, away from the middle; of many annotators, those with most links."""
+def _away(place: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Unit vectors from the middle of a node's neighbours, or from 0 where it has none, to the node: (n, 2)."""
+    ends, starts = np.concatenate([one, other]), np.concatenate([other, one])
+    near = np.stack([np.bincount(ends, x[starts], len(place)) for x in place.T], 1)
+    out = place - near / np.maximum(np.bincount(ends, minlength=len(place)), 1)[:, None]
+    length = np.hypot(*out.T)[:, None]
+    return np.where(length > 0.02, out / np.maximum(length, 0.02), [0.0, 1.0])
+
+
+def _write_names(axes: Axes, place: np.ndarray, away: np.ndarray, names: list[str], links: np.ndarray) -> None:
+    """Names beside their nodes; of many annotators, those with most links."""
     most = np.argsort(-links, kind="stable")[:MAX_NAMES]
     ground = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
     for n in most if len(names) <= MAX_NAMES else most[links[most] > 0]:
-        x, y = place[n] / max(float(np.hypot(*place[n])), 1e-9)
+        x, y = away[n]
         side = "left" if x > 0.3 else "right" if x < -0.3 else "center"
         at: dict[str, Any] = {"xytext": (9 * x, 11 * y), "textcoords": "offset points", "zorder": 2}
         axes.annotate(names[n], place[n], fontsize="small", ha=side, va="center", bbox=ground, **at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def name_rows(axes: Axes, names: list[str]) -> bool:
     low, high = axes.get_ylim()
     points = 72 * axes.get_window_extent().height / axes.figure.dpi * len(names) / (high - low)
     step = int(np.ceil(11 * len(names) / max(points, 1)))
-    rows = np.arange(len(names))[::-1][::step]
+    rows = np.arange(len(names))[::-1][::step][::-1]
     axes.set_yticks(rows, [names[row] for row in rows], fontsize="small")
     return step == 1
 
@@ -93,6 +92,8 @@ def short_names(names: Iterable[Any], letters: int = MAX_LETTERS) -> list[str]:
         alike[short(text, letters)].add(text)
     written: dict[str, str] = {}
     for brief, group in alike.items():
-        begin = max(1, len(commonprefix(list(group))) - letters // 3)
+        first, last = min(group), max(group)  # which begin alike as far as all of them do
+        differ = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        begin = max(1, differ - letters // 3)
         written |= {text: brief if len(group) == 1 else f"…{short(text[begin:], letters - 1)}" for text in group}
     return [written[text] for text in texts]

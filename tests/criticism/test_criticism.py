@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,12 +10,11 @@ import pandas as pd
 import pytest
 
 from crowdppl.criticism import checks
-from crowdppl.criticism.checks import Check, farthest, predictive_check
+from crowdppl.criticism.checks import Check, max_statistic_p_value, predictive_check
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.update import draw_labels
-from crowdppl.posterior import Posterior
 from tests.crowd import annotations, crowd, split
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -53,21 +50,12 @@ def outermost(found: Check) -> str:
     return str(((table["observed"] - table["mean"]) / table["sd"]).idxmax())
 
 
-class Given:
-    """An engine that replicates what it is told to."""
-
-    def __init__(self, answers: np.ndarray) -> None:
-        self.answers = answers
-
-    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
-        assert (len(self.answers), kind) == (n, "posterior")
-        return self.answers
-
-
 def given(data: Annotations, answers: np.ndarray) -> Check:
+    """The check with these replicates."""
     posterior = fit("one_coin", data, inference="em", seed=0)
-    engine: Any = Given(answers)
-    return predictive_check(replace(posterior, _refit=engine), draws=len(answers))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "draw_labels", lambda *_: answers)
+        return predictive_check(posterior, draws=len(answers))
 
 
 def test_statistics_by_hand() -> None:
@@ -111,7 +99,10 @@ def test_pairs_against_a_loop() -> None:
             continue
         pair = (min(annotator[s], annotator[t]), max(annotator[s], annotator[t]))
         shared[pair] = shared.get(pair, 0) + 1
-        weight = [1 / np.sqrt(max(p[k, s], checks.RAREST) * max(p[k, t], checks.RAREST)) for k in answers[:, s]]
+        weight = [
+            1 / np.sqrt(max(p[k, s], checks.MIN_PROBABILITY) * max(p[k, t], checks.MIN_PROBABILITY))
+            for k in answers[:, s]
+        ]
         scores[pair] = scores.get(pair, np.zeros(26)) + np.where(answers[:, s] == answers[:, t], weight, 0)
     distance = np.stack([(x - x.mean()) / np.sqrt(x.var() + 1) for n, x in scores.items() if shared[n] >= 10])
     assert found.table.loc["pair_excess", "observed"] == pytest.approx(distance[:, 0].max(), rel=1e-5)
@@ -123,7 +114,7 @@ def test_many_pairs_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     data = crowd(n_items=80, n_annotators=5, labels_each=3)
     whole = fit("one_coin", data, inference="em", seed=0)
     expected = predictive_check(whole, draws=20)
-    monkeypatch.setattr(checks, "AT_ONCE", 7)
+    monkeypatch.setattr(checks, "PAIRS_AT_ONCE", 7)
     found = predictive_check(whole, draws=20)
     pd.testing.assert_frame_equal(found.table, expected.table)
     answers = draw_labels(whole, 20, 0, "posterior")
@@ -145,17 +136,22 @@ def test_p_values_count_replicates() -> None:
 def test_the_level_is_exact_for_exchangeable_rows() -> None:
     rng = np.random.default_rng(0)
     mixed = rng.normal(size=(5, 5))
-    p = np.array([farthest(np.exp(rng.normal(size=(40, 5)) @ mixed / 3), np.zeros(5, bool)) for _ in range(4000)])
+    p = np.array(
+        [
+            max_statistic_p_value(np.exp(rng.normal(size=(40, 5)) @ mixed / 3), np.zeros(5, bool))
+            for _ in range(4000)
+        ]
+    )
     for level in (0.05, 0.1, 0.5):  # multiples of 1/40
         assert abs((p <= level + 1e-9).mean() - level) < 3.5 * np.sqrt(level * (1 - level) / 4000)
 
 
 def test_only_large_values_count_of_upward_statistics() -> None:
-    crowd_prior_strength = np.zeros((21, 2))
-    crowd_prior_strength[1:, 0] = np.linspace(-1, 1, 20)
-    crowd_prior_strength[0, 1] = -5
-    assert farthest(crowd_prior_strength, np.array([False, False])) == pytest.approx(1 / 21)
-    assert farthest(crowd_prior_strength, np.array([False, True])) == 1
+    pooled = np.zeros((21, 2))
+    pooled[1:, 0] = np.linspace(-1, 1, 20)
+    pooled[0, 1] = -5
+    assert max_statistic_p_value(pooled, np.array([False, False])) == pytest.approx(1 / 21)
+    assert max_statistic_p_value(pooled, np.array([False, True])) == 1
 
 
 def test_a_check_finds_difficulty_and_copying_and_passes_its_own_data() -> None:
@@ -218,7 +214,7 @@ def test_the_picture_places_the_data_among_replicates() -> None:
     [((0.5, 4.0), "pair_agreement"), ((0.4, 4.0), "unanimous")],
     ids=["as all replicates", "unlike replicates that are all equal"],
 )
-def test_the_worst_statistic_is_the_farthest(observed: tuple[float, float], worst: str) -> None:
+def test_the_worst_statistic_is_the_max_statistic_p_value(observed: tuple[float, float], worst: str) -> None:
     replicates = pd.DataFrame({"unanimous": 0.5, "pair_agreement": np.linspace(-1, 1, 21)})
     table = pd.DataFrame({"observed": observed, "mean": replicates.mean(), "sd": replicates.std()})
     assert Check("one_coin", table, 0.05, replicates, pd.DataFrame()).worst == worst

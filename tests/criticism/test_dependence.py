@@ -54,18 +54,19 @@ def test_copiers_and_groups_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "inference", "limit"),
-    [("dawid_skene", "em", "QUICK"), ("bayesian_dawid_skene", "vb", "PATIENT"), ("one_coin", "gibbs", "PATIENT")],
+    ("method", "inference"),
+    [("dawid_skene", "em"), ("bayesian_dawid_skene", "vb"), ("one_coin", "gibbs")],
 )
 def test_large_data_are_searched_for_copiers_on_demand(
-    method: str, inference: str, limit: str, monkeypatch: pytest.MonkeyPatch
+    method: str, inference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: Any = {"chains": 2, "draws": 20, "warmup": 20} if inference == "gibbs" else {}
     posterior = fit(method, simulated(0, 250, 12, 8, 3, copy=2), inference=inference, **options)
     for slow in ("misfit", "worse_than_votes"):
         monkeypatch.setattr(module, slow, lambda posterior: ())
     for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(doubts, limit, most)
+        monkeypatch.setattr(module, "MAX_PAIRS", most)
+        monkeypatch.setattr(module, "QUICK_PAIRS", {"em": most})
         assert kinds(replace(posterior)) == expected  # a posterior is looked at once
         assert kinds(posterior, thorough=True) == ["copying"]
 
@@ -88,7 +89,7 @@ def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.Monkey
     assert (collusion.p_values(excess) > 0.01).all()  # who guesses apart shares no more errors than expected
     assert kinds(posterior) == []
     # were it so of what weighs, too, most pairs would stand out, and then none does
-    monkeypatch.setattr(doubts, "conspicuous", lambda excess: True)
+    monkeypatch.setattr(module, "conspicuous", lambda excess: True)
     monkeypatch.setattr(collusion, "p_values", lambda excess: np.array([0.0, 0.0, 1.0]))
     assert kinds(posterior) == []
 

@@ -12,7 +12,7 @@ import torch
 
 import crowdppl
 from crowdppl.criticism import doubts as module
-from crowdppl.criticism.doubts import Doubt, doubts, misfit
+from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit
 from crowdppl.errors import CrowdpplWarning, DoubtWarning
 from crowdppl.fitting import fit
 from crowdppl.inference.result import UpdateState
@@ -79,19 +79,29 @@ def shared(prevalence: list[float], seed: int) -> crowdppl.Annotations:
 def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(method: str, prevalence: list[float]) -> None:
     data = shared(prevalence, 0)
     heavy = fit(method, data, inference="vb", settings={"prevalence_strength": 100.0})
-    (doubt,) = (d for d in doubts(heavy) if d.kind == "prevalence")
+    (doubt,) = _prevalence(heavy)
     now, free = map(int, re.findall(r"(\d+)%", doubt.text))
     assert abs(now - free) > 5 and "prevalence_strength=1" in doubt.text
-    assert "prevalence" not in kinds(fit(method, data, inference="vb", settings={"prevalence_strength": 1.0}))
+    assert not list(_prevalence(fit(method, data, inference="vb", settings={"prevalence_strength": 1.0})))
 
 
-def test_doubts_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[Any] = []
-    monkeypatch.setattr(module, "_refitted", lambda story, posterior: looks.append(story) or posterior)
+def test_doubts_beside_a_fit_never_fit_again(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"prevalence_strength": 100.0}
     heavy = fit("bayesian_dawid_skene", shared([0.9, 0.1], 0), inference="vb", settings=settings)
-    assert heavy.doubts() == doubts(heavy) and heavy.summary() and len(looks) == 1
-    assert doubts(replace(heavy, method="another")) == heavy.doubts() and len(looks) == 2
+    monkeypatch.setattr(module, "fit_model", lambda *_, **__: pytest.fail("a second fit"))
+    monkeypatch.setattr(module, "heldout_score", lambda *_, **__: pytest.fail("a second fit"))
+    assert doubts(heavy) == heavy.doubts() and heavy.doubts() is heavy.doubts()
+
+
+def test_a_model_may_offer_doubts_of_its_own() -> None:
+    @dataclass(frozen=True)
+    class Worried:
+        def model(self, data: Any) -> None: ...
+
+        def doubts(self, fit: Any) -> list[tuple[str, str]]:
+            return [("worried", f"{fit.data.n_annotators} annotators worry me")]
+
+    assert kinds(replace(handmade([50, 50]), model=Worried())) == ["worried"]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -99,8 +109,8 @@ def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
     heavy = {"prevalence_strength": 100.0}
     for prevalence, settings in (([0.5, 0.5], heavy), ([0.25] * 4, heavy), ([0.9, 0.1], {})):
         posterior = fit("bayesian_dawid_skene", shared(prevalence, seed), inference="vb", settings=settings)
-        assert "prevalence" not in kinds(posterior)
-    assert "prevalence" not in kinds(fit("one_coin", shared([0.9, 0.1], seed), inference="vb"))
+        assert not list(_prevalence(posterior))
+    assert not list(_prevalence(fit("one_coin", shared([0.9, 0.1], seed), inference="vb")))
 
 
 def test_a_story_that_cannot_be_told_another_prior_is_not_asked() -> None:
@@ -113,7 +123,7 @@ def test_a_story_that_cannot_be_told_another_prior_is_not_asked() -> None:
             inner = crowdppl.method("bayesian_dawid_skene")
             self.model, self.guide = inner.model, inner.guide
 
-    assert "prevalence" not in kinds(fit(Own(), shared([0.9, 0.1], 0), inference="vb"))
+    assert not list(_prevalence(fit(Own(), shared([0.9, 0.1], 0), inference="vb")))
 
 
 def test_grades_without_an_order_are_doubted() -> None:
@@ -122,7 +132,7 @@ def test_grades_without_an_order_are_doubted() -> None:
     items, annotators, labels = map(list, zip(*rows, strict=True))
     words = crowdppl.Annotations.from_arrays(items, annotators, labels)
     (doubt,) = (d for d in doubts(fit("ordinal", words, inference="em")) if d.kind == "order")
-    assert "in the order 'high', 'low', 'mid', which nobody said" in doubt.text
+    assert "in the order 'high', 'low', 'mid', which was not given" in doubt.text
     graded = crowdppl.Annotations.from_arrays(items, annotators, labels, kind="ordinal", classes=grades)
     numbers = crowdppl.Annotations.from_arrays(items, annotators, [grades.index(label) for label in labels])
     for method, data in (("ordinal", graded), ("ordinal", numbers), ("one_coin", words)):
@@ -363,7 +373,7 @@ def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatc
         asked.append({} if isinstance(model, str) else {n: model.options[n] for n in ("warmup", "draws", "chains")})
         return score(model, *given, **more)
 
-    monkeypatch.setattr("crowdppl.evaluation.heldout.heldout_score", spy)
+    monkeypatch.setattr(module, "heldout_score", spy)
     for warmup in (110, 20):
         how: dict[str, Any] = {"warmup": warmup, "draws": 120, "chains": 2}
         posterior = fit("one_coin", simulated(1, 40, 6, 3, 2), inference="gibbs", **how)

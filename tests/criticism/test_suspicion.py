@@ -140,9 +140,9 @@ def test_holm_by_hand() -> None:
 
 def test_the_bulk_of_pairs_is_the_measure() -> None:
     z = 2 + 3 * norm.ppf(np.linspace(0.01, 0.99, 99))
-    assert collusion.bulk(z) == (pytest.approx(2), pytest.approx(3, rel=0.01))
-    assert collusion.bulk(-abs(z) / 100) == (0, 1)  # never laxer than the model itself
-    assert collusion.bulk(z[:10]) == (0, 1)
+    assert collusion.empirical_null(z) == (pytest.approx(2), pytest.approx(3, rel=0.01))
+    assert collusion.empirical_null(-abs(z) / 100) == (0, 1)  # never laxer than the model itself
+    assert collusion.empirical_null(z[:10]) == (0, 1)
 
 
 def test_copiers_are_found_with_their_partner() -> None:
@@ -205,7 +205,7 @@ def test_hard_items_are_not_taken_for_copying() -> None:
     posterior = fitted(simulated(3, hard=0.3, each=10))
     assert not suspicious_annotators(posterior)["copying"].any()
     excess = excess_agreement(posterior)
-    assert np.abs(collusion.bulk(excess.z)).max() >= 1
+    assert np.abs(collusion.empirical_null(excess.z)).max() >= 1
 
 
 @pytest.mark.parametrize("kind", ["random", "wrong", "leader"])
@@ -299,5 +299,5 @@ def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPat
     few = covariance_spammers(data)["strength"]
     alike = Annotations.from_frame(data.frame().assign(label=0), classes=range(3))
     assert (covariance_spammers(alike)["strength"] == 0).all()  # nothing covaries
-    monkeypatch.setattr(spammers, "LARGE", 10_000)
+    monkeypatch.setattr(spammers, "SPARSE_SOLVER", 10_000)
     np.testing.assert_allclose(few, covariance_spammers(data)["strength"], atol=1e-8)

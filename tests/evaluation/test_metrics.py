@@ -14,13 +14,13 @@ import pytest
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.evaluation.metrics import (
-    WeightedItems,
     accuracy,
     brier_score,
     calibration_error,
     errors_of_noise,
     evaluate,
     log_score,
+    resampled_scores,
 )
 from crowdppl.fitting import fit
 from crowdppl.inference.result import FitResult
@@ -149,7 +149,7 @@ def test_weights_of_one_change_nothing_and_others_are_copies() -> None:
     p, truth = p.loc[order].to_numpy(), gold[order].to_numpy()
     stream = np.random.default_rng(1)
     weights = np.vstack([np.ones(80, np.int64), stream.multinomial(80, np.full(80, 1 / 80), size=20)])
-    found = pd.DataFrame(WeightedItems.of(p, truth).scores(weights))
+    found = pd.DataFrame(resampled_scores(p, truth, [weights[:9], weights[9:]]))
     for row, times in enumerate(weights):
         copies = evaluate(pd.DataFrame(np.repeat(p, times, axis=0)), pd.Series(np.repeat(truth, times)))
         expected = {name: value for name, value in dict(copies).items() if name in found}

@@ -20,8 +20,8 @@ from crowdppl.evaluation.metrics import (
     annotators_on_gold,
     brier_score,
     calibration_error,
+    label_shares,
     log_score,
-    named,
     rank_correlation,
     reliability_bins,
     right,
@@ -58,7 +58,7 @@ def test_scores_of_classes_by_hand() -> None:
     counts = ClassCounts.of(np.eye(3)[label], truth)
     assert counts.right.tolist() == [3, 1, 2]
     assert counts.truth.tolist() == [4, 2, 2]
-    assert counts.named.tolist() == [3, 2, 3]
+    assert counts.label.tolist() == [3, 2, 3]
     assert counts.balanced_accuracy() == pytest.approx((3 / 4 + 1 / 2 + 1) / 3)
     assert counts.macro_f1() == pytest.approx((6 / 7 + 2 / 4 + 4 / 5) / 3)
     assert counts.mcc() == pytest.approx((6 * 8 - (12 + 4 + 6)) / sqrt((64 - 24) * (64 - 22)))
@@ -69,7 +69,7 @@ def test_scores_of_classes_split_ties() -> None:
     p = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     counts = ClassCounts.of(p, np.array([0, 0, 1]))
     assert counts.right.tolist() == [1.5, 1]
-    assert counts.named.tolist() == [1.5, 1.5]
+    assert counts.label.tolist() == [1.5, 1.5]
     assert counts.balanced_accuracy() == pytest.approx((1.5 / 2 + 1) / 2)
     assert counts.macro_f1() == pytest.approx((2 * 1.5 / 3.5 + 2 * 1 / 2.5) / 2)
     assert counts.mcc() == pytest.approx((2.5 * 3 - (3 + 1.5)) / sqrt((9 - 4.5) * (9 - 5)))
@@ -280,5 +280,5 @@ def test_right_intervals_hold_their_share_and_narrow_ones_do_not(n: int, m: int)
 
 def test_labels_are_split_among_tied_classes() -> None:
     p = np.array([[0.4, 0.4, 0.2], [1 / 3, 1 / 3, 1 / 3], [0.1, 0.8, 0.1]])
-    assert named(p) == pytest.approx(np.array([[0.5, 0.5, 0], [1 / 3] * 3, [0, 1, 0]]))
+    assert label_shares(p) == pytest.approx(np.array([[0.5, 0.5, 0], [1 / 3] * 3, [0, 1, 0]]))
     assert right(p, np.array([2, 0, 1])) == pytest.approx([0, 1 / 3, 1])

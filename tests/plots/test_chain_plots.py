@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from scipy.stats import hypergeom
 
-from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import SiteResult
 from crowdppl.plots.posterior import plot_ranks, plot_trace, rank_counts
@@ -21,12 +18,6 @@ from crowdppl.posterior import Posterior
 from tests.handmade import coloured, posterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def with_draws(draws: np.ndarray) -> Posterior:
@@ -44,26 +35,6 @@ def test_a_trace_shows_the_entry_on_which_chains_agree_least() -> None:
     np.testing.assert_allclose([line.get_ydata()[-1] for line in ax.lines[4:]], draws.mean(1))
     assert plot_trace(held).get_ylabel() == "prevalence"
     assert coloured(ax) == []
-
-
-@pytest.mark.parametrize("plot", [plot_trace, plot_ranks])
-@pytest.mark.parametrize("width", [1.6, 4.0, 6.4])
-def test_a_title_of_long_ids_is_as_wide_as_its_axes_at_most(plot: Any, width: float) -> None:
-    held = posterior(4)
-    long = [f"https://crowd.example.org/annotator/{n}/of/the/first/batch" for n in range(4)]
-    classes = [f"a class of which there is much to say {k}" for k in range(2)]
-    item, label = np.repeat(np.arange(20), 4), np.array(classes)[np.arange(80) % 2]
-    data = Annotations.from_arrays(item, np.tile(long, 20), label)
-    draws = np.random.default_rng(0).normal(size=(4, 25, 4, 2, 2))
-    site = SiteResult("confusion", ("annotator", "truth", "label"), "draws", {"draws": draws})
-    held = replace(held, data=data, result=replace(held.result, sites={"confusion": site}))
-    ax = Figure(figsize=(width, 3), layout="constrained").subplots()
-    plot(held, ax=ax)
-    ax.figure.canvas.draw()
-    assert ax.title.get_window_extent().width <= ax.get_window_extent().width
-    lines = ax.get_title().splitlines()
-    assert len(lines) == 3 and lines[0].startswith("con") and ("…" in lines[0]) == (width < 6)
-    assert lines[-1].endswith(")") and all(line.endswith(",") for line in lines[:-1])
 
 
 def test_many_chains_are_counted_instead_of_named() -> None:

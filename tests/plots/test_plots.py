@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,19 +15,14 @@ from matplotlib.figure import Figure
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
-from crowdppl.plots.posterior import plot_annotators, short, short_names
+from crowdppl.plots.axes import short, short_names
+from crowdppl.plots.posterior import plot_annotators
 from crowdppl.posterior import Posterior
 from crowdppl.results.choices import entropy
 from crowdppl.results.tables import information
 from tests.handmade import coloured, posterior, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def renamed(held: Posterior, names: list[str]) -> Posterior:
@@ -88,15 +83,14 @@ def test_intervals_lie_on_a_scale_from_0_to_1_in_each_cell(n_classes: int) -> No
     held = posterior(n_classes=n_classes)
     ax = held.plot_confusion("a1", level=0.8)
     table = held.confusion_intervals(0.8).loc["a1"]
-    scales, found, means = ax.lines[::3], ax.lines[1::3], ax.lines[2::3]
+    scales, found = (np.array(part.get_segments()) for part in ax.collections[:2])
     column = np.tile(np.arange(n_classes), n_classes)
-    np.testing.assert_allclose([line.get_xdata() for line in scales], np.stack([column - 0.4, column + 0.4], 1))
-    ends = (np.array([line.get_xdata() for line in found]) - column[:, None] + 0.4) / 0.8
+    np.testing.assert_allclose(scales[..., 0], np.stack([column - 0.4, column + 0.4], 1))
+    ends = (found[..., 0] - column[:, None] + 0.4) / 0.8
     np.testing.assert_allclose(ends, table[["low", "high"]], atol=1e-6)
-    middle = (np.array([line.get_xdata()[0] for line in means]) - column + 0.4) / 0.8
-    np.testing.assert_allclose(middle, table["mean"], atol=1e-6)
-    rows = [round(float(line.get_ydata()[0])) for line in found]
-    np.testing.assert_array_equal(rows, np.repeat(np.arange(n_classes), n_classes))
+    means = np.asarray(ax.collections[2].get_offsets())
+    np.testing.assert_allclose((means[:, 0] - column + 0.4) / 0.8, table["mean"], atol=1e-6)
+    np.testing.assert_array_equal(found[:, 0, 1].round(), np.repeat(np.arange(n_classes), n_classes))
     assert ax.get_xlabel().endswith("(thick line: 80% interval)")
 
 
@@ -144,13 +138,6 @@ def test_accuracies_stand_in_their_own_order() -> None:
         posterior(drawn=False).plot_annotators(level=0)
 
 
-def apart(ax: Axes) -> bool:
-    """Whether no text of a picture lies on another."""
-    ax.figure.canvas.draw()
-    boxes = [text.get_window_extent().padded(-1) for text in (*ax.texts, *ax.get_yticklabels())]
-    return not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[:n])
-
-
 def test_a_point_has_no_intervals() -> None:
     held = posterior(drawn=False)
     ax = held.plot_annotators()
@@ -159,27 +146,6 @@ def test_a_point_has_no_intervals() -> None:
     told = information(held.result.table, held.result.prevalence)
     np.testing.assert_allclose(ax.lines[0].get_xdata(), np.sort(told))
     assert held.plot_annotators(show="accuracy").get_xlabel() == "accuracy"
-
-
-def test_of_a_crowd_the_best_and_the_worst_are_named_and_led_to_their_rows() -> None:
-    held = posterior(177)
-    order = held.annotators()["accuracy"].sort_values().index
-    ax = held.plot_annotators(show="accuracy")
-    assert [text.get_text() for text in ax.get_yticklabels()] == [*order[:8], *order[:-9:-1]]
-    assert ax.get_ylabel() == "177 annotators,\nmost accurate on top" and apart(ax)
-    (leads,) = (part for part in ax.collections if len(part.get_segments()) == 16)
-    ends = np.array(leads.get_segments())
-    assert ends[:, 1, 1].tolist() == [*range(8), *range(176, 168, -1)], "at the edge, their rows"
-    np.testing.assert_allclose(ends[:, 0, 1], ax.get_yticks(), err_msg="at the other end, their names")
-
-
-@pytest.mark.parametrize("layout", [None, "constrained"])
-@pytest.mark.parametrize("height", [0.3, 1.5, 2.6, 12.0])
-def test_names_of_annotators_do_not_overlap_on_axes_of_any_height(height: float, layout: str | None) -> None:
-    ax = posterior(30).plot_annotators(ax=Figure(figsize=(3, height), layout=layout).subplots())
-    named = len(ax.get_yticklabels())
-    assert apart(ax) and named % 2 == 0 and ("30 annotators" in ax.get_ylabel()) == (named < 30)
-    assert {0.3: named == 0, 1.5: 2 <= named < 16, 2.6: 8 <= named <= 16, 12.0: named == 30}[height]
 
 
 def test_long_names_keep_both_ends() -> None:
@@ -192,46 +158,16 @@ def test_long_names_keep_both_ends() -> None:
     assert held.plot_confusion(long[0]).get_title() == "annotator\nhttps://crow…rg/worker/0"
 
 
-def test_long_names_that_differ_in_the_middle_are_told_apart() -> None:
-    long = [f"worker-of-the-first-crowd-{n:03d}@mail.example.org" for n in (7, 17, 8)]
-    apart = ["…irst-crowd-007@mail.ex…", "…irst-crowd-017@mail.ex…", "…irst-crowd-008@mail.ex…"]
-    assert short_names([*long, "x" * 30, 7, long[0]]) == [*apart, short("x" * 30), "7", apart[0]]
-    held = renamed(posterior(), long)
-    assert {text.get_text() for text in plot_annotators(held).get_yticklabels()} == set(apart)
-    assert [held.plot_confusion(name).get_title() for name in long] == [f"annotator\n{name}" for name in apart]
-    assert len(set(short_names(long, 16))) == 3
-    twice = [f"{'p' * 30}{a}{'q' * 30}{b}{'r' * 30}" for a, b in ("0a", "0b", "1b")]  # of which no part tells three
-    assert len(set(short_names(twice))) == 3
-    assert short_names(["x" * 30, "x" * 31]) == ["…" + "x" * 12, "…" + "x" * 13]
-
-
 def test_items_from_the_surest_to_the_least_sure() -> None:
     held = posterior(n_classes=3)
     every = pd.Series(entropy(held.result.probabilities), held.data.items).sort_values()
     ax = held.plot_items()
     np.testing.assert_allclose(ax.lines[0].get_ydata(), every)
-    assert texts(ax) == [str(item) for item in every.index[-5:]]
-    assert apart(ax)
+    assert texts(ax)[0].splitlines() == ["least sure:", *(str(item) for item in every.index[:-6:-1])]
     other = held.plot_items(show="probability")
     np.testing.assert_allclose(other.lines[0].get_ydata(), np.sort(held.result.probabilities.max(1))[::-1])
     with pytest.raises(MethodError, match="'size'"):
         held.plot_items(show="size")
-
-
-def test_names_of_items_that_are_as_unsure_are_written_one_above_the_other() -> None:
-    held = posterior()
-    book = replace(held.data.item_book, ids=pd.Index([f"photograph {n}" for n in range(20)]))
-    even = np.full_like(held.result.probabilities, 0.5)
-    tied = replace(held, data=replace(held.data, item_book=book), result=replace(held.result, probabilities=even))
-    for show in ("entropy", "probability"):
-        assert len(texts(tied.plot_items(show=show))) == 5 and apart(tied.plot_items(show=show))
-
-
-def test_everything_is_grey() -> None:
-    held = posterior()
-    for ax in (held.plot_annotators(), held.plot_items(), held.plot_confusion("a0", level=0.9)):
-        assert coloured(ax) == []
-    assert coloured(plt.figure().subplots().plot([0, 1], color="C0")[0].axes), "the check can fail"
 
 
 def test_a_picture_of_some_annotators_says_so() -> None:
@@ -240,3 +176,29 @@ def test_a_picture_of_some_annotators_says_so() -> None:
     figure = posterior.plot_confusion()[0].figure
     assert figure.get_suptitle() == "the 25 of 30 annotators with most labels"
     assert not posterior.plot_confusion([1, 2])[0].figure.get_suptitle()
+
+
+@pytest.mark.parametrize(("n", "height"), [(30, 12.0), (30, 2.6), (30, 0.5), (177, 7.2)])
+def test_names_do_not_overlap_where_there_is_no_room_for_all(n: int, height: float) -> None:
+    held = posterior(n)
+    ax = held.plot_annotators(ax=Figure(figsize=(4, height)).subplots(), show="accuracy")
+    ax.figure.canvas.draw()
+    labels = ax.get_yticklabels()
+    boxes = [label.get_window_extent().padded(-1) for label in labels]
+    assert not any(one.overlaps(other) for one, other in pairwise(boxes))
+    assert labels[-1].get_text() == held.annotators()["accuracy"].idxmax(), "the best is named always"
+    assert (len(labels) == n) == (height == 12) == (ax.get_ylabel().startswith("annotator,"))
+
+
+def test_long_names_that_differ_in_the_middle_are_written_differently() -> None:
+    long = [f"worker-of-the-first-crowd-{n:03d}@mail.example.org" for n in (7, 17, 8)]
+    written = short_names([*long, "x" * 30, 7, long[0]])
+    assert len({*written}) == 5 and written[0] == written[-1] and max(map(len, written)) <= 24
+    assert written[3:5] == [short("x" * 30), "7"]
+
+
+def test_colours_are_greys_and_the_accent() -> None:
+    held = posterior()
+    for ax in (held.plot_annotators(), held.plot_items(), held.plot_confusion("a0", level=0.9)):
+        assert coloured(ax) == []
+    assert coloured(plt.figure().subplots().plot([0, 1], color="C1")[0].axes), "the check can fail"

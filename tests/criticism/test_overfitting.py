@@ -1,4 +1,4 @@
-"""The doubt that labels were learned by heart: by hand, beside refits, and where it has nothing to say."""
+"""The doubt of overfitting: by hand, beside refits, and where it does not apply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubts import _by_vote, _without_itself, overfitting
+from crowdppl.criticism.doubts import log_p_by_vote, log_p_without_label, overfitting
 from crowdppl.fitting import fit
 from tests.crowd import annotations
 from tests.doubtful import kinds, simulated
@@ -20,7 +20,7 @@ def test_a_label_out_of_its_row_by_hand() -> None:
     counts = np.array([[[2.0, 1.0], [0.0, 4.0]], [[2.0, 2.0], [1.0, 3.0]]])
     share = np.array([[0.75, 0.25], [0.75, 0.25], [1.0, 0.0]])
     annotator, label = np.array([0, 1, 0]), np.array([1, 0, 1])
-    found = np.exp(_without_itself(table, counts, annotator, label, share))
+    found = np.exp(log_p_without_label(table, counts, annotator, label, share))
     # truth without the label: .75 / (1/3) against .25 / 1, so .9 to .1; its rows: .25 of 2.25, and 3.75 of 3.75
     assert found[0] == pytest.approx(0.9 * 0.25 / 2.25 + 0.1 * 1)
     truth = np.array([0.75 / 0.5, 0.25 / 0.25]) / (0.75 / 0.5 + 0.25 / 0.25)
@@ -33,7 +33,7 @@ def test_a_vote_by_hand() -> None:
     votes = np.array([[2.0, 0, 0], [1, 1, 0], [0, 0, 1]])
     item, label = np.array([0, 0, 1, 1, 2]), np.array([0, 0, 0, 1, 2])
     gold = np.array([-1, -1, 2])
-    found = np.exp(_by_vote(votes, gold, item, label))
+    found = np.exp(log_p_by_vote(votes, gold, item, label))
     right = float(found[4])  # the accuracy, of an item whose truth is known
 
     def truth_of(counts: np.ndarray) -> np.ndarray:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -15,8 +13,8 @@ from matplotlib.patches import Ellipse, FancyBboxPatch
 
 from crowdppl import method, random_design
 from crowdppl.errors import MethodError
+from crowdppl.plots.axes import LIGHT
 from crowdppl.plots.model_graph import a_few_labels, graph_of, plot_model
-from crowdppl.plots.posterior import LIGHT
 from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
 from tests.handmade import coloured
 
@@ -39,12 +37,6 @@ class Silent:
     def model(self, data: Any) -> None:
         with plates.items(data):
             truth(data, prevalence(data, "uniform"))
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def test_the_graph_is_that_of_the_code() -> None:
@@ -85,7 +77,7 @@ def test_a_design_of_ones_own_shows_a_story_without_a_card() -> None:
 
 
 def test_what_has_no_labels_is_refused() -> None:
-    with pytest.raises(MethodError, match=r"draws no labels: call crowdppl\.annotate"):
+    with pytest.raises(MethodError, match="annotate"):
         plot_model(Silent())
     with pytest.raises(MethodError, match="no method 'onecoin'"):
         plot_model("onecoin")

@@ -1,0 +1,142 @@
+"""Plots of scores: reliability, risk against coverage, comparisons; their numbers against brute force."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from scipy.stats import binomtest, norm
+
+from crowdppl.errors import DataError, MethodError
+from crowdppl.evaluation.compare import Comparison, compare
+from crowdppl.evaluation.metrics import RankedErrors, evaluate
+from crowdppl.plots.evaluation import plot_comparison, plot_reliability, plot_risk_coverage, risk_curve, wilson
+from tests.crowd import crowd
+from tests.handmade import coloured, posterior, texts
+
+
+def drawn(n: int = 300, k: int = 3) -> tuple[pd.DataFrame, pd.Series]:
+    stream = np.random.default_rng(0)
+    p = stream.dirichlet(np.ones(k), n)
+    return pd.DataFrame(p), pd.Series((p.cumsum(1) < stream.random((n, 1))).sum(1))
+
+
+def tied(n: int = 300) -> tuple[pd.DataFrame, pd.Series]:
+    """Probabilities of two classes in 21sts, so that items tie and classes do not, and truths drawn from them."""
+    stream = np.random.default_rng(0)
+    first = stream.binomial(21, stream.beta(0.5, 0.5, n)) / 21
+    return pd.DataFrame({0: first, 1: 1 - first}), pd.Series((stream.random(n) > first).astype(int))
+
+
+@pytest.mark.parametrize("plot", [plot_reliability, plot_risk_coverage])
+def test_they_draw_on_given_axes_and_refuse_unknown_items(plot: type) -> None:
+    held, ax = posterior(n_classes=3), Figure().subplots()
+    assert plot(held, dict.fromkeys(range(20), "class 1"), ax=ax) is ax
+    assert plt.get_fignums() == [] and ax.get_title().startswith("20 items") and coloured(ax) == []
+    with pytest.raises(DataError, match="no item of gold"):
+        plot(held, {"elsewhere": "class 0"})
+
+
+def test_points_bars_and_intervals_are_those_of_the_bins() -> None:
+    p, gold = drawn()
+    found = evaluate(p, gold)
+    used = found.bins.dropna()
+    ax = plot_reliability(p, gold)
+    (points,) = (line for line in ax.lines if line.get_marker() == "o")
+    np.testing.assert_allclose(points.get_xydata(), used[["confidence", "accuracy"]])
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], used["n"] / 300)
+    np.testing.assert_allclose([bar.get_x() for bar in ax.patches], used["low"])
+    ends = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(ends, np.transpose(wilson(used["accuracy"].to_numpy(), used["n"].to_numpy())))
+    assert f"{found.ece:.3f}" in ax.get_title()
+    with pytest.raises(MethodError, match="bins=0"):
+        plot_reliability(p, gold, bins=0)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 1), (3, 10), (97, 100), (5, 5)])
+def test_intervals_of_shares_are_those_of_scipy(hits: int, n: int) -> None:
+    expected = binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    low, high = wilson(np.array([hits / n]), np.array([n]))
+    assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+def test_the_risk_curve_by_hand() -> None:
+    # Surest: one right. Then two equally sure, one of them wrong: half an error each. Then one wrong.
+    p = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.6, 0.4]])
+    ranked = RankedErrors.of(p, np.array([0, 0, 0, 1]))
+    np.testing.assert_allclose(risk_curve(ranked), [0, 0.25, 1 / 3, 0.5])
+
+
+def test_the_mean_of_the_risk_curve_is_the_area_that_is_scored() -> None:
+    p, gold = tied()
+    found = evaluate(p, gold)
+    assert len(found.risk_coverage) == 11, "there are ties"
+    ax = plot_risk_coverage(p, gold)
+    lines = {line.get_label(): np.asarray(line.get_ydata()) for line in ax.lines}
+    assert np.mean(lines["surest first"]) == pytest.approx(found.aurc) and f"{found.aurc:.4f}" in ax.get_title()
+    at = np.round(found.risk_coverage["coverage"] * 300).astype(int) - 1
+    np.testing.assert_allclose(lines["surest first"][at], found.risk_coverage["risk"])
+    errors = round(300 * (1 - found.accuracy))
+    assert lines["random order"][0] == pytest.approx(errors / 300)
+    last = np.repeat([0, 1], [300 - errors, errors])
+    np.testing.assert_allclose(lines["errors last"], np.cumsum(last) / np.arange(1, 301), atol=1e-12)
+    edge = ax.collections[0].get_paths()[0].vertices
+    for end in wilson(lines["surest first"], np.arange(1, 301)):
+        assert np.isin(np.round(end, 9), np.round(edge[:, 1], 9)).all()
+
+
+def test_marks_lie_where_the_probability_falls_below_round_numbers() -> None:
+    p, gold = tied()
+    table, ax = evaluate(p, gold).risk_coverage, plot_risk_coverage(p, gold)
+    marks = np.array([line.get_xydata()[0] for line in ax.lines if line.get_marker() == "D"])
+    assert len(marks) > 2 and (np.diff(marks[:, 0]) >= 0.07).all()
+    for text, mark in zip(texts(ax), marks, strict=True):
+        np.testing.assert_allclose(mark, table[table.index >= float(text.removeprefix("≥ "))].iloc[-1])
+
+
+def test_without_an_error_the_risk_curve_is_flat() -> None:
+    ax = plot_risk_coverage(pd.DataFrame([[0.9, 0.1], [0.7, 0.3]]), {0: 0, 1: 0})
+    curve = next(line for line in ax.lines if line.get_label() == "surest first")
+    np.testing.assert_array_equal(curve.get_ydata(), [0, 0])
+    assert ax.get_ylim()[1] > 0
+
+
+def compared() -> Comparison:
+    columns = {
+        "inference": ["vb", "em", "em"],
+        "log_p": [-0.41, -0.42, -0.61],
+        "se": [0.01, 0.02, 0.03],
+        "difference": [0.0, -0.01, -0.2],
+        "difference_se": [0.0, 0.004, 0.05],
+        "weight": [0.7, 0.3, 0.0],
+    }
+    return Comparison({}, pd.DataFrame(columns, index=pd.Index(["first", "second", "third"], name="method")))
+
+
+def test_differences_with_intervals_the_best_on_top() -> None:
+    ax = compared().plot(level=0.8)
+    (points,) = (line for line in ax.lines if line.get_marker() == "o")
+    np.testing.assert_allclose(points.get_xydata(), [(-0.2, 0), (-0.01, 1), (0, 2)])
+    middle, reach = np.array([-0.2, -0.01]), norm.ppf(0.9) * np.array([0.05, 0.004])
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(segments[..., 0], np.stack([middle - reach, middle + reach], 1))
+    np.testing.assert_array_equal(segments[..., 1], [[0, 0], [1, 1]])
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["third (em)", "second (em)", "first (vb)"]
+    assert texts(ax) == ["0.00", "0.30", "0.70", "weight"] and coloured(ax) == []
+    assert "-0.4100 ± 0.0100" in ax.get_title() and "80%" in ax.get_xlabel()
+
+
+def test_it_draws_what_compare_returns() -> None:
+    found = compare(["one_coin", "majority_vote"], crowd(n_items=30), inference="vb", folds=2)
+    ax = Figure().subplots()
+    assert found.plot(ax=ax) is ax and plt.get_fignums() == []
+    assert ax.get_yticklabels()[-1].get_text() == f"{found.best} (vb)"
+
+
+def test_a_method_alone_is_a_point_at_0() -> None:
+    ax = plot_comparison(compared().table.iloc[:1])
+    assert ax.collections[0].get_segments() == []
+    with pytest.raises(MethodError, match="level=1"):
+        plot_comparison(compared().table, level=1)
