@@ -473,8 +473,8 @@ class Evaluation:
         Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
         percentiles. Resamples in which a score does not exist are left out. The calibration error includes noise,
         and a resample has it twice; so its interval is mirrored at the value, cut off at 0 and stretched to hold
-        the value, and to reach 0 where right probabilities might have such an error by chance. A sample without errors
-        does not show how rare they are: accuracy 1 has the interval from 1 to 1.
+        the value, and to reach 0 where right probabilities might have such an error by chance. A sample without
+        errors does not show how rare they are: accuracy 1 has the interval from 1 to 1.
 
         Returns:
             DataFrame by score with value, low and high.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 
+import numpy as np
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -99,12 +100,23 @@ def test_diagrams_can_be_read(name: str) -> None:
     assert not unreadable(graph_of(name), model_graph.arrange(graph_of(name)))
 
 
+def holds(box: model_graph.Box, oval: model_graph.Oval) -> bool:
+    """Whether an oval lies inside."""
+    across = box.left < oval.x - oval.rx and oval.x + oval.rx < box.right
+    return across and box.top < oval.y - oval.ry and oval.y + oval.ry < box.bottom
+
+
+def meets(box: model_graph.Box, oval: model_graph.Oval) -> bool:
+    """Whether an oval lies inside, wholly or in part."""
+    return bool(oval.covers(np.clip(oval.x, box.left, box.right), np.clip(oval.y, box.top, box.bottom)))
+
+
 def unreadable(graph: model_graph.ModelGraph, drawn: model_graph.Layout) -> list[str]:
     ovals, wrong = drawn.ovals, []
     for plate, box in drawn.boxes.items():
         members = graph.plates[plate]
-        wrong += [f"{n} is not in {plate}" for n in members if not box.holds(ovals[n])]
-        wrong += [f"{n} is in {plate}" for n in ovals if n not in members and box.meets(ovals[n])]
+        wrong += [f"{n} is not in {plate}" for n in members if not holds(box, ovals[n])]
+        wrong += [f"{n} is in {plate}" for n in ovals if n not in members and meets(box, ovals[n])]
     for a, b in combinations(ovals, 2):
         apart = abs(ovals[a].x - ovals[b].x) > ovals[a].rx + ovals[b].rx or abs(ovals[a].y - ovals[b].y) > 54
         wrong += [] if apart else [f"{a} overlaps {b}"]
