@@ -1,4 +1,4 @@
-"""Classifiers of items by their features, for models and for users."""
+"""Classifiers of items by features, for models and for users."""
 
 from crowdppl.networks.classifier import prepared, prepared_view
 from crowdppl.networks.embedding import trained_embedding

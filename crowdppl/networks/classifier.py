@@ -1,4 +1,4 @@
-"""Classifiers of items by features: networks, ensembles of them, views and standardised inputs."""
+"""Classifiers of items by features: networks, ensembles of them and their input layers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,32 @@ from crowdppl.errors import DataError, LogitsWarning, MethodError
 from crowdppl.networks.training import Training, training_of
 
 ROWS = 1024
-"""Items that a network looks at at once where nothing is learned, and rows of a table that are read at once."""
+"""Items per batch where nothing is learned, and rows of a table that are read at once."""
 NUMBERS = 2**24
-"""Numbers of images, or of what else is no table, that are looked at at once."""
-
-
+"""Numbers per batch of images, or of other features that are no table."""
 LARGEST = float(torch.finfo(torch.float32).max)
+EXACT = 2**24
+"""Float32, in which features travel, holds every whole number below this one."""
+RAW = "raw_features"
+"""The attribute by which a user's network asks for features as they are."""
+
+
+def parts(features: Features) -> Iterable[Tensor]:
+    """Features in batches of the size that is used where nothing is learned."""
+    width = 1 if features.dim() == 2 else max(1, math.prod(features.shape[1:]))
+    found: Iterable[Tensor] = features.split(max(1, min(ROWS, NUMBERS // width)))
+    return found
 
 
 class Standardise(nn.Module):
     """Brings features to mean 0 and standard deviation 1, after a square root where none is negative.
 
-    Counts and activations that are never negative have long tails, which the root shortens. A feature that is the
-    same for all items, to the last bit, becomes 0.
+    Counts and activations that are never negative have long tails, which the root shortens. A feature that is
+    exactly the same for all items becomes 0.
 
     Args:
-        features: (N, D), of all items, looked at 1024 rows at a time, twice where none is negative; in float64, so
-            that sums in another order come to the same in float32.
+        features: (N, D), of all items, read in batches (twice where none is negative). Sums are in float64, so that
+            their order does not matter in float32.
     """
 
     root: Tensor
@@ -66,175 +75,57 @@ class Standardise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""
-        if x.is_cuda:  # to ask the flag would be to wait for the GPU, in every step of an epoch
+        if x.is_cuda:  # reading the flag would wait for the GPU in every step
             x = torch.where(self.root, x.clamp(min=0).sqrt(), x)
         elif bool(self.root):
             x = x.clamp(min=0).sqrt()
         return (x - self.mean) * self.scale
 
 
-def parts(features: Features) -> Iterable[Tensor]:
-    """Features one after the other, as many rows at a time as are looked at at once where nothing is learned."""
-    width = 1 if features.dim() == 2 else max(1, math.prod(features.shape[1:]))
-    found: Iterable[Tensor] = features.split(max(1, min(ROWS, NUMBERS // width)))
-    return found
-
-
-EXACT = 2**24
-"""Float32, in which features travel, holds every whole number below this one."""
-SHARES = 1e-4
-"""How far from one the outputs for an item may add up to and still look like probabilities."""
-RAW = "raw_features"
-"""The attribute by which a network of the user's own asks for features as they are."""
-
-
 class IntegerInput(nn.Module):
-    """Gives whole numbers, such as the ids of words, as int64."""
+    """Turns whole numbers, such as the ids of words, into int64."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, ...).
 
         Raises:
-            DataError: when a number is not whole, or float32 cannot tell it from the next one.
+            DataError: when a number is not whole, or too large for float32 to be exact.
         """
         found = x.long()
         wrong = (found != x) | (x.abs() >= EXACT)
         if bool(wrong.any()):
             raise DataError(
                 f"features hold {x[wrong][0].item():g}; a network with {RAW} that was fitted to whole numbers "
-                f"takes whole numbers below {EXACT}: correct it"
+                f"takes whole numbers below {EXACT}"
             )
         return found
 
 
-def input_layer(body: nn.Module, features: Features, default: bool, whole: bool) -> nn.Module:
-    """What stands before a network.
+def input_layer(body: nn.Module, features: Features, own: bool, whole: bool) -> nn.Module:
+    """The layer before a network: it standardises tables, flattens images or leaves features as they are.
 
     Args:
-        body: the network; one of the user's own is fed features as they are where its attribute ``raw_features`` is
-            True.
+        body: the network; a user's own gets features as they are where its attribute ``raw_features`` is True.
         features: (N, ...) of all items.
-        default: whether the network is one for tables; images are flattened for it.
+        own: whether the network is a user's; the default ones are for tables.
         whole: whether features came as whole numbers.
 
     Raises:
-        MethodError: when the network looks up embeddings, and it is not said whether features are what it looks up.
+        MethodError: when a network with embeddings does not say whether features are what it looks up.
     """
     table = features.dim() == 2
-    raw = False if default else getattr(body, RAW, None)
+    raw = getattr(body, RAW, None) if own else False
     if raw is True:
         return IntegerInput() if whole else nn.Identity()
-    if (
-        raw is None
-        and table
-        and whole
-        and any(isinstance(x, nn.Embedding | nn.EmbeddingBag) for x in body.modules())
-    ):
+    looks_up = any(isinstance(x, nn.Embedding | nn.EmbeddingBag) for x in body.modules())
+    if raw is None and table and whole and looks_up:
         raise MethodError(
-            f"the network has embeddings, and features are whole numbers: set {RAW} = True on the network to be "
-            f"fed them as int64, or {RAW} = False to be fed them standardised, as float32"
+            f"the network has embeddings, and features are whole numbers: set {RAW} = True on the network to get "
+            f"them as int64, or {RAW} = False to get them standardised"
         )
     if table:
         return Standardise(features)
-    return nn.Flatten(1 - features.dim()) if default else nn.Identity()
-
-
-def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
-    """A copy of a user's network, which may learn.
-
-    Raises:
-        MethodError: when it is no module, or one that cannot be copied or cannot learn: lazy, or TorchScript.
-    """
-    if not isinstance(network, nn.Module):
-        raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module; give one, made with its sizes")
-    if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
-        raise MethodError(
-            f"{what} has layers that do not know their sizes yet, such as LazyLinear; call it once on a batch of "
-            "features, or give the sizes"
-        )
-    scripts = (part for part in network.modules() if isinstance(part, torch.jit.ScriptModule))
-    if any(x.requires_grad for part in scripts for x in part.parameters()):
-        raise MethodError(
-            f"{what} has TorchScript modules, copies of which cannot learn; give the modules they were made from"
-        )
-    return copied(network, what)
-
-
-def copied(network: nn.Module, what: str = "the network") -> nn.Module:
-    """A copy; what a pass left behind as an attribute, with its graph, is copied without the graph.
-
-    Raises:
-        MethodError: when it cannot be copied.
-    """
-    left = (x for part in network.modules() for x in vars(part).values() if isinstance(x, Tensor) and not x.is_leaf)
-    try:
-        return deepcopy(network, {id(x): x.detach() for x in left})
-    except Exception as error:  # a user's network may hold anything
-        raise MethodError(
-            f"{what} cannot be copied, and fits train copies: {error}; leave out what cannot"
-        ) from error
-
-
-def put_back(body: nn.Module, given: Mapping[str, Tensor]) -> None:
-    """Gives a user's network the weights and buffers with which it came.
-
-    Raises:
-        MethodError: when they are no longer of one kind.
-    """
-    try:
-        body.load_state_dict(given)
-    except RuntimeError as error:
-        raise MethodError(
-            f"the network's state, once it was asked, is not of the kind that was given: {error}; register all "
-            "buffers when it is made, or call it once on a batch of features"
-        ) from error
-
-
-def returned(network: nn.Module, x: Tensor) -> Tensor:
-    """What a network returns for a batch (B, ...), which may be anything but has to be a tensor.
-
-    Raises:
-        MethodError: when it is none.
-    """
-    found = network(x)
-    if not isinstance(found, Tensor):
-        raise MethodError(
-            f"the network returns {kind_of(found)}, where a tensor with a row an item is wanted; let it "
-            "return that alone"
-        )
-    return found
-
-
-def warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
-    """Warns where a user's classifier ends in Softmax or Sigmoid, or its outputs (B, K) look as if it did.
-
-    Of probabilities taken for logits, the surest of K classes gets a probability of e / (e + K - 1) at most.
-
-    Warns:
-        LogitsWarning: with the remedy.
-    """
-    last = body
-    while isinstance(last, nn.Sequential) and len(last):
-        last = last[-1]
-    ends = type(last).__name__ if isinstance(last, nn.Softmax | nn.Sigmoid) else ""
-    shares = found.shape[1] > 1 and bool((found >= 0).all()) and bool(((found.sum(1) - 1).abs() < SHARES).all())
-    if ends or shares:
-        what = f"ends in {ends}" if ends else "returns rows that sum to one on the first items"
-        warn(
-            f"the network {what}, as if to give probabilities, but what it returns is taken for logits, so that it "
-            f"is hardly sure of any class; give logits: drop the last {ends or 'Softmax'}",
-            LogitsWarning,
-        )
-
-
-def hint(first: nn.Module, features: Tensor) -> str:
-    """What to say besides when a network refuses features that came as whole numbers."""
-    if isinstance(first, Standardise) and bool((features == features.round()).all()):
-        return (
-            f" (features are standardised, as float32; set {RAW} = True on the network to be fed them as they are, "
-            "whole numbers as int64)"
-        )
-    return ""
+    return nn.Identity() if own else nn.Flatten(1 - features.dim())
 
 
 class Layer(nn.Module):
@@ -258,14 +149,13 @@ class Layer(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """Members with one hidden layer each; their probabilities are averaged.
+    """Members with one hidden layer each, whose probabilities are averaged.
 
-    Each member has weights of its own, and where ``apart`` is called, items of its own to learn from. Independent
-    fits of neural networks differ; their mean has better probabilities than one of them (Lakshminarayanan, Pritzel
-    & Blundell 2017, "Simple and scalable predictive uncertainty estimation using deep ensembles").
+    Independent fits of networks differ; their mean has better probabilities than one of them (Lakshminarayanan,
+    Pritzel & Blundell 2017, "Simple and scalable predictive uncertainty estimation using deep ensembles").
 
     Args:
-        members: how many there are, M.
+        members: their number, M.
         n_features, n_classes: D and K.
         hidden: units of each member's hidden layer.
         dropout: share of them that a step leaves out.
@@ -288,49 +178,61 @@ class Ensemble(nn.Module):
         return log_p.logsumexp(0) - math.log(self.members)
 
 
-class Network(nn.Module):
-    """A network on standardised features: what learns, what it is fed, and how many classes it tells apart.
+def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
+    """One hidden layer of rectified units, with dropout: (B, n_features) to logits (B, n_classes)."""
+    layers = (nn.Linear(n_features, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes))
+    return nn.Sequential(*layers)
 
-    A network of the user's own that has the attribute ``raw_features = True`` is fed features as they are: nothing
-    is standardised, and whole numbers, such as the ids of words, come as int64.
+
+class Network(nn.Module):
+    """A network with its input layer and its first weights.
 
     Args:
-        body: maps a batch of features to K logits.
-        features: (N, ...) of all items; only tables (N, D) are standardised.
-        default: whether the body was not given, so that its first weights are drawn, and images are flattened.
+        body: maps a batch of features to a row for each item.
+        features: (N, ...) of all items.
+        own: whether the body is a user's: it starts from the weights with which it came. The first weights of a
+            default body are drawn.
         whole: whether features came as whole numbers.
+        stream: added to the seed of first weights, so that the networks of a model differ.
 
     Attributes:
-        precision: as ``Training.precision`` says.
+        precision: as ``Training.precision``.
+        given: the state with which a user's body came; None for a default one.
     """
 
     precision: str = "full"
 
-    def __init__(self, body: nn.Module, features: Features, default: bool = False, whole: bool = False) -> None:
+    def __init__(
+        self, body: nn.Module, features: Features, own: bool = True, whole: bool = False, stream: int = 0
+    ) -> None:
         super().__init__()
-        self.body = body
-        self.first = input_layer(body, features, default, whole)
-        self.default = default
-        self.given = None if default else deepcopy(body.state_dict())
+        self.body, self.own, self.stream = body, own, stream
+        self.first = input_layer(body, features, own, whole)
+        self.given = deepcopy(body.state_dict()) if own else None
 
     def begin(self, seed: int) -> None:
-        """First weights, drawn or as given: what a fit learned of labels that are now left out is forgotten."""
-        if self.given is not None:
-            put_back(self.body, self.given)
-            return
-        with seeded(seed), moved_to(self.body, "cpu"):  # so that a seed draws the same on every device
-            for part in self.body.modules():
-                if isinstance(part, nn.Linear | Layer):
-                    part.reset_parameters()
+        """Sets first weights: those with which a user's body came, all others drawn.
 
-    @property
-    def own(self) -> bool:
-        """Whether the body was given, by the user."""
-        return not self.default
+        Raises:
+            MethodError: when the body's buffers have changed in number or shape.
+        """
+        if self.given is not None:
+            try:
+                self.body.load_state_dict(self.given)
+            except RuntimeError as error:
+                raise MethodError(
+                    f"the network's state is no longer of the kind that was given: {error}; register all buffers "
+                    "when it is made, or call it once on a batch of features"
+                ) from error
+        with seeded(seed + self.stream), moved_to(self, "cpu"):  # a seed draws the same on every device
+            for name, part in self.named_modules():
+                reset: Any = getattr(part, "reset_parameters", None)
+                if reset is not None and not (self.own and name.split(".")[0] == "body"):
+                    reset()
 
     @property
     def members(self) -> int:
-        """Networks that learn apart: 1, or those of an ``Ensemble``."""
+        """Networks that learn separately: 1, or those of an ``Ensemble``."""
         return self.body.members if isinstance(self.body, Ensemble) else 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -345,6 +247,7 @@ class Network(nn.Module):
         return out.unsqueeze(0)
 
     def _through(self, body: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The output of the input layer and a body, in the network's precision."""
         mixed, x = self.precision == "mixed", self.first(x)
         with (
             default_dtype(torch.float32),
@@ -354,38 +257,30 @@ class Network(nn.Module):
         return out.float() if isinstance(out, Tensor) else out
 
 
-def perceptron(n_features: int, n_classes: int, hidden: int = 128, dropout: float = 0.5) -> nn.Module:
-    """One hidden layer of rectified units, with dropout: (B, n_features) to logits (B, n_classes)."""
-    layers = (nn.Linear(n_features, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, n_classes))
-    return nn.Sequential(*layers)
-
-
 def prepared(
     network: nn.Module | None, data: Annotations, training: Mapping[str, Any] | None = None
 ) -> nn.Module | None:
-    """The network with which a fit begins: a copy, so that what one fit learns stays there.
+    """The classifier with which a fit begins: a copy, so that fits do not change the network that was given.
 
     Args:
-        network: maps features to K logits; None takes ``perceptron``, or an ``Ensemble`` of several, which look at
-            flattened images; one that is ready already is copied. It learns with all parts in train mode: running
-            means of a frozen part move, unless its ``train`` keeps them still. Tables (N, D) are standardised for
-            it, unless it has the attribute ``raw_features = True``: then whole numbers come as int64, and others as
-            they are.
+        network: maps features to K logits; None takes one hidden layer, or an ensemble of several networks, on
+            flattened images. It learns with all parts in train mode: running means of a frozen part move, unless
+            its ``train`` keeps them still. Tables (N, D) are standardised for it, unless it has the attribute
+            ``raw_features = True``: then whole numbers come as int64, and others as they are.
         data: the annotations.
         training: settings of ``Training`` by name: precision, and for the default network networks, hidden and
             dropout.
 
     Returns:
-        A ``Network``; None where data have no features and no network was asked for.
+        A ``Network``; None where data have no features and no network was given.
 
     Raises:
         DataError: when a network is given and data have no features.
-        MethodError: when the network refuses the features, or does not return K finite logits an item; when it is
+        MethodError: when the network refuses the features, or does not return K finite logits per item; when it is
             lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
 
     Warns:
-        LogitsWarning: when the network seems to return probabilities; ``fit`` passes it on, comparisons and scores,
-            whose fits are quiet, do not.
+        LogitsWarning: when the network seems to return probabilities.
 
     Examples:
         >>> import torch
@@ -393,39 +288,84 @@ def prepared(
         >>> network(torch.zeros(2, 64)).shape  # two images, ten classes
         torch.Size([2, 10])
     """
-    given = training_of(training or {})
-    features = features_for(network, data, "a network")
-    if features is None:
+    settings = training_of(training or {})
+    sizes = (data.n_classes, settings.hidden, settings.dropout)
+
+    def default(n_features: int) -> nn.Module:
+        several = settings.networks > 1
+        return Ensemble(settings.networks, n_features, *sizes) if several else perceptron(n_features, *sizes)
+
+    out, found = _ready(network, data, settings, default, data.n_classes)
+    if out is None or found is None:
         return None
-    if isinstance(network, Network):
-        out = cast(Network, copied(network))
-    elif network is not None:
-        out = Network(own_copy(network), features, whole=whole_numbers(data.features))
-    else:
-        with torch.random.fork_rng():
-            sizes = math.prod(features.shape[1:]), data.n_classes, given.hidden, given.dropout
-            body = perceptron(*sizes) if given.networks == 1 else Ensemble(given.networks, *sizes)
-            out = Network(body, features, default=True)
-    if isinstance(out.first, IntegerInput) and given.mixup > 0:
+    if isinstance(out.first, IntegerInput) and settings.mixup > 0:
         raise MethodError(
-            f"training: mixup={given.mixup} blends items, which whole numbers as ids of words cannot be; take "
+            f"training: mixup={settings.mixup} blends items, which ids of words cannot be; take "
             "training={'mixup': 0}"
         )
-    out.precision = given.precision
-    found = checked(out, features, (data.n_classes,), f"one logit for each of {data.n_classes} classes")
     if network is not None and not isinstance(network, Network):
-        warn_of_probabilities(network, found)
-    return out.eval()
+        _warn_of_probabilities(network, found)
+    return out
+
+
+def prepared_view(
+    network: nn.Module | None, data: Annotations, width: int, training: Mapping[str, Any] | None = None
+) -> nn.Module | None:
+    """A second network beside the classifier, with which a fit begins: a copy, as by ``prepared``.
+
+    A model calls ``network_output`` with it, and with the name of the attribute that holds it.
+
+    Args:
+        network: maps features to ``width`` numbers per item; None takes one hidden layer.
+        data: the annotations.
+        width: how many numbers it returns for each item.
+        training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
+
+    Returns:
+        A ``Network``; None where data have no features and no network was given.
+
+    Raises:
+        DataError, MethodError: as ``prepared``.
+
+    Examples:
+        >>> crowdppl.networks.prepared_view(None, crowdppl.anaesthetists(), width=5) is None  # no features
+        True
+    """
+    settings = training_of(training or {})
+    sizes = (width, settings.hidden, settings.dropout)
+    return _ready(network, data, settings, lambda n_features: perceptron(n_features, *sizes), width, stream=1)[0]
+
+
+def _ready(
+    network: nn.Module | None,
+    data: Annotations,
+    settings: Training,
+    default: Callable[[int], nn.Module],
+    width: int,
+    stream: int = 0,
+) -> tuple[Network | None, Tensor | None]:
+    """A network for the features of data and what it returns for the first items; None without features."""
+    features = features_for(network, data, "a network")
+    if features is None:
+        return None, None
+    if isinstance(network, Network):
+        out = cast(Network, own_copy(network))
+    else:
+        with torch.random.fork_rng():
+            body = default(math.prod(features.shape[1:])) if network is None else own_copy(network)
+        out = Network(body, features, network is not None, whole_numbers(data.features), stream)
+    out.precision = settings.precision
+    return out.eval(), checked(out, features, (width,), f"{width} finite numbers for each")
 
 
 def features_for(network: nn.Module | None, data: Annotations, what: str) -> Features | None:
-    """What networks are to look at, as ``feature_tensor`` gives it.
+    """The input of networks, as ``feature_tensor`` gives it.
 
     Raises:
         DataError: when a network (``what`` names it) is given and data have no features.
 
     Warns:
-        CrowdpplWarning: when float32 holds next to nothing of how a column differs between items.
+        CrowdpplWarning: when float32 rounds away how a column differs between items.
     """
     features = feature_tensor(data)
     if not isinstance(network, Network):
@@ -435,15 +375,37 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
     return features
 
 
+def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
+    """A copy of a user's network, which may learn; tensors that a pass left behind are copied without their graph.
+
+    Raises:
+        MethodError: when it is no module, or one that cannot be copied or cannot learn: lazy, or TorchScript.
+    """
+    if not isinstance(network, nn.Module):
+        raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module")
+    if any(is_lazy(x) for x in chain(network.parameters(), network.buffers())):
+        raise MethodError(
+            f"{what} has layers without sizes, such as LazyLinear; call it once on a batch of features"
+        )
+    scripts = (part for part in network.modules() if isinstance(part, torch.jit.ScriptModule))
+    if any(x.requires_grad for part in scripts for x in part.parameters()):
+        raise MethodError(f"{what} has TorchScript modules, whose copies cannot learn; give the original modules")
+    left = (x for part in network.modules() for x in vars(part).values() if isinstance(x, Tensor) and not x.is_leaf)
+    try:
+        return deepcopy(network, {id(x): x.detach() for x in left})
+    except Exception as error:  # a user's network may hold anything
+        raise MethodError(f"{what} cannot be copied, and fits train copies: {error}") from error
+
+
 def checked(
     network: nn.Module, features: Features, shape: Sequence[int | None], wanted: str, what: str = "the network"
 ) -> Tensor:
-    """What a network makes of the first two items, once it is seen to be what is wanted.
+    """The output of a network for the first two items, once it is as wanted.
 
     Args:
-        network: features to a row an item.
+        network: features to a row per item.
         features: (N, ...).
-        shape: of what it is to return for an item; None where any size will do.
+        shape: of its output for an item; None where any size will do.
         wanted: the same in words, for messages.
         what: its own name, likewise.
 
@@ -457,23 +419,44 @@ def checked(
     except (DataError, MethodError):
         raise
     except Exception as error:  # a user's network may raise anything
-        more = hint(network.first, some) if isinstance(network, Network) else ""
-        raise MethodError(f"{what} cannot read features of shape {tuple(some.shape[1:])}: {error}{more}") from error
+        hint = ""
+        if isinstance(getattr(network, "first", None), Standardise) and bool((some == some.round()).all()):
+            hint = f" (features are standardised; set {RAW} = True on the network to get them as they are)"
+        raise MethodError(f"{what} cannot read features of shape {tuple(some.shape[1:])}: {error}{hint}") from error
     sizes = zip(found.shape[1:], shape, strict=False)
     if len(found) != len(some) or found.dim() != 1 + len(shape) or any(n not in (m, None) for m, n in sizes):
         raise MethodError(f"{what} returns {tuple(found.shape)} for {len(some)} items; it must return {wanted}")
     if not bool(torch.isfinite(found).all()):
-        raise MethodError(f"what {what} returns is not finite on the first items; look at its weights")
+        raise MethodError(f"{what} returns numbers that are not finite for the first items; look at its weights")
     return found
 
 
+def _warn_of_probabilities(body: nn.Module, found: Tensor) -> None:
+    """Warns where a user's classifier ends in Softmax or Sigmoid, or its outputs (B, K) are shares.
+
+    Of probabilities taken for logits, the surest of K classes gets a probability of e / (e + K - 1) at most.
+    """
+    last = body
+    while isinstance(last, nn.Sequential) and len(last):
+        last = last[-1]
+    ends = type(last).__name__ if isinstance(last, nn.Softmax | nn.Sigmoid) else ""
+    shares = found.shape[1] > 1 and bool((found >= 0).all() and ((found.sum(1) - 1).abs() < 1e-4).all())
+    if ends or shares:
+        what = f"ends in {ends}" if ends else "returns rows that sum to one on the first items"
+        warn(
+            f"the network {what}; its outputs are taken for logits, so that it is hardly sure of any class: drop "
+            f"the last {ends or 'Softmax'}",
+            LogitsWarning,
+        )
+
+
 def learns(network: nn.Module) -> bool:
-    """Whether it has a weight that is to move; one without any stands still, and has its say."""
+    """Whether it has a weight that is to learn."""
     return any(x.requires_grad for x in network.parameters())
 
 
 def init_weights(network: nn.Module, training: Training, seed: int) -> None:
-    """First weights for a fit, where crowdppl made the network ready; any other learns on from where it stands.
+    """Sets first weights for a fit where crowdppl prepared the network; any other learns on from its weights.
 
     Raises:
         MethodError: when such another one is to learn in mixed precision.
@@ -483,73 +466,31 @@ def init_weights(network: nn.Module, training: Training, seed: int) -> None:
         network.begin(seed)
     elif training.precision != "full":
         raise MethodError(
-            f"training: precision={training.precision!r} is for networks that crowdppl.networks.prepared or prepared_view made "
-            "ready; call it in prepare, or use torch.autocast in the network"
+            f"training: precision={training.precision!r} needs a network that crowdppl.networks.prepared or "
+            "prepared_view made; call it in setup, or use torch.autocast in the network"
         )
 
 
 def outputs(network: nn.Module, features: Features) -> Tensor:
-    """What a network returns (N, ...), as it stands; nothing is dropped out, and nothing is learned."""
+    """The outputs (N, ...) of a network as it is: nothing is dropped out, and nothing is learned.
+
+    Raises:
+        MethodError: when it returns no tensor.
+    """
     learning = network.training
     network.eval()
+    rows = []
     with torch.no_grad():
         device = device_of(network)
-        rows = [returned(network, part.to(device)) for part in parts(features)]
+        for part in parts(features):
+            found = network(part.to(device))
+            if not isinstance(found, Tensor):
+                raise MethodError(f"the network returns {kind_of(found)}; it must return one tensor")
+            rows.append(found)
     network.train(learning)
     return torch.cat(rows)
 
 
 def log_shares(network: nn.Module, features: Features) -> Tensor:
-    """Log-probabilities (N, K) of the classes, as the network stands."""
+    """Log-probabilities (N, K) of the classes by a classifier as it is."""
     return outputs(network, features).log_softmax(-1)
-
-
-class View(Network):
-    """A network beside the classifier, on standardised features."""
-
-    def begin(self, seed: int) -> None:
-        """First weights, drawn or as given; not drawn with the numbers that a classifier's are drawn with."""
-        super().begin(seed + 1)
-
-
-def prepared_view(
-    network: nn.Module | None, data: Annotations, width: int, training: Mapping[str, Any] | None = None
-) -> nn.Module | None:
-    """The network beside the classifier with which a fit begins: a copy, so that what one fit learns stays there.
-
-    A story asks it with ``look``, under the name of the attribute that holds it.
-
-    Args:
-        network: maps features to ``width`` numbers an item; None takes one hidden layer; one that is ready already
-            is copied.
-        data: the annotations.
-        width: how many numbers it returns for each item.
-        training: settings of ``Training`` by name: precision, and for the default network hidden and dropout.
-
-    Returns:
-        A ``View``; None where data have no features and no network was asked for.
-
-    Raises:
-        DataError: when a network is given and data have no features.
-        MethodError: when the network refuses the features, or does not return so many finite numbers an item; when
-            it is lazy or TorchScript.
-
-    Examples:
-        >>> crowdppl.networks.prepared_view(None, crowdppl.anaesthetists(), width=5) is None  # they have no features
-        True
-    """
-    given = training_of(training or {})
-    features = features_for(network, data, "a network")
-    if features is None:
-        return None
-    if isinstance(network, View):
-        out = cast(View, copied(network))
-    elif network is not None:
-        out = View(own_copy(network), features, whole=whole_numbers(data.features))
-    else:
-        with torch.random.fork_rng():
-            body = perceptron(math.prod(features.shape[1:]), width, given.hidden, given.dropout)
-            out = View(body, features, default=True)
-    out.precision = given.precision
-    checked(out, features, (width,), f"{width} finite numbers for each")
-    return out.eval()

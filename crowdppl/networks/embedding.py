@@ -1,4 +1,4 @@
-"""Networks that place items in a space where classes are clouds."""
+"""Networks that embed items in a space where classes form clusters."""
 
 from __future__ import annotations
 
@@ -19,32 +19,28 @@ SPREAD = 3.0
 """Typical distance of standardised features from their mean, after the first projection."""
 
 REACH = 3.0
-"""Standard deviations at which features are cut off: what hardly varies in known classes may leap in new ones."""
+"""Standard deviations at which features are clipped: new classes may vary more than known ones."""
 
 
 class Embedding(nn.Module):
-    """A network that maps standardised features to places in a space.
+    """A network that maps standardised features to points of a space.
 
     Args:
         body: maps a batch of features (B, ...) to (B, M).
-        features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and
-            cut off. Images are flattened for ``Layers``.
+        features: (N, ...) of the items that it is trained on; only tables (N, D) are standardised and clipped.
+            Images are flattened for ``Layers``.
         dimension: M.
 
     Attributes:
+        own: whether the body is a user's.
         learning: names of the parameters of the body that are to learn: those that were not frozen.
     """
 
     def __init__(self, body: nn.Module, features: Tensor, dimension: int) -> None:
         super().__init__()
-        self.body, self.dimension = body, dimension
-        self.first = input_layer(body, features, isinstance(body, Layers), whole=False)
+        self.body, self.dimension, self.own = body, dimension, not isinstance(body, Layers)
+        self.first = input_layer(body, features, self.own, whole=False)
         self.learning = frozenset(name for name, x in body.named_parameters() if x.requires_grad)
-
-    @property
-    def own(self) -> bool:
-        """Whether the body is a network of the user's own."""
-        return not isinstance(self.body, Layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) to (B, M)."""
@@ -60,9 +56,9 @@ class Embedding(nn.Module):
 
 
 class Layers(nn.Module):
-    """A projection that keeps distances, and what rectified layers add to it, which is nothing at first.
+    """A projection that keeps distances, plus rectified layers, which add nothing at first.
 
-    With few classes to learn from, a space near that of the features does better than one learned from scratch.
+    With few classes to learn from, a space near that of the features is better than one learned from scratch.
 
     Args:
         n_features: D.
@@ -93,7 +89,7 @@ def embedding_for(
     """An embedding with first weights for these features.
 
     Args:
-        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
+        body: a user's network, which is copied; its frozen parts stay frozen. None takes ``Layers``.
         features: (N, ...) of the items that it will be trained on.
         widths: of the layers.
         seed: of the first weights of ``Layers``.
@@ -121,8 +117,8 @@ def trained_embedding(
     """The embedding with which annotations are fitted.
 
     Args:
-        embedding: what ``meta_trained`` returned; or where only its weights are left, a network of the user's own
-            of the same architecture, or None for ``Layers``.
+        embedding: the result of ``meta_trained``; where only its weights are left, a user's network of the same
+            architecture, or None for ``Layers``.
         widths: of the layers.
         weights: of the trained embedding; None before meta-training.
         data: the annotations.
@@ -131,9 +127,8 @@ def trained_embedding(
         An ``Embedding`` that learns no more; None where data have no features and nothing was trained.
 
     Raises:
-        DataError: when there is a trained embedding, but there are no features, or of another shape.
-        MethodError: when there are features, but nothing was trained; or when only the weights of a network of the
-            user's own are left.
+        DataError: when there is a trained embedding, and no features, or features of another shape.
+        MethodError: when there are features, and nothing was trained, or only weights of a user's network are left.
     """
     given = require_data(data).features
     features = None if given is None else torch.from_numpy(np.array(given[:1], np.float32))
@@ -143,29 +138,29 @@ def trained_embedding(
         if features is None:
             raise DataError("the method has an embedding, but the data have no features; give features=")
         raise MethodError(
-            "features cannot be looked at before meta-training: fit what meta_fit(episodes) returns, with episodes "
-            "of other classes (crowdppl.few_shot.EpisodeSampler), or leave features out"
+            "features need a network that was meta-trained: fit what meta_fit(episodes) returns, or leave features "
+            "out"
         )
     if features is None:
-        raise DataError("the method was meta-trained on features, but the data have none; give features=")
+        raise DataError("the method was meta-trained on features, but the data have no features; give features=")
     if not isinstance(embedding, Embedding):
-        embedding = _again(embedding, widths, weights, features)
+        embedding = _rebuilt(embedding, widths, weights, features)
     try:
         outputs(embedding, features)
     except (RuntimeError, IndexError) as error:
         shape = tuple(features.shape[1:])
-        raise DataError(f"features of shape {shape} are not those that were trained on: {error}") from error
+        raise DataError(f"features of shape {shape} are not those of meta-training: {error}") from error
     return embedding
 
 
-def _again(
+def _rebuilt(
     body: nn.Module | None, widths: Sequence[int], weights: Mapping[str, Tensor], features: Tensor
 ) -> Embedding:
-    """The embedding with these weights."""
+    """An embedding with these weights."""
     straight = "body.straight.weight"
     if body is None and straight not in weights:
         raise MethodError(
-            "these weights are those of an embedding of your own; give embedding= one of the same architecture"
+            "the weights are those of a network of your own; give embedding= of the same architecture"
         )
     if body is None:
         n_features = weights[straight].shape[1]

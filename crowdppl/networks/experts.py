@@ -1,4 +1,4 @@
-"""Networks side by side, the experts, of which each annotator is a blend, and what a blend makes of items."""
+"""Experts: networks side by side, of which each annotator is a blend by a gate."""
 
 from __future__ import annotations
 
@@ -12,66 +12,51 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from crowdppl.core.devices import moved_to, seeded
 from crowdppl.core.validation import is_whole
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.data.features import Features, read_stored, rows_taken, whole_numbers
 from crowdppl.errors import MethodError
-from crowdppl.networks.classifier import Network, checked, copied, features_for, outputs, own_copy, put_back
+from crowdppl.networks.classifier import Network, checked, features_for, outputs, own_copy
 from crowdppl.networks.outputs import network_output
 from crowdppl.networks.training import training_of
 from crowdppl.primitives.labels import Table
 from crowdppl.primitives.plates import Data
 
 TYPICAL = 256
-"""Items that stand for all others where nothing is seen of an item."""
+"""Items that represent all others where an item has no features."""
 NUMBERS = 4_000_000
-"""Numbers that one array over annotators and typical items may hold."""
+"""Largest size of one array over annotators and typical items."""
+GRID = 256
+"""Points between the smallest and the largest weight at which a density is evaluated."""
 
 
 class Experts(Network):
-    """Experts that look at standardised features, and the tower that turns a blend of them into logits.
+    """Experts on standardised features, and the tower that turns a blend of them into logits.
 
     Args:
-        body: maps a batch of features (B, ...) to what M experts see, (B, M, H).
+        body: maps a batch of features (B, ...) to the outputs of M experts, (B, M, H).
         features: (N, ...) of all items.
-        tower: maps (B, H) to K logits.
-        default: whether the body was not given, so that its first weights are drawn; the tower's always are.
-        whole: whether features came as whole numbers.
+        tower: maps (B, H) to K logits; its first weights are always drawn.
+        own, whole: as of ``Network``.
     """
 
     typical: Tensor
 
     def __init__(
-        self,
-        body: nn.Module,
-        features: Features,
-        tower: nn.Module,
-        default: bool = False,
-        whole: bool = False,
+        self, body: nn.Module, features: Features, tower: nn.Module, own: bool = True, whole: bool = False
     ) -> None:
-        super().__init__(body, features, default, whole)
+        super().__init__(body, features, own, whole)
         self.tower = tower
         at = np.linspace(0, len(features) - 1, min(TYPICAL, len(features))).round().astype(np.int64)
         self.register_buffer("typical", read_stored(rows_taken(features, torch.from_numpy(at))).clone())
-
-    def begin(self, seed: int) -> None:
-        """First weights, as of any network; the tower's are drawn."""
-        if self.given is not None:
-            put_back(self.body, self.given)
-        with seeded(seed), moved_to(self, "cpu"):  # so that a seed draws the same on every device
-            for part in (self.tower if self.given is not None else self).modules():
-                reset: Any = getattr(part, "reset_parameters", None)
-                if reset is not None:
-                    reset()
 
     def answers(self, blend: Tensor, learning: bool = False) -> Tensor:
         """Log-probabilities (..., K) of blends (..., H), in their precision.
 
         Args:
-            blend: what experts see, weighted by a gate.
-            learning: whether the tower learns from what is made of them.
+            blend: outputs of experts, weighted by a gate.
+            learning: whether the gradient reaches the tower.
         """
         parameters = self.tower.named_parameters()
         weights = {name: (x if learning else x.detach()).to(blend.dtype) for name, x in parameters}
@@ -79,38 +64,30 @@ class Experts(Network):
         return logits.log_softmax(-1)
 
     def seen_through(self, seen: Tensor, gate: Tensor, learning: bool = False) -> Tensor:
-        """Log-probabilities (..., N, K) of the answers of one gate (..., M) to items that experts see (N, M, H)."""
+        """Log-probabilities (..., N, K) of the answers of one gate (..., M), from outputs of experts (N, M, H)."""
         return self.answers(torch.einsum("...m,nmh->...nh", gate, seen), learning)
 
     def labels_and_truth(self, data: Data, gate: Tensor, oracle: Callable[[], Tensor]) -> tuple[Table, Tensor]:
-        """How labels come out, as ``annotate`` takes it, and log-probabilities of the truth.
+        """Log-probabilities of labels, as ``annotate`` takes them, and of the truth.
 
         Args:
-            data: the story's argument; it keeps these experts as its attribute ``experts``.
+            data: the argument of a model that keeps these experts as its attribute ``experts``.
             gate: of annotators, (..., A, M).
-            oracle: finds the gate (..., M) of the worker whose answers the truth is.
+            oracle: computes the gate (..., M) of the worker whose answers are the truth.
         """
         block, seen = data.as_block(), network_output(data, self, "experts")
         if seen is None:
             return self.on_typical(gate, oracle())
-        told = block.potential is not None or block.n_answers > block.n_classes
-        if (
-            block.trains_networks and not told
-        ):  # nothing hangs on the truth, and to find a mode in each step takes time
+        needed = block.potential is not None or block.n_answers > block.n_classes
+        if block.trains_networks and not needed:  # nothing depends on the truth, and finding a mode takes time
             log_p = torch.full((block.n_classes,), -math.log(block.n_classes))
         else:
             log_p = self.seen_through(seen, oracle(), block.trains_networks)
         return self.of_labels(block, seen, gate), log_p
 
     def of_labels(self, block: Block, seen: Tensor, gate: Tensor) -> Callable[[Tensor], Tensor]:
-        """Log-potentials of labels, whatever the truth, from what experts see of their items.
-
-        Args:
-            block: the labels.
-            seen: (N, M, H).
-            gate: (..., A, M).
-        """
-        # Expert by expert: an array over labels, experts and their H numbers would not fit for a million labels.
+        """Log-probabilities of labels, whatever the truth, from outputs (N, M, H) and gates (..., A, M)."""
+        # Expert by expert: an array over labels, experts and their H outputs would not fit for a million labels.
         blend: Tensor | float = 0.0
         for m in range(gate.shape[-1]):
             blend = blend + block.of_annotator(gate[..., m]).unsqueeze(-1) * block.of_item(seen[:, m], event_dim=1)
@@ -124,7 +101,7 @@ class Experts(Network):
 
     @torch.no_grad()
     def on_typical(self, gate: Tensor, oracle: Tensor) -> tuple[Tensor, Tensor]:
-        """What is to be expected of an item of which nothing is seen: it is one of the typical ones, by chance.
+        """Averages over typical items, for an item without features.
 
         Args:
             gate: (..., A, M).
@@ -147,10 +124,10 @@ class Experts(Network):
 
 
 class GatedClassifier(nn.Module):
-    """A classifier: features to the logits of one gate.
+    """A classifier: features to the log-probabilities of one gate.
 
     Args:
-        experts: what it looks through, as ``experts_for`` gives them.
+        experts: as ``experts_for`` gives them.
         gate: (M,).
     """
 
@@ -193,10 +170,10 @@ def experts_for(
     tower: Sequence[int],
     training: Mapping[str, Any],
 ) -> Experts | None:
-    """The experts with which a fit begins: a copy, so that what one fit learns stays there.
+    """The experts with which a fit begins: a copy, so that fits do not change the network that was given.
 
     Args:
-        experts: maps features to (B, M, H); None takes ``side_by_side``; one that is ready already is copied.
+        experts: maps features to (B, M, H); None takes ``side_by_side``.
         data: the annotations.
         n_experts: M.
         widths: of an expert's layers, H the last.
@@ -209,7 +186,7 @@ def experts_for(
     Raises:
         DataError: when experts are given and data have no features.
         MethodError: when widths are no whole numbers from 1, or the experts refuse the features, are lazy or
-            TorchScript, or do not return finite (B, M, H) with M as said.
+            TorchScript, or do not return finite (B, M, H).
     """
     given = training_of(training)
     for name, sizes in (("widths", widths), ("tower", tower)):
@@ -220,39 +197,31 @@ def experts_for(
     if features is None:
         return None
     if isinstance(experts, Experts):
-        out = cast(Experts, copied(experts))
+        out = cast(Experts, own_copy(experts))
         out.precision = given.precision
         return out.eval()
-    what, whole = "the network of experts", whole_numbers(data.features)
+    what, own, whole = "the network of experts", experts is not None, whole_numbers(data.features)
     with torch.random.fork_rng():
-        n_features = math.prod(features.shape[1:])
-        body = (
-            side_by_side(n_features, n_experts, widths, given.dropout)
-            if experts is None
-            else own_copy(experts, what)
-        )
+        if experts is None:
+            body = side_by_side(math.prod(features.shape[1:]), n_experts, widths, given.dropout)
+        else:
+            body = own_copy(experts, what)
         wanted = f"finite (B, M, H) with M = {n_experts} (n_experts=)"
-        trial = Network(body, features, default=experts is None, whole=whole)
-        found = checked(trial, features, (n_experts, None), wanted, what)
-        top = stacked([found.shape[-1], *tower], data.n_classes)
-        out = Experts(body, features, top, default=experts is None, whole=whole)
-        out.precision = given.precision
-        return out.eval()
-
-
-GRID = 256
-"""Places between the smallest and the largest weight at which a density is looked at."""
+        found = checked(Network(body, features, own, whole), features, (n_experts, None), wanted, what)
+        out = Experts(body, features, stacked([found.shape[-1], *tower], data.n_classes), own, whole)
+    out.precision = given.precision
+    return out.eval()
 
 
 def population_centre(gates: Tensor, kind: str = "mode", bandwidth: float | None = None) -> Tensor:
     """The gate of the oracle worker, weight by weight and renormalised: (..., A, M) to (..., M).
 
     Args:
-        gates: of annotators, each a share of 1 over experts.
-        kind: "mode" is the highest place of a Gaussian kernel density, looked at in 256 places (Han et al. 2025,
-            "Mixture of experts based multi-task supervise learning from crowds"); or the mean, or the median.
+        gates: of annotators, each with weights over experts that add up to 1.
+        kind: "mode" is the maximum of a Gaussian kernel density over 256 points (Han et al. 2025, "Mixture of
+            experts based multi-task supervise learning from crowds"); or "mean", or "median".
         bandwidth: of the kernels; by default Silverman's rule (1986, "Density estimation", eq. 3.31) for each
-            expert, .9 min(standard deviation, interquartile range / 1.34) A^(-1/5), which asks for no truth.
+            expert, .9 min(standard deviation, interquartile range / 1.34) A^(-1/5).
 
     Raises:
         MethodError: for another kind, or a bandwidth that is not positive.
@@ -263,16 +232,16 @@ def population_centre(gates: Tensor, kind: str = "mode", bandwidth: float | None
         middle = gates.quantile(0.5, dim=-2)
     elif kind == "mode":
         if bandwidth is not None and not bandwidth > 0:
-            raise MethodError(f"bandwidth={bandwidth} must be positive")
+            raise MethodError(f"bandwidth={bandwidth} must be above 0")
         with torch.no_grad():
             middle = torch.stack([_highest(x, bandwidth) for x in gates.unbind(-1)], -1)
     else:
-        raise MethodError(f"the centre of a population is its 'mode', 'mean' or 'median', not {kind!r}")
+        raise MethodError(f"kind={kind!r} is none of 'mode', 'mean' and 'median'")
     return middle / middle.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
 def _highest(x: Tensor, bandwidth: float | None) -> Tensor:
-    """Where the density of numbers (..., A) is highest, (...)."""
+    """The mode (...) of a kernel density of numbers (..., A)."""
     low, high = x.amin(-1), x.amax(-1)
     steps = torch.linspace(0, 1, GRID, dtype=x.dtype, device=x.device)
     at = low.unsqueeze(-1) + (high - low).unsqueeze(-1) * steps  # (..., G)
@@ -293,9 +262,9 @@ def silverman_bandwidth(x: Tensor) -> Tensor:
 
 
 def principal_axes(gates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean (M,), the first two principal axes (M, 2) and their shares of the spread (2,).
+    """The mean (M,) of gates (A, M), the first two principal axes (M, 2) and their shares of the variance (2,).
 
-    An axis points to where the gate that is largest along it grows.
+    An axis points towards growth of its largest entry.
     """
     mean = gates.mean(0)
     _, sizes, axes = np.linalg.svd(gates - mean, full_matrices=False)

@@ -1,4 +1,4 @@
-"""What networks make of items: how a story asks them, and how a user does."""
+"""Outputs of the networks of a model, for items of the data and for new ones."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ from crowdppl.primitives.model import Model, card_of
 from crowdppl.primitives.plates import Data, block_of
 
 
-def warn_of_no_features(stories: Mapping[str, Any], data: Annotations) -> None:
-    """Warns of methods with networks, by their cards, where annotations hold nothing for networks to look at.
+def warn_of_no_features(models: Mapping[str, Any], data: Annotations) -> None:
+    """Warns where methods use features, by their cards, and annotations have none.
 
     Args:
-        stories: methods by the names that the warning gives them.
+        models: methods by the names that the warning gives them.
         data: the annotations.
 
     Warns:
         CrowdpplWarning: with the names.
     """
-    cards = {name: card_of(model) for name, model in stories.items()}
-    blind = [name for name, card in cards.items() if card is not None and "features" in card.uses]
-    if blind and data.features is None:
-        text = f"{', '.join(blind)}: there are no features, so that no network learns; give features="
-        warn(text, CrowdpplWarning)
+    cards = {name: card_of(model) for name, model in models.items()}
+    names = [name for name, card in cards.items() if card is not None and "features" in card.uses]
+    if names and data.features is None:
+        warn(
+            f"{', '.join(names)}: there are no features, so that no network learns; give features=", CrowdpplWarning
+        )
 
 
 def networks_of(model: Any) -> dict[str, nn.Module]:
-    """The networks of a story by the attribute that holds each; ``network`` is the classifier.
+    """The networks of a model by the attribute that holds each; ``network`` is the classifier.
 
-    Those that a story calls ``standing`` have a say, and learn no more.
+    Where a model has a mapping ``standing``, its networks are those, and learn no more.
     """
     if hasattr(model, "standing"):
         return dict(model.standing)
@@ -61,21 +62,17 @@ def networks_of(model: Any) -> dict[str, nn.Module]:
 
 
 def trained_networks(model: Any) -> dict[str, nn.Module]:
-    """The networks of a story that are to learn: all, unless it calls them ``standing``."""
+    """The networks of a model that are to learn: all, unless they are ``standing``."""
     return {} if hasattr(model, "standing") else networks_of(model)
 
 
 def network_of(model: Any) -> nn.Module | None:
-    """The classifier of a story, if it is to learn; None where there is none."""
+    """The classifier of a model, if it is to learn; None where there is none."""
     return trained_networks(model).get("network")
 
 
 def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
-    """A network's state as files hold it: tensors by name.
-
-    Args:
-        network: any.
-        keep_vars: as of ``torch.nn.Module.state_dict``.
+    """A network's state, tensors by name, as files hold it.
 
     Raises:
         ResultError: when a part of it has extra state of another type.
@@ -84,28 +81,26 @@ def state_of(network: nn.Module, keep_vars: bool = False) -> dict[str, Tensor]:
     for name, x in found.items():
         if not isinstance(x, Tensor):
             raise ResultError(
-                f"the network's state {name!r} is {kind_of(x)}, and files hold tensors alone; let "
-                "get_extra_state return a tensor, or leave it out"
+                f"the network's state {name!r} is {kind_of(x)}, and files hold tensors alone; let get_extra_state "
+                "return a tensor"
             )
     return found
 
 
 def network_output(data: Data, network: nn.Module | None, name: str = "network") -> Tensor | None:
-    """What a network returns for each item: (N, ...); None without a network, or with nothing to look at.
+    """The output (N, ...) of a network for each item; None without a network, or without features.
 
-    There is nothing to look at without features, and where tables of annotators are read off a fit
-    (``Posterior.confusion``): these are for an item that nobody has seen, and say what the story says there. Where
-    labels depend on what a network other than the classifier returns, they are averages over items of the fit.
+    Tables of annotators (``Posterior.confusion``) belong to no item and are computed without features. Where labels
+    depend on a network other than the classifier, they are averages over the items of the fit.
 
-    Where the network learns by gradients (``inference="svi"``, or Pyro's own SVI), its parameters enter Pyro's
-    store, and the gradient flows through. Elsewhere it stands still. Under Pyro's own SVI, so does one without a
-    weight that is to learn (``network.requires_grad_(False)``); ``fit`` leaves those alone that a story keeps in
-    its mapping ``standing``, by name.
+    Under svi and Pyro's own SVI the network's parameters enter Pyro's store and the gradient flows through;
+    elsewhere the network is constant, and so is, under Pyro's own SVI, one without a weight that is to learn.
+    ``fit`` does not train the networks of a model's mapping ``standing``.
 
     Args:
-        data: the story's argument.
-        network: a module that maps a batch of features to a row an item.
-        name: the story's attribute that holds it.
+        data: the model's argument.
+        network: maps a batch of features to a row per item.
+        name: the model's attribute that holds it.
 
     Examples:
         >>> print(crowdppl.networks.network_output(crowdppl.anaesthetists(), None))
@@ -125,17 +120,14 @@ def network_output(data: Data, network: nn.Module | None, name: str = "network")
 
 
 def class_logits(data: Data, network: nn.Module | None) -> Tensor:
-    """What a network makes of each item: log-probabilities (N, K) of the classes.
-
-    A story adds them to the log-probabilities of the truth. Where there is no network, or nothing to look at, all
-    classes are as likely.
+    """Log-probabilities (N, K) of the classes by a classifier; even without a network, or without features.
 
     Args:
-        data: the story's argument.
-        network: the story's classifier, kept as its attribute ``network``.
+        data: the model's argument.
+        network: the model's classifier, kept as its attribute ``network``.
 
     Examples:
-        >>> crowdppl.networks.class_logits(crowdppl.anaesthetists(), None)[0].exp()  # nothing to look at
+        >>> crowdppl.networks.class_logits(crowdppl.anaesthetists(), None)[0].exp()
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     block = block_of(data)
@@ -146,35 +138,40 @@ def class_logits(data: Data, network: nn.Module | None) -> Tensor:
 
 
 def cached_outputs(model: Model, blocks: list[Block]) -> list[Block]:
-    """Blocks with what each network of the story returns for their items, as it stands."""
+    """Blocks with the outputs of each network of the model for their items, as it is."""
     found = networks_of(model)
     if not found:
         return blocks
-
-    def one(block: Block) -> Block:
-        assert block.features is not None, "a story with networks gives its blocks features"
+    cached = []
+    for block in blocks:
+        assert block.features is not None, "a model with networks gives its blocks features"
         seen = {name: outputs(network, block.features).to(block.dtype) for name, network in found.items()}
-        return replace(block, seen=seen)
-
-    return [one(block) for block in blocks]
+        cached.append(replace(block, seen=seen))
+    return cached
 
 
 def rows_to_classify(features: Any, known: Any) -> tuple[pd.Index[Any], Features]:
-    """Ids and rows of new items, seen to be as those of the fit, and finite as far as they are read."""
+    """Ids and rows of new items, checked to have the shape of the fit's and, where they are read, to be finite.
+
+    Args:
+        features: a DataFrame, an array or a dataset.
+        known: the features of the fit.
+
+    Raises:
+        DataError: when they are of another shape or not finite.
+    """
     wanted = () if known is None else tuple(known.shape[1:])
     if is_dataset(features):
-        stored = (
-            features
-            if isinstance(features, StoredFeatures)
-            else StoredFeatures.of(features, pd.RangeIndex(len(features)))
-        )
+        stored = features
+        if not isinstance(stored, StoredFeatures):
+            stored = StoredFeatures.of(features, pd.RangeIndex(len(features)))
         stored = stored if len(stored) else replace(stored, row_shape=wanted)
         if stored.row_shape != wanted:
             raise DataError(f"the dataset of features has rows {stored.row_shape}; the fit's were {wanted}")
         return stored.ids, stored
     if isinstance(features, pd.DataFrame):
-        named = in_columns(features, known.columns) if isinstance(known, pd.DataFrame) else features
-        index, values = features.index, numbers_of(plain_table(named))
+        table = in_columns(features, known.columns) if isinstance(known, pd.DataFrame) else features
+        index, values = features.index, numbers_of(plain_table(table))
     else:
         values = plain_array(features)
         index = pd.RangeIndex(len(values) if values.ndim else 0)

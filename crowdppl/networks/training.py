@@ -16,7 +16,7 @@ from crowdppl.data.annotations import Annotations, feature_tensor, has_informati
 from crowdppl.errors import MethodError
 
 VOLUMES = (0.003, 0.02, 0.05)
-"""One that serves nearly everywhere, and larger ones, which find the truth where an item's labels err together."""
+"""A weight that suits most data, and larger ones, for data where the labels of an item err together."""
 
 
 @dataclass(frozen=True)
@@ -24,41 +24,37 @@ class Training:
     """Settings of the network's part of a fit.
 
     Attributes:
-        epochs: passes over the items; before each, the truth's probabilities and the annotators are brought up to
-            date.
-        patience: epochs without gain after which training stops, judged by a tenth of the labels, which a first
-            training leaves out (of the items, where none has labels of two annotators); 0 trains to the end.
-        stop_after: epochs after which training ends, on a schedule made for ``epochs``; what ``patience`` finds.
+        epochs: passes over the items; before each, the truth's probabilities and the annotators are updated.
+        patience: epochs without gain after which training stops, measured on a tenth of the labels (or of the
+            items, where none has labels of two annotators), which a first training leaves out; 0 trains to the end.
+        stop_after: epochs after which training ends, on a schedule made for ``epochs``; the result of ``patience``.
         learning_rate: of AdamW at the start; it falls to 0 along a cosine.
         weight_decay: of AdamW.
         annotator_rate: how many times faster annotators' parameters learn than the network, under svi.
-        batch_size: items a step.
-        warm_up: epochs in which the network learns vote shares, before it has a say, and annotators stay as the
-            votes made them; svi has none.
+        batch_size: items per step.
+        warm_up: epochs in which the network learns vote shares without influence on the truth, and annotators stay
+            as the votes made them; svi has none.
         mixup: parameter of the Beta distribution from which blends of two items are drawn (Zhang et al. 2018,
-            "mixup: beyond empirical risk minimization"); 0 blends none. Under svi a blend is asked for the
-            labels of both, so that networks look at items twice.
+            "mixup: beyond empirical risk minimization"); 0 blends none. Under svi a blend has the labels of both
+            items, so that networks read items twice.
         balance: weight of a term that draws the mean prediction of a batch to ``shares``; 0 has none.
-        shares: of the classes: "uniform", "votes", or "auto", which is uniform where votes are nearly even (their
-            relative entropy to it is below a fortieth of log K), and elsewhere balances nothing.
+        shares: of the classes: "uniform", "votes", or "auto": uniform where votes are nearly even (their relative
+            entropy to it is below a fortieth of log K), and no balance elsewhere.
         volume: weight of log det F'F of a batch's predictions F (Ibrahim, Nguyen & Fu 2023, "Deep learning from
-            crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization"); "auto"
-            takes 0.003, or 0.02 or 0.05 where labels of items left out ask for more, at the cost of six or nine
-            fits to parts of the data (its ``diagnostics()["volumes"]`` has the scores). Where fewer than 300 items
-            have labels, too few to tell, it is 0.003 without trials.
-        full_batch: learn from all items at once by a line search, without chance, so that the objective of em and
-            vb never falls. Nothing is dropped out, ``batch_size`` and ``learning_rate`` mean nothing, ``epochs``
-            are the most there may be. Give more ``weight_decay``, such as 0.01: with little, a network learns
-            errors by heart.
-        networks: how many default networks learn the same truth, each from batches and blends of its own; their
-            mean probabilities have the say. Features on disk are read once for each. Under svi and in full batch
-            they share one loss, that of their mean. A network that is given, and a view of items that is not the
-            classifier, is one whatever this says.
+            crowdsourced labels: coupled cross-entropy minimization, identifiability, and regularization"). "auto"
+            takes 0.003, or 0.02 or 0.05 where these predict held-out labels better, at the cost of six or nine fits
+            to parts of the data (scores are in ``diagnostics()["volumes"]``). With fewer than 300 labelled items it
+            is 0.003 without trials.
+        full_batch: learn from all items at once by a line search, without randomness, so that the objective of em
+            and vb never falls. ``epochs`` is then an upper limit; dropout, ``batch_size`` and ``learning_rate`` are
+            not used. It overfits unless ``weight_decay`` is larger, such as 0.01.
+        networks: number of default networks that learn the same truth, each from batches and blends of its own;
+            their mean probabilities are used. Under svi and in full batch they share the loss of their mean. A
+            network that is given, and one beside the classifier, is a single one.
         hidden, dropout: units of the default network's hidden layer, and the share of them that a step leaves out.
-        precision: "full" computes in float32; "mixed" lets networks compute in bfloat16 where ``torch.autocast``
-            holds that for safe, which is faster on GPUs made for it. Logits are then right to two or three digits;
-            weights, losses, log-probabilities and all that belongs to annotators stay as they are. bfloat16 reaches
-            as far down as float32, so that gradients need no scaling.
+        precision: "full" computes in float32. "mixed" lets networks compute in bfloat16 where ``torch.autocast``
+            considers it safe, which is faster on some GPUs; logits are then right to two or three digits. Weights,
+            losses, log-probabilities and annotators' parameters keep their precision.
     """
 
     epochs: Count = 30
@@ -83,7 +79,7 @@ class Training:
         check_settings(self, "training: ")
         if self.full_batch and self.precision == "mixed":
             raise MethodError(
-                "training: full_batch=True looks for gains smaller than precision='mixed' can tell; leave one out"
+                "training: full_batch=True needs more precise gains than precision='mixed' has; leave one out"
             )
         if self.stop_after is not None and not 1 <= self.stop_after <= self.epochs:
             raise MethodError(f"training: stop_after={self.stop_after} must be between 1 and epochs={self.epochs}")
@@ -92,15 +88,15 @@ class Training:
 
     @property
     def length(self) -> int:
-        """Epochs that there will be."""
+        """Number of epochs."""
         return self.stop_after or self.epochs
 
 
 def training_of(settings: Mapping[str, Any]) -> Training:
-    """Checks settings by name.
+    """``Training`` with settings by name.
 
     Raises:
-        MethodError: for a setting that there is not, or a value out of range.
+        MethodError: for an unknown setting, or a value out of range.
     """
     if not isinstance(settings, Mapping):
         raise MethodError(f"training={settings!r} must be settings by name, such as {{'epochs': 60}}")
@@ -112,9 +108,9 @@ def training_of(settings: Mapping[str, Any]) -> Training:
 
 
 def log_volume(m: Tensor) -> Tensor:
-    """Log det M'M of a matrix (..., R, K): how far its columns span (Ibrahim, Nguyen & Fu 2023, section 4).
+    """Log det M'M of a matrix (..., R, K), the volume that its columns span (Ibrahim, Nguyen & Fu 2023, section 4).
 
-    A millionth is added to the diagonal, so that columns that are the same have a volume, too.
+    A millionth is added to the diagonal, so that it is finite for equal columns.
 
     Examples:
         >>> import torch
@@ -126,29 +122,27 @@ def log_volume(m: Tensor) -> Tensor:
 
 
 STEPS = 1300
-"""Steps of the optimiser: fewer leave hard sets unlearned, many more learn the annotators' errors by heart."""
+"""Steps of the optimiser: fewer underfit hard data, many more overfit the annotators' errors."""
 FEWEST, MOST = 10, 120
-"""Epochs, however many items there are."""
+"""Bounds of the number of epochs."""
 MEMBERS = 5
-"""Networks that speak together where items are few, and the seed would show."""
-TEMPER, POOLED = 0.5, 14.0
-"""Power of the labels' likelihood, and pseudo-counts of a confusion row that the crowd's are worth."""
+"""Networks in an ensemble where items are few, so that results depend less on the seed."""
+POWER, CROWD = 0.5, 14.0
+"""The recipe's power of the labels' likelihood, and its pseudo-counts of the crowd's rows."""
 RATE = 0.011
 """Learning rate of a table with one feature; it falls with the root of their number, as sums over features grow."""
 
 
 def default_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
-    """The training that served best on small sets with few labels, adapted to the number of items and features.
+    """Training that suits small data with few labels, adapted to the number of items and features.
 
-    Blends of items (mixup), predictions drawn to equal shares where votes are nearly even, a bonus for volume
-    (small, or larger where labels of items left out ask for it; small without trials in full batch, or where fewer
-    epochs than the recipe's own are asked for, which is a wish for haste), little dropout, and five networks that
-    speak together (one where items are many, or in full batch). The numbers were found on labelme and music with
-    their gold in sight, so that accuracies on these two are somewhat flattered.
+    Mixup, balance, a bonus for volume ("auto", or small in full batch and with fewer epochs than the recipe's),
+    little dropout, and five networks (one for many items, or in full batch). The numbers were chosen on LabelMe and
+    Music with their gold, so that accuracies on these two are somewhat optimistic.
 
     Args:
         data: the annotations, with features.
-        more: settings of ``Training`` that win over the recipe.
+        more: settings of ``Training`` that override the recipe.
 
     Returns:
         Settings for ``training=`` of any method whose classifier is one network, under em, vb and svi.
@@ -161,12 +155,12 @@ def default_training(data: Annotations, /, **more: Any) -> dict[str, Any]:
     labelled = sum(int(has_informative_label(block).sum()) for block in data.blocks)
     steps = math.ceil(max(1, labelled) / Training.batch_size)
     epochs = int(np.clip(math.ceil(STEPS / steps), FEWEST, MOST))
-    asked = more.get("epochs", epochs)
-    hasty = more.get("full_batch") or (is_whole(asked) and int(asked) < epochs)
+    wanted = more.get("epochs", epochs)
+    hasty = more.get("full_batch") or (is_whole(wanted) and int(wanted) < epochs)
     out: dict[str, Any] = {
         "epochs": epochs,
         "dropout": 0.2,
-        "mixup": 0.0 if more.get("full_batch") else 1.0,  # blends are drawn by chance
+        "mixup": 0.0 if more.get("full_batch") else 1.0,  # blends are random
         "balance": 1.0,
         "volume": VOLUMES[0] if hasty else "auto",
         "networks": 1 if epochs == FEWEST or more.get("full_batch") else MEMBERS,
@@ -180,28 +174,29 @@ def default_recipe(
     data: Annotations,
     *,
     training: Mapping[str, Any] | None = None,
-    likelihood_power: float = TEMPER,
-    crowd_prior_strength: float = POOLED,
+    likelihood_power: float = POWER,
+    crowd_prior_strength: float = CROWD,
 ) -> dict[str, Any]:
-    """The whole house recipe, as settings of a method of one truth an item: its training, likelihood_power and crowd_prior_strength rows.
+    """The default recipe for classifiers: settings of methods whose items have one truth.
 
-    ``fit("ccem", data, settings={"likelihood": "joint", **default_recipe(data)}, inference="svi")`` takes it. em
-    learns no prior, and ``global_noise`` has one confusion matrix: give ``crowd_prior_strength=0`` for these.
+    ``fit("ccem", data, settings={"likelihood": "joint", **default_recipe(data)}, inference="svi")`` uses it. Give
+    ``crowd_prior_strength=0`` for em, which learns no prior, and for ``global_noise``, which has one confusion
+    matrix. ``bayes_dgc`` uses the recipe by default.
 
     Args:
-        data: the annotations, with features.
-        training: settings of ``Training`` that win over those of ``default_training``, such as ``{"volume": 0.02}``:
-            trials of it take five to ten times as long as a fit.
-        likelihood_power: power of the labels' likelihood: below 1, an item's labels count for less than independent ones.
-        crowd_prior_strength: pseudo-counts of a confusion row that are shared as the crowd has them; 0 leaves the setting out.
+        data: the annotations, with features. training: settings of ``Training`` that override those of
+        ``default_training``, such as ``{"volume": 0.02}``:
+            the trials of "auto" take five to ten times as long as a fit.
+        likelihood_power: power of the labels' likelihood; below 1, an item's labels count for less.
+        crowd_prior_strength: pseudo-counts of a confusion row that follow the crowd's learned row; 0 leaves the
+            setting out.
 
     Returns:
-        Settings by name. What they change, method by method, is among the benchmarks ("The house recipe in other
-        joint methods"); ``bayes_dgc`` takes them by default.
+        Settings by name: training, likelihood_power and crowd_prior_strength.
 
     Raises:
-        DataError: for what is no annotations.
-        MethodError: when likelihood_power or crowd_prior_strength is out of range, or training has no such setting.
+        DataError: when data are no annotations.
+        MethodError: when a value is out of range, or training has no such setting.
 
     Examples:
         >>> found = crowdppl.default_recipe(crowdppl.digits(seed=0).data, training={"volume": 0.02})
@@ -214,5 +209,5 @@ def default_recipe(
     )
     given = {} if training is None else training
     training_of(given)
-    rows = {"crowd_prior_strength": crowd_prior_strength} if crowd_prior_strength else {}
-    return {"training": default_training(data, **given), "likelihood_power": likelihood_power, **rows}
+    crowd = {"crowd_prior_strength": crowd_prior_strength} if crowd_prior_strength else {}
+    return {"training": default_training(data, **given), "likelihood_power": likelihood_power, **crowd}

@@ -247,7 +247,7 @@ def test_what_cannot_be_is_refused(name: str, setting: str) -> None:
         story = crowdppl.method(name, width=4, **{setting: network})
         crowdppl.fit(story, given, inference="svi")
 
-    with pytest.raises(MethodError, match=r"returns \(2, 3\) for 2 items; it must return 4 finite"):
+    with pytest.raises(MethodError, match=r"returns \(2, 3\)"):
         fit(data, nn.Linear(4, 3))
     with pytest.raises(MethodError, match="cannot read features"):
         fit(data, nn.Linear(9, 4))

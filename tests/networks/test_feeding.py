@@ -73,9 +73,9 @@ def ending(*last: nn.Module) -> nn.Module:
 @pytest.mark.parametrize(
     ("network", "what"),
     [
-        (ending(nn.Softmax(-1)), "ends in Softmax, .* drop the last Softmax"),
-        (ending(nn.Sigmoid()), "ends in Sigmoid, .* drop the last Sigmoid"),
-        (Shares(), "returns rows that sum to one on the first items, .* drop the last Softmax"),
+        (ending(nn.Softmax(-1)), "ends in Softmax"),
+        (ending(nn.Sigmoid()), "ends in Sigmoid"),
+        (Shares(), "sum to one"),
     ],
 )
 def test_a_network_that_gives_probabilities_is_warned_of_once(
@@ -117,7 +117,7 @@ def test_a_column_is_constant_only_when_it_is_the_same_to_the_last_bit() -> None
 def test_a_column_of_which_float32_holds_nothing_is_warned_of_by_name(data: Annotations) -> None:
     x = np.asarray(data.features)
     table = pd.DataFrame({"time": 1.7e9 + x[:, 0], "same": 1.7e9, "year": 2000 + x[:, 1]}, index=data.items)
-    with pytest.warns(CrowdpplWarning, match="feature 'time' lies between .* takes steps of 128: subtract") as said:
+    with pytest.warns(CrowdpplWarning, match="'time'") as said:
         fitted(again(data, table))
     assert not [w for w in said if "'same'" in str(w.message) or "'year'" in str(w.message)]
 
@@ -161,7 +161,7 @@ def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
     loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=asking()))
     np.testing.assert_array_equal(loaded.classify(words), found.classify(words))
     for wrong in (words + 0.5, words + 2**24):
-        with pytest.raises(DataError, match="takes whole numbers below 16777216"):
+        with pytest.raises(DataError, match="16777216"):
             found.classify(wrong)
 
 
@@ -182,13 +182,13 @@ def test_other_numbers_reach_it_as_they_are_too(data: Annotations) -> None:
 
 def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotations) -> None:
     words = again(data, np.random.default_rng(1).integers(0, 9, (90, 5)))
-    with pytest.raises(MethodError, match="set raw_features = True on the network to be fed them as int64"):
+    with pytest.raises(MethodError, match="raw_features"):
         fitted(words, network=Words())
     standard = Words()
     standard.raw_features = False  # type: ignore[assignment]
-    with pytest.raises(MethodError, match=r"cannot read features of shape \(5,\): .* set raw_features = True"):
+    with pytest.raises(MethodError, match="raw_features"):
         fitted(words, network=standard)
-    with pytest.raises(MethodError, match="mixup=1.0 blends items"):
+    with pytest.raises(MethodError, match="mixup=1.0"):
         crowdppl.fit("bayes_dgc", words, inference="vb", settings={"network": asking()})
 
 
@@ -196,7 +196,7 @@ def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotatio
 def test_networks_that_cannot_be_copied_or_cannot_learn_are_refused(data: Annotations) -> None:
     lazy = nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 3))
     script = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.zeros(1, 4)))
-    for network, message in ((lazy, "such as LazyLinear; call it once on a batch"), (script, "has TorchScript")):
+    for network, message in ((lazy, "LazyLinear"), (script, "TorchScript")):
         with pytest.raises(MethodError, match=message):
             fitted(data, network=network)
         with pytest.raises(MethodError, match=message):
@@ -258,9 +258,9 @@ class Late(nn.Module):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("late", "state, once it was asked, is not of the kind that was given"),
-        ("late, learning", "has buffers that change"),
-        ("grows", "has buffers that change"),
+        ("late", "state"),
+        ("late, learning", "buffers"),
+        ("grows", "buffers"),
     ],
 )
 def test_networks_whose_buffers_change_are_refused_by_name(
@@ -275,9 +275,9 @@ def test_what_is_no_network_or_cannot_be_copied_is_refused_by_name(data: Annotat
     keeping(torch.zeros(2, 4))
     keeping.found = [keeping.found]
     known: list[tuple[Any, str]] = [
-        (nn.Linear, "is <class .*Linear'>, which is no torch.nn.Module"),
-        ("mlp", "is 'mlp', which is no torch.nn.Module"),
-        (keeping, "cannot be copied, and fits train copies"),
+        (nn.Linear, "no torch.nn.Module"),
+        ("mlp", "'mlp'"),
+        (keeping, "cannot be copied"),
     ]
     for network, message in known:
         with pytest.raises(MethodError, match=message):

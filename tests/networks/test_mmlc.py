@@ -214,7 +214,7 @@ def test_what_has_no_meaning_is_refused_by_name(both: tuple[Annotations, pd.Seri
     with pytest.raises(MethodError, match="oracle='max'"):
         crowdppl.method("mmlc", oracle="max")
     for size in (2, 8):
-        with pytest.raises(MethodError, match=rf"\(2, {size}, 5\) for 2 items"):
+        with pytest.raises(MethodError, match=rf"\(2, {size}, 5\)"):
             crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": Own(size)})
     with pytest.raises(MethodError, match="cannot read features"):
         crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": nn.Linear(3, 4)})
@@ -222,7 +222,7 @@ def test_what_has_no_meaning_is_refused_by_name(both: tuple[Annotations, pd.Seri
         crowdppl.method("mmlc", experts=Own()).setup(crowdppl.anaesthetists())  # type: ignore[attr-defined]
     with pytest.raises(MethodError, match=r"bandwidth=0"):
         population_centre(gates(), "mode", 0.0)
-    with pytest.raises(MethodError, match="'mode', 'mean' or 'median'"):
+    with pytest.raises(MethodError, match="middle"):
         population_centre(gates(), "middle")  # type: ignore[arg-type]
 
 
@@ -346,7 +346,7 @@ def test_experts_of_a_users_own_are_handed_over_again(both: tuple[Annotations, p
     settings = {**QUICK, "experts": Own(), "training": {"epochs": 1}}
     found = crowdppl.fit("mmlc", both[0], inference="svi", settings=settings)
     found.save(tmp_path)
-    with pytest.raises(ResultError, match="network of your own"):
+    with pytest.raises(ResultError, match="model="):
         crowdppl.load(tmp_path)
     again = crowdppl.load(tmp_path, model=crowdppl.method("mmlc", **settings))
     pd.testing.assert_frame_equal(again.predict(both[0]), found.predict(both[0]), check_exact=True)

@@ -33,18 +33,11 @@ def test_what_a_network_learned_of_a_label_is_not_taken_out(
 ) -> None:
     data, _ = clouds(60, 40)
     fitted = crowdppl.fit(name, data, inference=engine, settings={**settings, "training": TRAINING})
-    with pytest.raises(MethodError, match=r"its network .*; use heldout_score"):
+    with pytest.raises(MethodError, match="heldout_score"):
         fitted.leave_one_out()
-    with pytest.raises(MethodError, match=r"weighs draws; use heldout_score, which fits again$"):
+    with pytest.raises(MethodError, match="heldout_score"):
         fitted.leave_one_out(method="psis")
     assert np.isfinite(crowdppl.heldout_score(fitted, folds=2).labels["log_p"]).all()
-
-
-def test_a_prior_that_is_learned_refuses_em_and_advises_vb_alone() -> None:
-    data, _ = clouds(60, 40)
-    with pytest.raises(MethodError, match=r"crowd are inferred too.*; use inference='vb'$"):
-        crowdppl.fit("bayes_dgc", data, inference="em", settings={"training": TRAINING})
-    crowdppl.fit("bayes_dgc", data, inference="vb", settings={"training": TRAINING})
 
 
 def blind(call: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
@@ -70,18 +63,3 @@ def test_a_network_without_features_is_warned_of_once() -> None:
     assert blind(crowdppl.fit, "one_coin", crowd(), **given) == []
     seen = clouds(60, 40)[0]
     assert blind(crowdppl.fit, "raykar", seen, inference="em", settings={"training": TRAINING}) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "engine", "settings"),
-    [
-        ("bayes_dgc", "em", {"recipe": "plain", "prior_strength": 6.0}),
-        ("bayes_dgc", "svi", {"recipe": "plain"}),
-        ("raykar", "svi", {}),
-        *[("global_noise", engine, {}) for engine in ("vb", "em", "svi")],
-    ],
-)
-def test_the_engines_that_the_changelog_names_run(name: str, engine: str, settings: dict[str, Any]) -> None:
-    data, _ = clouds(60, 40)
-    found = crowdppl.fit(name, data, inference=engine, settings={**settings, "training": TRAINING})
-    assert np.isfinite(found.probabilities().to_numpy()).all()

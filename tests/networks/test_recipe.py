@@ -1,9 +1,8 @@
-"""The parts of the house recipe, and which methods of one truth an item take them as settings."""
+"""The parts of the default recipe, and which methods of one truth an item take them as settings."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,7 @@ PARTS: dict[str, set[str]] = {
     "instance_trace": ALL,
     "coin_net": ALL,
     "global_noise": ALL - {"crowd_prior_strength"},  # its one confusion matrix is the crowd's
-    "meta_em": {
-        "likelihood_power"
-    },  # em, which it is fitted by alone, learns no prior; its network learns beforehand
+    "meta_em": {"likelihood_power"},  # em learns no prior, and its network learns beforehand
 }
 """Methods of one truth an item that look at features, and the parts that they take."""
 
@@ -103,14 +100,6 @@ def test_at_their_defaults_they_say_nothing(name: str) -> None:
     assert {x["fn"].power for x in trace.nodes.values() if isinstance(x.get("fn"), Labels)} == {1.0}
 
 
-def test_the_table_of_the_readme_is_this_one() -> None:
-    lines = (Path(__file__).parents[2] / "README.md").read_text().splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| part of the recipe"))
-    rows = [line.strip("|").split("|") for line in lines[start + 2 : start + 2 + len(ALL)]]
-    said = {row[0].strip().strip("`"): {x.strip().strip("`") for x in row[2].split(",")} for row in rows}
-    assert said == {part: {name for name, taken in PARTS.items() if part in taken} for part in ALL}
-
-
 def test_a_crowd_draws_rows_to_it_and_none_leaves_them() -> None:
     data = crowdppl.anaesthetists()
     assert float(crowdppl.primitives.crowd_rows(data, 0.0)) == 0
@@ -122,16 +111,13 @@ def test_a_crowd_draws_rows_to_it_and_none_leaves_them() -> None:
     torch.testing.assert_close(prior, 1 + torch.eye(4))
 
 
-def test_rows_of_few_labels_follow_a_crowd_that_is_pooled() -> None:
-    """Distances between annotators' rows fall as more is crowd_prior_strength."""
+def test_rows_of_few_labels_follow_a_strong_crowd() -> None:
+    """Distances between annotators' rows fall as the crowd's prior gets stronger."""
     data, _ = clouds(240, 180)
 
     def apart(crowd_prior_strength: float) -> float:
-        how = {
-            "likelihood": "joint",
-            "crowd_prior_strength": crowd_prior_strength,
-            "training": {"epochs": 20, "annotator_rate": 100.0},
-        }
+        training = {"epochs": 20, "annotator_rate": 100.0}
+        how = {"likelihood": "joint", "crowd_prior_strength": crowd_prior_strength, "training": training}
         rows = crowdppl.fit("ccem", data, inference="svi", seed=0, settings=how).result.sites["confusion"].mean
         return float(np.asarray(rows).std(0).mean())
 
@@ -139,15 +125,11 @@ def test_rows_of_few_labels_follow_a_crowd_that_is_pooled() -> None:
 
 
 def test_em_names_svi_for_a_crowd() -> None:
-    with pytest.raises(MethodError, match="em learns no prior.*svi does"):
+    with pytest.raises(MethodError, match="svi"):
         crowdppl.fit("raykar", clouds(30, 20)[0], inference="em", settings={"crowd_prior_strength": 5.0})
-    with pytest.raises(MethodError, match="prior parameters crowd"):
-        crowdppl.fit(
-            "coin_net",
-            clouds(30, 20)[0],
-            inference="em",
-            settings={"crowd_prior_strength": 5.0, "prior_strength": 9.0},
-        )
+    with pytest.raises(MethodError, match="crowd"):
+        settings = {"crowd_prior_strength": 5.0, "prior_strength": 9.0}
+        crowdppl.fit("coin_net", clouds(30, 20)[0], inference="em", settings=settings)
 
 
 def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
@@ -179,11 +161,11 @@ def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) 
     assert ("crowd" in found.result.sites) == (engine == "svi")
 
 
-def test_what_is_pooled_is_looked_at_without_a_crowd_too() -> None:
-    with pytest.raises(MethodError, match=r"crowd_prior_strength=-1 must be a number from 0 on"):
+def test_arguments_are_checked_without_a_crowd_too() -> None:
+    with pytest.raises(MethodError, match="crowd_prior_strength=-1"):
         crowdppl.primitives.crowd_rows(crowdppl.anaesthetists(), -1)
     for crowd_prior_strength in (0, 6.0):
-        with pytest.raises(DataError, match="data is a str; make annotations"):
+        with pytest.raises(DataError, match="data"):
             crowdppl.primitives.crowd_rows("labels", crowd_prior_strength)  # type: ignore[arg-type]
 
 

@@ -203,13 +203,6 @@ def test_what_a_fit_refuses_is_refused_before_trials(many: Annotations, trials: 
     assert not trials["seen"]
 
 
-def test_what_a_trial_refuses_ends_the_first(many: Annotations) -> None:
-    with pytest.raises(MethodError, match="batch_size has no meaning"):
-        crowdppl.fit("bayes_dgc", many, inference="vb", batch_size=50)
-    with pytest.raises(MethodError, match="em refuses BayesDgc"):
-        crowdppl.fit("bayes_dgc", many, inference="em")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "volume", "bars"), [("labelme", LARGEST, (0.875, 0.86)), ("music", SMALL, (0.75, 0.86))]

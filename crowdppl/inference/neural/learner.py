@@ -67,7 +67,7 @@ def check_trainable(network: nn.Module, name: str, features: Features, size: int
         MethodError: when it fails, returns another shape than in eval mode, or no gradient reaches its weights.
         DataError: when the features cannot be read.
     """
-    if not learns(network) or (isinstance(network, Network) and network.default):
+    if not learns(network) or (isinstance(network, Network) and not network.own):
         return
     some = read_stored(features[:size])
     expected = tuple(outputs(network, some).shape)

@@ -36,17 +36,16 @@ def double() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", JOINT)
-@pytest.mark.parametrize("likelihood_power", [1.0, 0.4])
-def test_the_joint_likelihood_to_a_power(double: None, name: str, likelihood_power: float) -> None:
+@pytest.mark.parametrize("power", [1.0, 0.4])
+def test_the_joint_likelihood_to_a_power(double: None, name: str, power: float) -> None:
     data = tiny()
-    settings: Any = JOINT[name] | {"likelihood_power": likelihood_power}
+    settings: Any = JOINT[name] | {"likelihood_power": power}
     story = prepared(name, data, **settings)
     shared = name == "global_noise"
     a = rows(1)[0] if shared else rows()
     f = shares(story, data)
     each = [
-        f[j]
-        * np.prod([(a if shared else a[w])[:, x].numpy() ** likelihood_power for i, w, x in LABELS if i == j], 0)
+        f[j] * np.prod([(a if shared else a[w])[:, x].numpy() ** power for i, w, x in LABELS if i == j], 0)
         for j in range(4)
     ]
     even = np.log(3) * 4 if name == "bayes_dgc" else 0.0  # its prevalence is a second expert, and even
@@ -64,16 +63,14 @@ def test_each_label_alone_to_a_power(double: None) -> None:
 
 
 @pytest.mark.parametrize("name", ["raykar", "global_noise"])
-def test_tempered_em_never_falls_and_is_less_sure(name: str) -> None:
+def test_em_with_a_power_never_falls_and_is_less_sure(name: str) -> None:
     data, _ = clouds(120, 100)
     full = {"training": {"full_batch": True, "epochs": 20, "warm_up": 0}}
     fits = {
-        likelihood_power: crowdppl.fit(
-            name, data, inference="em", settings={**full, "likelihood_power": likelihood_power}
-        )
-        for likelihood_power in (1.0, 0.3)
+        power: crowdppl.fit(name, data, inference="em", settings={**full, "likelihood_power": power})
+        for power in (1.0, 0.3)
     }
     steps = np.diff(fits[0.3].result.diagnostics["objectives"])
     assert (steps >= -1e-9 * np.abs(fits[0.3].result.diagnostics["objective"])).all()
-    unsure = {likelihood_power: fitted.labels()["entropy"].mean() for likelihood_power, fitted in fits.items()}
+    unsure = {power: fitted.labels()["entropy"].mean() for power, fitted in fits.items()}
     assert unsure[0.3] > unsure[1.0]

@@ -95,8 +95,8 @@ def test_many_at_once_are_split_as_a_multinomial() -> None:
         seen = np.bincount(out[k].long().numpy(), minlength=8)
         chance = stats.binom(7, float(p[k])).pmf(np.arange(8))
         keep = chance * 2000 >= 5
-        crowd_prior_strength = [np.append(a[keep], a[~keep].sum()) for a in (seen, 2000 * chance)]
-        assert stats.chisquare(*[a[crowd_prior_strength[1] > 0] for a in crowd_prior_strength]).pvalue > 1e-4
+        merged = [np.append(a[keep], a[~keep].sum()) for a in (seen, 2000 * chance)]
+        assert stats.chisquare(*[a[merged[1] > 0] for a in merged]).pvalue > 1e-4
 
 
 def test_one_each_follows_the_shares_and_empty_rows_draw_nothing() -> None:
@@ -135,7 +135,7 @@ def test_counts_that_are_not_whole_are_refused_by_name(power: float) -> None:
     def f(t: Tensor) -> Tensor:
         return power * logsumexp(t, name="knows").sum()
 
-    with pytest.raises(MethodError, match=r"the sum knows receives counts that are not whole"):
+    with pytest.raises(MethodError, match="sum knows"):
         drawn(f, logits(4, 3), Summing("draw", stream()))
     drawn(f, logits(4, 3), Summing())
 
