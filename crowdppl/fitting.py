@@ -22,7 +22,7 @@ from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model
-from crowdppl.results.correction import named, too_sparse
+from crowdppl.results.correction import fit_member, too_sparse
 
 ROWS = ("hierarchical_mixed_membership", "hierarchical_dawid_skene")
 """Members of auto with confusion rows: the first allows items between classes, whose labels err together; the
@@ -178,7 +178,7 @@ def _fits(data: Annotations, options: FitOptions) -> Iterator[tuple[str, Fit]]:
     names: tuple[str, ...] = COIN if _without_rows(data) else ROWS + COIN
     names = names[:1] if too_sparse(data) else names + (ORDINAL if data.kind == "ordinal" else ())
     for name in names:
-        yield name, named(name, partial(fit_method, name, _without_gold(data), "vb", None, given))
+        yield name, fit_member(name, partial(fit_method, name, _without_gold(data), "vb", None, given))
 
 
 def _notes(data: Annotations) -> Iterator[str]:

@@ -26,9 +26,9 @@ from crowdppl.results.correction import (
     corrected,
     design_effect,
     fit_map,
+    fit_member,
     labels_an_item,
     members,
-    named,
     sparse_note,
     too_sparse,
     truncated_evidence,
@@ -272,11 +272,11 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
     kept = members(posterior) if plain is data else {}
     for name in [name for name in before.scores if name != AVERAGE] or list(before.weights):
         if name in kept:
-            fitted = named(name, partial(refit, kept[name], plain))
+            fitted = fit_member(name, partial(refit, kept[name], plain))
         else:
             model = posterior.model if name == posterior.method else name
             given: Any = options_of(posterior).kept()
-            fitted = named(name, partial(fit_method, model, plain, posterior.inference, None, given))
+            fitted = fit_member(name, partial(fit_method, model, plain, posterior.inference, None, given))
         again[name] = uninterrupted(fitted)
     return with_notes(calibrated(again, data), [note for note in before.notes if note.startswith(AUTO_NOTE)])
 

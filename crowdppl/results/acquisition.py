@@ -1,4 +1,4 @@
-"""Which items to have labelled next, and by whom."""
+"""Which items to label next, and by whom."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ ITEM, ANNOTATOR, GAIN, KEY = range(4)
 
 
 class Assignment:
-    """Pairs of an item and an annotator, taken in the order of what they gain while neither has enough.
+    """Pairs of an item and an annotator in the order of their gain, within limits for each.
 
-    All pairs of an item are added at once; what cannot be taken any more is forgotten, so that memory does not grow
-    with the number of pairs.
+    All pairs of an item are added at once; pairs that cannot be chosen any more are dropped, to bound memory.
 
     Args:
-        n: how many pairs.
-        per_item: of an item at most.
-        per_annotator: of an annotator at most; None for any number.
+        n: number of pairs to choose.
+        per_item, per_annotator: at most so many of one item, and of one annotator (None for any number).
 
     Attributes:
-        chosen: pairs [item, annotator, gain, tie key] that are settled, best first.
+        chosen: pairs [item, annotator, gain, tie key] chosen so far, best first.
     """
 
     def __init__(self, n: int, per_item: int, per_annotator: int | None) -> None:
@@ -45,18 +43,12 @@ class Assignment:
 
     @property
     def least(self) -> float:
-        """A gain below which no pair is taken any more."""
+        """Lower bound of the gains that can still be chosen."""
         full = self._per_annotator is None and len(self.chosen) + len(self._open) >= self._n
         return float(self._open[-1, GAIN]) if full and len(self._open) else 0.0
 
     def add(self, items: np.ndarray, gain: np.ndarray, key: np.ndarray) -> None:
-        """Takes up pairs of further items.
-
-        Args:
-            items: codes, (n,).
-            gain: of each pair with an annotator, (n, A); below 0 where nobody is to be asked.
-            key: between 0 and 1, (n, A); of pairs with the same gain the lowest comes first.
-        """
+        """Adds the pairs of items (n,): their gains (n, A), below 0 where not wanted, and tie keys (n, A)."""
         each = self._per_item if self._per_annotator is None else gain.shape[1]
         column = np.lexsort((key, -gain), axis=-1)[:, :each]
         row = np.repeat(np.arange(len(items)), column.shape[1])
@@ -66,7 +58,7 @@ class Assignment:
         self._open = self._possible(both[np.lexsort((both[:, KEY], -both[:, GAIN]))])
 
     def settle(self, most: float) -> bool:
-        """Chooses among pairs that gain more than ``most``, which no later one does; says whether that is all."""
+        """Chooses among pairs with a gain above ``most``, the bound of later ones; returns whether n are chosen."""
         ahead = int(np.searchsorted(-self._open[:, GAIN], -most, side="left"))
         for pair in self._open[:ahead]:
             item, annotator = int(pair[ITEM]), int(pair[ANNOTATOR])
@@ -79,11 +71,9 @@ class Assignment:
         return len(self.chosen) == self._n
 
     def _possible(self, pairs: np.ndarray) -> np.ndarray:
-        """Those of sorted pairs that can still be chosen.
+        """Those of sorted pairs that can still be chosen: of an annotator, at most as many as are still wanted.
 
-        Before an annotator's next pair is reached, each better one is chosen itself, or passed over for another of
-        its item that is chosen from now on. So the best pairs of an annotator, as many as are still to be chosen,
-        are enough, once those of items that have enough are gone.
+        Each of an annotator's pairs is chosen, or passed over for another pair of its item that is.
         """
         left = self._n - len(self.chosen)
         if self._per_annotator is None:
@@ -99,10 +89,8 @@ class Assignment:
         return np.asarray(pairs[rank < left])
 
 
-ANSWERS = "crowdppl.inference.predict.answers"
-"""Module that asks the story for tables of answers; looked up by name, so that results import no engine."""
 DECIMALS = 9
-"""Gains that agree to so many decimals of a bit are a tie: rounding must not break one."""
+"""Gains that agree to so many decimals of a bit are a tie."""
 
 
 def suggest_labels(
@@ -115,40 +103,33 @@ def suggest_labels(
     per_annotator: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The items, and for each the annotators, whose next label is expected to teach most about the truth.
+    """The items and annotators whose next label is expected to tell most about the truth.
 
-    The information of a label is the mutual information I(truth; label | labels so far) in bits: the entropy of
-    the truth now, less what is expected to be left of it once the label is known (Lindley 1956, On a measure of
-    the information provided by an experiment). What the label teaches about annotators is not counted.
+    The gain is the mutual information I(truth; label | labels so far) in bits (Lindley 1956, On a measure of the
+    information provided by an experiment). Information about annotators is not counted.
 
-    Where there are draws, tables p(answer | annotator, truth) are averaged, not gains: the label will be read by
-    someone who does not know which draw is right, and from an annotator who is excellent in half the draws and
-    misleading in the others, a label teaches nothing. How the truth of an item and the tables of its annotators
-    depend on each other is left out. By em, the gain is exactly that of refitting the item with each possible
-    answer, parameters held (``predict`` after vb reads labels by the exponential of mean logarithms instead).
+    Where there are draws, tables p(answer | annotator, truth) are averaged, not gains. By em, the gain is exactly
+    that of refitting the item with each possible answer, parameters fixed. Where labels depend on more than the
+    truth (a subtype, an opinion of a group), tables are those of the single item given its labels, averaged over 50
+    draws of samplers. A continuous site of an item (a difficulty) stays at its fitted value, an approximation.
 
-    Where labels share more than the truth (a subtype, an opinion of a group), tables are those of the single item
-    given its labels: exact at given parameters, and averaged over 50 draws of samplers. A continuous site of an
-    item (a difficulty) stays at its fitted value, an approximation: a label would teach about that, too.
-
-    Gains are of single labels, so that the best annotator may be asked about everything. ``per_annotator`` shares
-    questions out: pairs are taken in the order of their gains, passing over annotators and items that have enough.
+    Gains are of single labels, so one annotator may get all questions; ``per_annotator`` distributes them.
 
     Args:
         n: how many labels to ask for, all at once.
-        annotators: ids of those who can be asked, or one id that is text; by default everyone in the data.
-        exclude_answered: whether to ask nobody about an item that they labelled already.
+        annotators: ids of those who can be asked, or one id that is text; by default all.
+        exclude_answered: whether to leave out items that an annotator labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
         per_annotator: labels of an annotator at most; any number by default.
-        seed: of the order among pairs that are worth the same; that of rows and columns has no say.
+        seed: of the order among pairs with the same gain.
 
     Returns:
         DataFrame, best first: item, annotator, information, and entropy of the item's truth now, both in bits.
-        Fewer than n rows, with a warning, where there are no more pairs to ask.
+        Fewer than n rows, with a warning, where there are no more pairs.
 
     Raises:
-        MethodError: when n, per_item or per_annotator is no whole number or below 1, the seed is none, or no truth
-            is summed out.
+        MethodError: when n, per_item or per_annotator is no whole number from 1 on, the seed is out of range, or no
+            truth is summed out.
         DataError: when an annotator is not one of the fit.
 
     Examples:
@@ -159,10 +140,9 @@ def suggest_labels(
         1    38         1         0.40     0.62
         2    12         1         0.24     0.41
     """
-    n = whole_number("n", n, 1, "ask for a label")
-    per_item = whole_number("per_item", per_item, 1, "ask for a label an item")
+    n, per_item = whole_number("n", n, 1), whole_number("per_item", per_item, 1)
     if per_annotator is not None:
-        per_annotator = whole_number("per_annotator", per_annotator, 1, "ask for a label an annotator")
+        per_annotator = whole_number("per_annotator", per_annotator, 1)
     exclude_answered, seed = switch("exclude_answered", exclude_answered), seed_number(seed)
     data, p = posterior.data, posterior.result.probabilities
     names = data.annotators if annotators is None else one_or_several(annotators)
@@ -183,15 +163,11 @@ def suggest_labels(
     wanted.settle(-1.0)
     best = np.reshape(wanted.chosen, (-1, 4))
     if len(best) < n:
-        warn(_too_few(n, len(best), per_item, per_annotator), CrowdpplWarning)
+        text = f"n={n}, but only {len(best)} pairs of an item and an annotator are left under the limits"
+        warn(text, CrowdpplWarning)
     item, place = best[:, :2].astype(np.int64).T
     columns = {"item": data.items.take(item), "annotator": data.annotators.take(who[place])}
     return pd.DataFrame(columns | {"information": best[:, 2], "entropy": entropy[item]})
-
-
-def _too_few(n: int, left: int, per_item: int, per_annotator: int | None) -> str:
-    most = f"{per_item} an item" + ("" if per_annotator is None else f" and {per_annotator} an annotator")
-    return f"{n} labels are wanted, but with {most} only {left} are left to ask for"
 
 
 def information(probabilities: np.ndarray, tables: np.ndarray) -> np.ndarray:
@@ -213,6 +189,6 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 
 
 def _keys(ids: pd.Index[Any], seed: int) -> np.ndarray:
-    """A number in [0, 1) for each id, from its name and the seed alone."""
-    digests = (blake2b(f"{seed}\x1f{x!s}".encode("utf-8", "surrogatepass"), digest_size=6).digest() for x in ids)
+    """A number in [0, 1) for each id, from its name and the seed."""
+    digests = (blake2b(f"{seed}\x1f{x!s}".encode(), digest_size=6).digest() for x in ids)
     return np.array([int.from_bytes(digest, "big") / 2**48 for digest in digests])

@@ -1,4 +1,4 @@
-"""A posterior as ArviZ knows it: InferenceData of ArviZ 0.x, DataTree of ArviZ 1."""
+"""A posterior for ArviZ: InferenceData of ArviZ 0, DataTree of ArviZ 1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import Fit, SiteResult
 
-ENGINES = "crowdppl.inference.predict.held_out"
-"""Module that scores labels at draws; looked up by name, so that results import no engine."""
 Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 """Dimensions and values by variable."""
 
@@ -23,17 +21,16 @@ Named = dict[str, tuple[tuple[str, ...], np.ndarray]]
 def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood: bool = False) -> Any:
     """The posterior for ArviZ, with names for all dimensions.
 
-    The group ``posterior`` holds draws of each site, ``constant_data`` the sites of which there are only points
-    or shares, and the truth's probabilities. A site that vb fits as a Gaussian on another
-    scale than that of real numbers, positive numbers or shares is there as ``<site>_unconstrained``.
+    The group ``posterior`` holds draws of each site, ``constant_data`` points, probabilities of one-hot sites, and
+    the truth's probabilities. A site that vb fits as a Gaussian on a scale that is not known here is there as
+    ``<site>_unconstrained``.
 
     With ``log_likelihood``, a group of this name holds ``labels``, the log-probability of all labels of an item
     together at each draw, every discrete variable summed out: (chain, draw, item), or "labelled_item" where some
-    items have no label. ``arviz.loo(..., reff=1.0)`` of it is ``leave_one_out("item")`` at these draws. It takes
-    8 bytes an item and draw: 4 chains of 1,000 draws and 10,000 items are 320 MB.
+    items have no label; 8 bytes each. ``arviz.loo(..., reff=1.0)`` of it is ``leave_one_out("item")``.
 
     Args:
-        draws: for vb, how many to make of each site; samplers hand over their own.
+        draws: for vb, number of draws of each site; samplers have their own.
         seed: of those draws.
         log_likelihood: whether to score the labels of each item at each draw.
 
@@ -41,8 +38,8 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
         InferenceData; from ArviZ 1 on a DataTree.
 
     Raises:
-        MethodError: when the engine gives points only, or a number is none; with ``log_likelihood``, for a
-            corrected posterior, a likelihood that is taken to a power, or a site that is there unconstrained alone.
+        MethodError: when the engine gives points only, or a number is out of range; with ``log_likelihood``, for a
+            corrected posterior, a likelihood that is taken to a power, or an unconstrained site.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -63,7 +60,7 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
             drawn[made[0]] = (site.dims, made[1])
     if not drawn:
         raise MethodError(
-            f"{posterior.inference} found points, and ArviZ is about draws; fit with 'vb', 'gibbs' or 'nuts'"
+            f"to_arviz needs draws, and {posterior.inference} found points; fit with 'vb', 'gibbs' or 'nuts'"
         )
     points["truth_probability"] = (("item", "class"), posterior.result.probabilities.copy())
     coords = _coordinates(posterior)
@@ -75,7 +72,7 @@ def to_arviz(posterior: Fit, draws: int = 1000, seed: int = 0, *, log_likelihood
     for variables in groups.values():
         for name, (site_dims, array) in variables.items():
             shape = array.shape[array.ndim - len(site_dims) :]
-            dims[name] = _fitting(site_dims, shape, coords, sizes)
+            dims[name] = _dim_names(site_dims, shape, coords, sizes)
     values = {group: {n: array for n, (_, array) in named.items()} for group, named in groups.items()}
     attributes = {"method": posterior.method, "inference": posterior.inference, "library": "crowdppl"}
     used = {dim for names in dims.values() for dim in names}
@@ -90,7 +87,7 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
     if site.family == "dirichlet":
         concentration = site.spread
         gamma = stream.standard_gamma(concentration, (1, n, *concentration.shape))
-        # Shapes far below 1 underflow to rows of zeros; a share is at least the smallest positive number.
+        # Shapes far below 1 underflow to rows of zeros.
         gamma = np.maximum(gamma, np.finfo(np.float64).tiny)
         return site.name, gamma / gamma.sum(-1, keepdims=True)
     if site.family == "normal":
@@ -104,14 +101,13 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
 def _log_likelihood(posterior: Fit, drawn: Named, coords: dict[str, Any], stream: np.random.Generator) -> Named:
     """Log-probability of the labels of each item at the draws that were made; adds the names of labelled items."""
     if posterior.correction is not None and not posterior.correction.leaves_all:
-        raise MethodError("log_likelihood= is of a method's own posterior; give posterior.uncorrected()")
+        raise MethodError("log_likelihood= does not score corrected probabilities; give posterior.uncorrected()")
     chains, draws = next(iter(drawn.values()))[1].shape[:2]
     sites = {}
     for name, site in posterior.result.sites.items():
         if f"{name}_unconstrained" in drawn:
             raise MethodError(
-                f"log_likelihood= cannot score labels at draws of {name}, which are known on another scale alone; "
-                "leave it out, and use leave_one_out, which makes draws of its own"
+                f"log_likelihood= cannot score labels at draws of {name}_unconstrained; use leave_one_out"
             )
         made = drawn[name][1] if name in drawn else None
         if site.family == "onehot":
@@ -133,7 +129,7 @@ def _members(shares: np.ndarray, n: int, stream: np.random.Generator) -> np.ndar
 
 
 def _coordinates(posterior: Fit) -> dict[str, Any]:
-    """What the places along the known dimensions are called."""
+    """Ids along the dimensions."""
     data = posterior.data
     return {
         "item": data.items,
@@ -145,10 +141,10 @@ def _coordinates(posterior: Fit) -> dict[str, Any]:
     }
 
 
-def _fitting(
+def _dim_names(
     dims: tuple[str, ...], shape: tuple[int, ...], coords: dict[str, Any], sizes: dict[str, int]
 ) -> list[str]:
-    """The same names; one that stands for another size elsewhere gets its size appended."""
+    """Names of dimensions; one that has another size elsewhere gets its size appended."""
     out = []
     for dim, size in zip(dims, shape, strict=True):
         known = len(coords[dim]) if dim in coords else sizes.get(dim, size)
@@ -167,21 +163,20 @@ def from_dict(
     dims: Mapping[str, list[str]],
     attributes: Mapping[str, str],
 ) -> Any:
-    """Both generations of ``arviz.from_dict``: the older takes a group an argument."""
-    plain = {dim: _plain(names) for dim, names in coords.items()}
+    """``arviz.from_dict`` of ArviZ 0, which takes a group an argument, or 1."""
+    arrays = {dim: _coordinate(names) for dim, names in coords.items()}
     if "posterior" in signature(az.from_dict).parameters:
-        return az.from_dict(**groups, coords=plain, dims=dict(dims), attrs=dict(attributes))
-    # ArviZ 1 would expect a chain and a draw in every group but those that it is told are constant.
+        return az.from_dict(**groups, coords=arrays, dims=dict(dims), attrs=dict(attributes))
     return az.from_dict(
         {group: dict(values) for group, values in groups.items()},
-        coords=plain,
+        coords=arrays,
         dims=dict(dims),
         attrs={"/": dict(attributes)},
     )
 
 
-def _plain(names: Any) -> np.ndarray:
-    """Names as numpy holds them, so that netCDF can too: strings, numbers or times."""
+def _coordinate(names: Any) -> np.ndarray:
+    """Names as an array that netCDF can hold."""
     array = np.asarray(names)
     if array.dtype != object:
         return array

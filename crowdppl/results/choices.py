@@ -11,7 +11,7 @@ import pandas as pd
 
 Ids = pd.Index | Sequence[Any]
 TIE = 1e-6
-"""Probabilities closer than this, relative to the larger one, are a tie: rounding must not break one."""
+"""Probabilities closer than this, relative to the larger one, are a tie."""
 
 
 def best(probabilities: np.ndarray) -> np.ndarray:
@@ -22,9 +22,8 @@ def best(probabilities: np.ndarray) -> np.ndarray:
 def choose(probabilities: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) -> tuple[np.ndarray, np.ndarray]:
     """The most probable class of each item, and whether others were as probable.
 
-    A tie goes to the class with more votes on the item, then to the class with more votes on all items, then
-    to the one whose name, hashed together with the item's id, comes first. So neither the order of classes nor
-    the order of rows decides, and no class wins all the ties.
+    A tie goes to the class with more votes on the item, then on all items, then to the one whose name, hashed with
+    the item's id, comes first: the order of classes and rows does not matter, and no class wins all ties.
 
     Args:
         probabilities, votes: (N, K).
@@ -53,7 +52,7 @@ def settle(candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) 
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy of each item's truth in bits, (N,): 0 where it is certain, log2 K where nothing is known."""
+    """Entropy of each item's truth in bits, (N,): from 0 to log2 K."""
     p = np.clip(probabilities, np.finfo(np.float64).tiny, 1)
     return np.asarray(-(probabilities * np.log2(p)).sum(1) + 0.0)
 
@@ -65,8 +64,8 @@ def credible_sets(probabilities: np.ndarray, classes: Ids, level: float) -> list
     """
     order = np.argsort(-probabilities, axis=1, kind="stable")
     sorted_p = np.take_along_axis(probabilities, order, 1)
-    enough = np.cumsum(sorted_p, 1) >= level - 1e-9
-    last = np.where(enough.any(1), enough.argmax(1), probabilities.shape[1] - 1)
+    reached = np.cumsum(sorted_p, 1) >= level - 1e-9
+    last = np.where(reached.any(1), reached.argmax(1), probabilities.shape[1] - 1)
     bound = np.take_along_axis(sorted_p, last[:, None], 1)
     size = (sorted_p >= bound * (1 - TIE)).sum(1)
     names = list(classes)
@@ -88,4 +87,4 @@ def grade_sd(probabilities: np.ndarray) -> np.ndarray:
 
 def _hash(item: Any, name: Any) -> bytes:
     text = f"{item!s}\x1f{name!s}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return blake2b(text.encode(), digest_size=8).digest()

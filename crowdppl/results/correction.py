@@ -1,4 +1,4 @@
-"""Corrected probabilities: weights of several fits and maps of truth, by held-out labels and gold."""
+"""Corrected probabilities: averages of several fits, discounts for correlated labels, and calibration maps."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.inference.result import CalibrationMap, Correction, Fit
 
-LEAST_GOLD = 1e-6
+MIN_MAPPED = 1e-6
 """Probabilities are clipped here before their logarithms are mapped."""
-SPREAD = 0.5
+MAP_SD = 0.5
 """Prior standard deviation of a map's log scale and of its shifts."""
 TEMPERATURES = np.exp(np.linspace(np.log(0.05), np.log(3.0), 25))
-WIDE = 0.7
+TEMPERATURE_SD = 0.7
 """Prior standard deviation of a temperature's logarithm."""
-MASS, DIAGONAL = 4.0, 0.9
+PRIOR_STRENGTH, PRIOR_ACCURACY = 4.0, 0.9
 """Prior pseudo-counts of a channel's row, and the share of them that is on the diagonal, chance aside."""
-ROUNDS = 50
+EM_STEPS = 50
+RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
+"""Correlations of an item's labels among which held-out labels choose."""
+LEAST = 1e-300
+"""Probabilities are clipped here before the discount: evidence beyond 690 nats counts as 690."""
+VISIBLE = 1e-6
+"""A probability that is worth a note where it should be smaller."""
+SPARSE = 2.0
+"""Annotators an item below which held-out labels cannot tell correlations."""
 
 
 def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarray:
@@ -37,15 +45,12 @@ def apply_map(truth_map: CalibrationMap, probabilities: np.ndarray) -> np.ndarra
 
 
 def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
-    """The map that known truths advise.
+    """Fits a calibration map to known truths; class names and order do not matter.
 
     Half of it is a scale and a shift for each class (Guo et al. 2017, "On calibration of modern neural networks"),
-    drawn towards no change by Gaussian priors of standard deviation 1/2 on the log of the scale and on the shifts.
-    The other half is averaged over temperatures: probabilities at a temperature go through a channel, a matrix that
-    says how often labels point to one class and the truth is another (with a prior of 4 pseudo-counts a row that
-    leans on the diagonal); a temperature weighs as much as it predicts each known truth with a channel that was
-    not told it. Averages rather than the best temperature, because one odd truth would decide it. Ten known truths
-    move either little. Class names and order have no say.
+    with Gaussian priors of standard deviation 1/2 on the log scale and the shifts. The other half is averaged over
+    temperatures: probabilities at a temperature go through a channel p(truth | class that labels point to), with a
+    prior of 4 pseudo-counts a row. A temperature's weight is its leave-one-out likelihood of the known truths.
 
     Args:
         probabilities: (n, K) of items whose truth the fit did not see.
@@ -53,15 +58,15 @@ def fit_map(probabilities: np.ndarray, truth: np.ndarray) -> CalibrationMap:
     """
     k = probabilities.shape[1]
     scale, shift = fit_scale(probabilities, truth)
-    prior = MASS * (DIAGONAL * np.eye(k) + (1 - DIAGONAL) / k)
+    prior = PRIOR_STRENGTH * (PRIOR_ACCURACY * np.eye(k) + (1 - PRIOR_ACCURACY) / k)
     x = _logits(probabilities)
     found = [_channel(softmax(x / temperature), truth, prior) for temperature in TEMPERATURES]
-    scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * WIDE**2)
+    scores = np.array([score for _, score in found]) - np.log(TEMPERATURES) ** 2 / (2 * TEMPERATURE_SD**2)
     return CalibrationMap(scale, shift, TEMPERATURES, softmax(scores), np.stack([channel for channel, _ in found]))
 
 
 def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.ndarray]:
-    """Scale and shift of the map softmax(scale * log p + shift): the mode under the priors above."""
+    """Scale and shift of softmax(scale * log p + shift): the mode under the priors of ``fit_map``."""
     from scipy.optimize import minimize  # slow to import
 
     x, k = _logits(probabilities), probabilities.shape[1]
@@ -71,8 +76,8 @@ def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.n
         scale, shift = np.exp(theta[0]), theta[1:]
         p = softmax(scale * x + shift)
         error = p - hit
-        value = -np.log(np.clip((p * hit).sum(1), 1e-300, None)).sum() + (theta**2).sum() / (2 * SPREAD**2)
-        slope = np.concatenate([[scale * (error * x).sum()], error.sum(0)]) + theta / SPREAD**2
+        value = -np.log(np.clip((p * hit).sum(1), 1e-300, None)).sum() + (theta**2).sum() / (2 * MAP_SD**2)
+        slope = np.concatenate([[scale * (error * x).sum()], error.sum(0)]) + theta / MAP_SD**2
         return float(value), slope
 
     best = minimize(loss, np.zeros(k + 1), jac=True, method="L-BFGS-B").x
@@ -80,13 +85,13 @@ def fit_scale(probabilities: np.ndarray, truth: np.ndarray) -> tuple[float, np.n
 
 
 def _channel(p: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, float]:
-    """A channel (K, K) by EM, and the log-probability of the truths, each without its own part in it."""
+    """A channel (K, K) by EM, and the log-probability of the truths, each left out of the channel."""
     hit = np.eye(p.shape[1])[truth]
     counts = prior
-    for _ in range(ROUNDS):
+    for _ in range(EM_STEPS):
         channel = counts / counts.sum(1, keepdims=True)
         share = p * channel[:, truth].T
-        share = share / share.sum(1, keepdims=True)  # (n, K): what labels pointed to, given the truth
+        share = share / share.sum(1, keepdims=True)  # (n, K): the class that labels pointed to, given the truth
         counts = prior + share.T @ hit
     left = counts[:, truth].T - share
     return counts / counts.sum(1, keepdims=True), float(np.log((p * left / (counts.sum(1) - share)).sum(1)).sum())
@@ -100,18 +105,8 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _logits(probabilities: np.ndarray) -> np.ndarray:
-    x = np.log(np.clip(probabilities, LEAST_GOLD, None))
+    x = np.log(np.clip(probabilities, MIN_MAPPED, None))
     return np.asarray(x - x.mean(1, keepdims=True))
-
-
-RATES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
-"""Correlations of an item's labels among which held-out labels choose."""
-LEAST = 1e-300
-"""A probability below is taken for this: evidence of more than 690 nats counts as 690."""
-SEEN = 1e-6
-"""A probability that is worth a note where it should be smaller."""
-SPARSE = 2.0
-"""Annotators an item below which labels left out have nothing to say."""
 
 
 def corrected(
@@ -120,10 +115,10 @@ def corrected(
     """Discounted, averaged and mapped probabilities, (N, K); a known truth is certain.
 
     Args:
-        correction: what is done to them.
-        found: (N, K) by each of the methods, by name.
-        data: the items, whose labels are counted.
-        before: labels that these items had in earlier fits, (N,).
+        correction: weights, discounts and map.
+        found: probabilities (N, K) by method.
+        data: the items.
+        before: numbers of labels of these items in earlier fits, (N,).
     """
     labels, out = labels_an_item(data), np.zeros((data.n_items, data.n_classes))
     labels = labels if before is None else labels + before
@@ -140,34 +135,32 @@ def corrected(
 def design_effect(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
     """Probabilities as if n labels of an item were worth n / (1 + rate * (n - 1)) independent ones.
 
-    The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item that are correlated by
-    ``rate`` given its truth say less than as many independent ones. The evidence is divided by it, the prevalence's
-    part too, so that the most probable class stays. A fit's probabilities end at 1e-300: evidence beyond that is
-    lost, so that an item with hundreds of labels comes out less sure than it should be (``cut``), and classes below
-    it come out alike.
+    The design effect of cluster samples (Kish 1965, Survey sampling): labels of an item are correlated by ``rate``
+    given its truth. All evidence is divided by it, also that of the prevalence, so that the most probable class
+    stays. Probabilities are clipped at 1e-300 before (see ``truncated_evidence``).
 
     Args:
         probabilities: (N, K).
-        labels: number of labels of each item, (N,); an item without any stays as it is.
-        rate: between 0, which changes nothing, and 1, by which any number of labels counts as one.
+        labels: number of labels of each item, (N,); an item without any does not change.
+        rate: from 0, no change, to 1, all labels of an item count as one.
     """
     effect = 1 + rate * np.maximum(labels - 1, 0)
     return softmax(np.log(np.clip(probabilities, LEAST, None)) / effect[:, None])
 
 
 def truncated_evidence(probabilities: np.ndarray, labels: np.ndarray, rate: float) -> np.ndarray:
-    """Which items lost evidence that shows: a class below 1e-300 that the discount lifts above 1e-6; bool (N,)."""
+    """Items of which a class is clipped at 1e-300 and above 1e-6 after the discount, bool (N,)."""
     lost = probabilities.min(1) < LEAST
-    return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > SEEN))
+    return np.asarray(lost & (design_effect(probabilities, labels, rate).min(1) > VISIBLE))
 
 
 def labels_an_item(data: Annotations) -> np.ndarray:
-    """Number of labels of each item that name a class, in codebook order, (N,); who abstains agrees with nobody."""
+    """Number of labels of each item that are classes, in codebook order, (N,)."""
     return np.asarray(data.votes().sum(1))
 
 
 def annotators_an_item(data: Annotations) -> float:
-    """Annotators who gave an item a class, repeats counted once: the mean over items that have any."""
+    """Annotators who gave an item a class: the mean over items that have any."""
     item, annotator, answer = data.label_codes()
     named = answer < data.n_classes
     pairs = np.unique(item[named].astype(np.int64) * data.n_annotators + annotator[named])
@@ -175,23 +168,23 @@ def annotators_an_item(data: Annotations) -> float:
 
 
 def too_sparse(data: Annotations) -> bool:
-    """Whether items have too few annotators for labels left out to say how far labels depend on each other."""
+    """Whether items have too few annotators to estimate the correlation of their labels."""
     return annotators_an_item(data) < SPARSE
 
 
 def sparse_note(data: Annotations, method: str) -> str:
-    """What to say where a method stands as it is, because annotators are too few."""
+    """The note of a method that is not corrected, because annotators are too few."""
     return (
-        f"{annotators_an_item(data):.2f} annotators an item, repeats and abstentions aside, are too few for labels "
-        f"left out to say how far labels of an item depend on each other, so that {method} stands as it is"
+        f"{annotators_an_item(data):.2f} annotators an item are too few to estimate the correlation of its labels; "
+        f"{method} is not corrected"
     )
 
 
 def members(posterior: Fit) -> dict[str, Fit]:
-    """The fits whose probabilities a corrected posterior averages, each as its method has it.
+    """The fits whose probabilities a corrected posterior averages, each uncorrected.
 
     Returns:
-        By name, in the order of ``correction.weights``; where nothing was corrected, the posterior itself alone.
+        By name, in the order of ``correction.weights``; without a correction, the posterior itself.
 
     Examples:
         >>> posterior = crowdppl.fit("auto", crowdppl.anaesthetists(), seed=0)
@@ -207,25 +200,24 @@ def members(posterior: Fit) -> dict[str, Fit]:
 
 
 def members_after(posterior: Fit, change: Callable[[Fit], Fit]) -> dict[str, Fit]:
-    """The members, each after a change that fits it anew.
+    """The members, each after a change that fits it again.
 
     Raises:
-        KeyboardInterrupt: when Ctrl-C stops one of several fits: it is meant for all of them, and their average
-            would not show that one is unfinished.
+        KeyboardInterrupt: when Ctrl-C stops one of several fits, as their average would not show it.
     """
     before = members(posterior)
     if len(before) == 1:
         return {name: change(fit) for name, fit in before.items()}
     after = {}
     for name, fit in before.items():
-        after[name] = named(name, partial(change, fit))
+        after[name] = fit_member(name, partial(change, fit))
         if after[name].result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
     return after
 
 
-def named(name: str, make: Callable[[], Fit]) -> Fit:
-    """A fit of one of several methods; what is warned of bears its name."""
+def fit_member(name: str, make: Callable[[], Fit]) -> Fit:
+    """A fit of one of several methods, whose warnings start with its name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         found = make()
@@ -239,8 +231,8 @@ def averaged(fits: Mapping[str, Fit], correction: Correction | None) -> Fit:
     """The posterior of the method with the largest weight, with the probabilities of all, corrected.
 
     Args:
-        fits: of the methods of the correction, by name, of the same items, none of them corrected.
-        correction: what is done to their probabilities; None returns the one fit as it is.
+        fits: uncorrected fits of the same items, by name, of the methods of the correction.
+        correction: None returns the only fit.
     """
     if correction is None:
         (alone,) = fits.values()

@@ -22,7 +22,7 @@ from crowdppl.results import choices
 from crowdppl.results.acquisition import weigh
 
 DECIMALS = 9
-"""Log-probabilities that agree to so many decimals are a tie: rounding must not break one."""
+"""Log-probabilities that agree to so many decimals are a tie."""
 
 
 def label_sets(
@@ -33,30 +33,25 @@ def label_sets(
     method: Literal["credible", "conformal"] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """For each item the classes among which the truth is found as often as asked.
+    """For each item a set of classes that holds the truth with a given probability.
 
     "credible": the fewest classes that hold ``coverage`` of the item's probability, and those as probable as the
-    last of them. They cover as often as they say only if the probabilities can be believed, which on real
-    annotations they rarely can: labels of an item are not independent given its truth.
+    last of them. Their coverage is right only if the probabilities are, which on real annotations they rarely are.
 
     "conformal" (split conformal prediction): the classes whose probability is at least a threshold, taken from
     gold items whose truth the fit did not see. The score is the probability of the true class (the least
-    ambiguous sets of Sadinle, Lei & Wasserman 2019, JASA 114), because for a given coverage it makes the sets
-    smallest on average, gives equal sets to equal items, and stays exact where probabilities are so near 0 and
-    1 that sums of them round to 1. With n gold items the threshold is the ceil((n + 1) * coverage)-th largest
-    score. The guarantee: if the gold items and a further one are exchangeable (gold was picked at random among
-    the items), the further item's set holds its truth with probability at least ``coverage``, for finite n,
-    whatever the data and however wrong the model. The probability is also over which items were gold, and it is
-    marginal: single classes, or hard items, may be covered less often. Equal scores (labels are few, so that
-    many items have equal probabilities) are told apart at random, which keeps the probability below
-    coverage + 1 / (n + 1) as well. An item for which the threshold would leave no class gets its most probable
-    one, which can only add to it: where labels are right more often than asked, that is every item.
+    ambiguous sets of Sadinle, Lei & Wasserman 2019, JASA 114). With n gold items the threshold is the
+    ceil((n + 1) * coverage)-th largest score. The guarantee: if gold was picked at random among the items, the set
+    of a further item holds its truth with probability at least ``coverage`` and below coverage + 1 / (n + 1),
+    whatever the data and the model. The guarantee is marginal: single classes, or hard items, may be covered less
+    often. Equal scores are ordered at random. An item without any class gets its most probable one, which can only
+    raise the coverage.
 
     Args:
-        coverage: how often the sets are to hold the truth.
+        coverage: how often the sets should hold the truth.
         gold: for "conformal", known classes by item id (a Series or mapping), none of them gold in the fit.
         method: "credible" or "conformal"; by default conformal with gold, else credible.
-        seed: of the draws that tell equal scores apart; they depend on names of items and classes, not on order.
+        seed: of the order of equal scores; it depends on names of items and classes, not on their order.
 
     Returns:
         DataFrame by item: set, a tuple of classes, most probable first; size; probability that the model gives
@@ -74,13 +69,15 @@ def label_sets(
         36      (3,)     1         0.97
         38    (3, 2)     2         1.00
     """
-    coverage = share_between("coverage", coverage, "0.9 means that 9 of 10 sets hold the truth")
+    coverage = share_between("coverage", coverage)
     implied = "credible" if gold is None else "conformal"
     chosen = implied if method is None else validation.one_of("method", method, ("credible", "conformal"))
     seed = seed_number(seed)
     if chosen != implied:
-        asks = "takes no gold items; leave gold= out" if gold is not None else "needs gold items; give gold="
-        raise MethodError(f"method={chosen!r} {asks}, or say method={implied!r}")
+        remedy = "leave gold= out" if gold is not None else "give gold="
+        raise MethodError(
+            f"method={chosen!r} does not go with gold={'items' if gold is not None else None}; {remedy}"
+        )
     data, p = posterior.data, posterior.result.probabilities
     if chosen == "credible":
         held = _credible(p, coverage)
@@ -144,8 +141,8 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
     if data.gold_codes is not None and (both := (codes >= 0) & (data.gold_codes >= 0)).any():
         names = ", ".join(repr(plain(item)) for item in data.items[both][:3])
         raise DataError(
-            f"the fit was told the truth of {int(both.sum())} of the gold items ({names}), so that their "
-            "probabilities are 0 or 1; give other items, or fit without them"
+            f"{int(both.sum())} items of gold= ({names}) were gold in the fit, too; give other items, or fit "
+            "without them"
         )
     n, needed = int((codes >= 0).sum()), ceil(coverage / (1 - coverage) - 1e-9)
     if n < needed:
@@ -157,7 +154,7 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
 
 
 def _order(data: Annotations) -> np.ndarray:
-    """Classes by votes, then by hashed names: how equally probable ones are listed, whatever their columns."""
+    """The order in which equally probable classes are listed: by votes, then by hashed names."""
     votes = data.votes().sum(0)
     return np.array(sorted(range(data.n_classes), key=lambda k: (-votes[k], _uniform("", data.classes[k], 0))))
 
@@ -165,48 +162,42 @@ def _order(data: Annotations) -> np.ndarray:
 def _uniform(item: Any, name: Any, seed: int) -> float:
     """A number in [0, 1) that the names and the seed decide."""
     text = f"{seed}\x1f{item!s}\x1f{name!s}"
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 ASK = "ask again"
-"""Name of the decision to get one more label before anything else."""
+"""The decision to get one more label first."""
 Cost = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | np.ndarray
 ROUNDING = 1e-12
-"""A label, or another decision, has to save more than this part of what costs differ by: rounding saves nothing."""
+"""Savings below this part of the costs are rounding."""
 
 
 def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
-    """The decision about each item that costs least in expectation, given how probable each class is.
+    """The decision about each item with the least expected cost.
 
-    The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]; the Bayes decision
-    has the least. Of decisions that cost the same, the one is taken that is the class with more votes on the
-    item, then on all items, then the one whose name, hashed together with the item's id, comes first: neither
-    the order of classes nor that of decisions decides. Two decisions cost the same where what speaks for the one
-    and what speaks for the other, each cost times its probability, agree to one part in a million, as two
-    probabilities that tie do; what other decisions cost has no say in that.
+    The expected cost of a decision d is the sum over classes t of p(truth is t) * cost[t, d]. A tie (to one part in
+    a million) goes to the class with more votes on the item, then on all items, then to the decision whose name,
+    hashed with the item's id, comes first.
 
     With ``ask_again``, the price of one label in the units of the costs, "ask again" is decided where the price
-    and the expected cost of the best decision after one more label together are less than the expected cost of
-    the best decision now (the preposterior analysis of Raiffa & Schlaifer 1961, Applied statistical decision
-    theory). A price below the cost now is not enough: where annotators cannot tell the classes apart, a label
-    leaves the cost where it is. The next label comes from an annotator of the fit, each as probable as their
-    share of all labels, those before an update included; who it was is seen, and the answer is read by their own
-    table p(answer | annotator, truth), as in ``suggest_labels``, which says what is exact. The look is one label
-    ahead: where it takes two labels to change a decision, asking can pay though "ask again" is not decided.
+    plus the expected cost of the best decision after one more label is less than the expected cost of the best
+    decision now (the preposterior analysis of Raiffa & Schlaifer 1961, Applied statistical decision theory). The
+    next label comes from an annotator of the fit, each as probable as their share of all labels, and is read by
+    their own table p(answer | annotator, truth), as in ``suggest_labels``. The analysis looks one label ahead:
+    asking may pay where only two labels would change a decision.
 
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each
             decision, which need not be classes ("send to an expert"); the same as a mapping
             ``{truth: {decision: cost}}``; or an array (K, K) in the order of the classes. By default 0 for the
-            truth and 1 for any other class, so that the expected cost is the probability of an error. Negative
-            costs are gains.
+            truth and 1 for any other class: the probability of an error. Negative costs are gains.
         ask_again: price of one more label; None leaves the option out.
 
     Returns:
-        DataFrame by item: decision; expected_cost, with the price where that is asking; runner_up, the best of
-        the other decisions that can be taken now; margin, what that would cost more; tied, whether it costs the
-        same. With a single decision the runner-up is None and the margin NaN.
+        DataFrame by item: decision; expected_cost, with the price of asking; runner_up, the best of the other
+        decisions but asking; margin, its additional cost; tied, whether it costs the same. With a single decision
+        the runner-up is None and the margin NaN.
 
     Raises:
         DataError: when costs are not finite, do not name every class once, or name a decision twice.
@@ -238,7 +229,7 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
     runner_up = runner_up.where(np.isfinite(next_best), None)
     if ask_again is not None:
         if ASK in names:
-            raise DataError(f"cost= has a decision {ASK!r}, which is what ask_again= adds; give yours another name")
+            raise DataError(f"cost= has a decision {ASK!r}, which ask_again= adds; give yours another name")
         asked, pays = _cost_of_asking(posterior, table, first, ask_again)
         runner_up = runner_up.where(~pays, decision)
         decision = decision.astype(object).where(~pays, ASK)
@@ -251,9 +242,9 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
 def _cost_of_asking(
     posterior: Fit, table: np.ndarray, first: np.ndarray, price: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now.
+    """Price and expected cost after one more label, (N,), and whether that is less than ``first`` costs now, (N,).
 
-    Infinity where even the truth would not be worth the price.
+    The cost is infinite where even the truth would not be worth the price.
     """
     p, given = posterior.result.probabilities, labels_given(posterior.data)
     if posterior.memory is not None:
@@ -278,16 +269,14 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
         return 1.0 - np.eye(k), classes
     if isinstance(cost, Mapping):
         if not all(isinstance(row, Mapping) for row in cost.values()):
-            raise DataError(
-                "cost= is no mapping {truth: {decision: cost}}; give one, or a DataFrame with such rows"
-            )
+            raise DataError("cost= is no mapping {truth: {decision: cost}}; give one, or a DataFrame")
         cost = pd.DataFrame([dict(row) for row in cost.values()], index=pd.Index(list(cost), tupleize_cols=False))
     if not isinstance(cost, pd.DataFrame):
         values = np.asarray(cost)
         if values.shape != (k, k):
             raise DataError(
-                f"cost= has shape {values.shape}; an array is ({k}, {k}), truth by decision in the order of the "
-                "classes. For other decisions give a DataFrame with the decisions as columns"
+                f"cost= has shape {values.shape}, not ({k}, {k}), truth by decision; for other decisions give a "
+                "DataFrame"
             )
         cost = pd.DataFrame(values, index=classes, columns=classes)
     for what, ids in (("index", cost.index), ("columns", cost.columns)):
@@ -305,7 +294,7 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
     try:
         values = cost.to_numpy(np.float64)[np.argsort(code)]
     except (TypeError, ValueError) as error:
-        raise DataError(f"cost= holds something that is no number ({error}); give numbers") from error
+        raise DataError(f"cost= holds a value that is no number ({error}); give numbers") from error
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         place = f"truth {plain(classes[row])!r}, decision {plain(cost.columns[column])!r}"
@@ -327,10 +316,10 @@ def _cheapest(p: np.ndarray, table: np.ndarray, out: np.ndarray) -> np.ndarray:
         table: costs (K, decisions).
         out: decisions that an item does not have, bool (N, decisions).
     """
-    regret = table - table.min(1, keepdims=True)  # what every decision costs would drown the differences
+    regret = table - table.min(1, keepdims=True)  # large common costs would hide differences
     least = np.where(out, np.inf, p @ regret).argmin(1)
     candidates, left = np.empty(out.shape, bool), np.arange(len(p))
-    while len(left):  # sums of two decisions may round to the same where one is better: then it takes its place
+    while len(left):  # sums of two decisions may round to the same where one is better: repeat with that one
         better = least[left]
         for decision in np.unique(least[left]):
             mine = least[left] == decision

@@ -1,4 +1,4 @@
-"""Labels that annotators did not give, as a fit expects them: every annotator's answer to every item."""
+"""Predicted labels of all annotators for all items that they did not label."""
 
 from __future__ import annotations
 
@@ -17,35 +17,32 @@ from crowdppl.inference.result import Fit, require_fit
 from crowdppl.results.choices import choose
 
 CHUNK = 500_000
-"""Labels of all rows that are put to a story at once."""
+"""Labels of all rows that are scored at once."""
 
 
 def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, draws: int = 20) -> Annotations:
-    """Adds the labels that annotators are expected to give to the items that they did not see.
+    """Adds the most probable label of each annotator to the items that they did not label.
 
-    Labels that were given stay. To every other item, an annotator with enough labels gives the class that the fit
-    finds most probable for them: MMLC-df of Han et al. 2025 ("Mixture of experts based multi-task supervise
-    learning from crowds") where the fit is of mmlc. Any fit can fill that tells p(label | item, annotator); one
-    that looks at features fills items without labels, too. Any method that reads labels alone can then be fitted
-    to the result.
+    MMLC-df of Han et al. 2025 ("Mixture of experts based multi-task supervise learning from crowds") where the fit
+    is of mmlc; fits of other methods fill, too, and those with features fill items without labels.
 
-    What is filled is no observation. Labels of one item come from one fit, and err together: fits to the result
-    take them for independent, so that their probabilities are too sure and their intervals too narrow.
+    Predicted labels of an item err together, and fits to the result take them as independent: their probabilities
+    are overconfident and their intervals too narrow.
 
     Args:
         posterior: the fit.
-        data: annotations to be filled, of the same annotators and classes; by default those of the fit. Features
-            belong to them where the method has a network.
-        least: labels that an annotator has to have given in the fit; others keep what they gave.
+        data: annotations to be filled, of the same annotators and classes, with features where the method has a
+            network; by default those of the fit.
+        least: labels in the fit from which on an annotator's are filled.
         draws: of the posterior, over which predictions are averaged where it is no point.
 
     Returns:
-        Annotations with one label at least of each such annotator on each item. Their column ``filled`` says which
-        labels are predictions. A class as probable as another is chosen as by ``posterior.labels()``.
+        Annotations with one label at least of each such annotator on each item; their column ``filled`` marks
+        predictions. Ties are broken as in ``posterior.labels()``.
 
     Raises:
         DataError: when other data have other annotators, classes or abstentions.
-        MethodError: for a method that keeps something of each item, given other data; or a number out of range.
+        MethodError: for a method with sites of items, given other data; or a number out of range.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)
@@ -70,7 +67,7 @@ def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, dr
 
 
 def answer_shares(posterior: Fit, item: np.ndarray, annotator: np.ndarray, draws: int) -> np.ndarray:
-    """p(class that the annotator names | item, its labels) of pairs, (R, K), given that they name one.
+    """p(class | item, its labels, annotator, no abstention) of pairs, (R, K).
 
     Args:
         posterior: the fit.
@@ -101,14 +98,14 @@ def _checked(posterior: Fit, data: Annotations) -> Annotations:
     local = [name for name, site in posterior.result.sites.items() if "item" in site.dims]
     if local:
         raise MethodError(
-            f"{posterior.method} keeps {', '.join(local)} of each item of the fit, and cannot fill other items; "
-            "leave data= out, or fit to all of them"
+            f"{posterior.method} has sites of items ({', '.join(local)}), and cannot fill other items; leave data= "
+            "out, or fit to all items"
         )
     return check_aligned(old, data)
 
 
 def _chunks(item: np.ndarray, sizes: np.ndarray, n_classes: int) -> Iterator[slice]:
-    """Portions of pairs, sorted by item, for which the rows to be tried stay few."""
+    """Chunks of pairs, sorted by item, with a bounded number of labels to score."""
     work = np.cumsum((sizes[item] + 1) * n_classes) // CHUNK
     edges = np.flatnonzero(np.diff(work, prepend=-1))
     return (slice(a, b) for a, b in zip(edges, np.append(edges, len(item))[1:], strict=True))

@@ -1,4 +1,4 @@
-"""Means, standard deviations and intervals of what a posterior says about annotators and classes."""
+"""Means, standard deviations and intervals of annotators' tables and of the prevalence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from crowdppl.core.intervals import Estimate, check_level, from_dirichlet, from_draws, from_point
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult
 
 
 def confusion(result: FitResult, level: float) -> Estimate:
@@ -20,7 +20,7 @@ def confusion(result: FitResult, level: float) -> Estimate:
     exact = _same_dirichlet(result, names, result.table, result.table_draws)
     if exact is not None:
         return from_dirichlet(exact, level)
-    return _steady(result, from_draws(result.table_draws, level), result.table)
+    return _exact_mean(result, from_draws(result.table_draws, level), result.table)
 
 
 def prevalence(result: FitResult, level: float) -> Estimate:
@@ -33,7 +33,7 @@ def prevalence(result: FitResult, level: float) -> Estimate:
 
 
 def among_classes(result: FitResult, level: float) -> Estimate:
-    """p(class named | annotator, truth, a class is named) with its interval, (A, K, K)."""
+    """p(class | annotator, truth, no abstention) with its interval, (A, K, K)."""
     check_level(level)
     if result.table_draws is None:
         return from_point(among_named(result.table))
@@ -42,14 +42,13 @@ def among_classes(result: FitResult, level: float) -> Estimate:
     exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
     if exact is not None:
         return from_dirichlet(exact, level)
-    return _steady(result, from_draws(draws, level), among_named(result.table))
+    return _exact_mean(result, from_draws(draws, level), among_named(result.table))
 
 
 def accuracy(result: FitResult, level: float) -> Estimate:
-    """Each annotator's probability of naming the truth of a new item, if they name a class, (A,).
+    """Each annotator's probability of giving the true class to a new item, if they give a class, (A,).
 
-    That is the sum over classes k of prevalence[k] * p(k | annotator, truth k, a class is named): who abstains is
-    neither right nor wrong. NaN for one of whom the fit says that they never name any.
+    The sum over classes k of prevalence[k] * p(k | annotator, truth k, no abstention); NaN without any class.
     """
     return _over_truths(result, _right, level)
 
@@ -60,32 +59,25 @@ def abstention(result: FitResult, level: float) -> Estimate:
 
 
 def _over_truths(result: FitResult, of: Callable[[np.ndarray], np.ndarray], level: float) -> Estimate:
-    """What a table (..., A, K, L) says of annotators and truths, (..., A, K), in the mean over new items, (A,)."""
+    """Mean over the truths of new items of a function from tables (..., A, K, L) to (..., A, K): (A,)."""
     check_level(level)
     at_mean = of(result.table) @ result.prevalence
     if result.table_draws is None or result.prevalence_draws is None:
         return from_point(at_mean)
     draws = np.einsum("dak,dk->da", of(result.table_draws), result.prevalence_draws)
-    return _steady(result, from_draws(draws, level), at_mean)
+    return _exact_mean(result, from_draws(draws, level), at_mean)
 
 
-def _steady(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> Estimate:
-    """An estimate from draws whose mean does not move with seed and order of annotators, where vb has made it.
+def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> Estimate:
+    """An estimate from draws, for vb with the quantity at the mean table and prevalence as its mean.
 
-    Under vb sites are independent of each other, so that what is linear in each has its mean at their means. What
-    is not shows by six standard errors of the draws, and keeps their mean; so do samplers, whose sites depend on
-    each other.
-
-    Args:
-        result: the fit.
-        estimate: from the draws that the fit keeps.
-        at_mean: the quantity at the mean table and prevalence.
+    Sites are independent under vb, so a quantity that is linear in each has this mean exactly. Where it differs by
+    more than six standard errors of the draws, it is not linear, and the mean of the draws stays.
     """
     families = {site.family for site in result.sites.values()}
     if result.table_draws is None or "dirichlet" not in families or "draws" in families:
         return estimate
-    error = 6 * estimate.sd / np.sqrt(len(result.table_draws)) + 1e-6
-    near = np.abs(estimate.mean - at_mean) <= error
+    near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.table_draws)) + 1e-6
     return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
 
 
@@ -107,17 +99,14 @@ def _right(table: np.ndarray) -> np.ndarray:
 def _same_dirichlet(
     result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray
 ) -> np.ndarray | None:
-    """Concentration of the site that is this very quantity, where there is one.
+    """Concentration of the Dirichlet site that is this quantity, if any.
 
-    Equal dimensions do not suffice: a story may put something between the site and the labels. So the site's
-    mean has to be the quantity's, to within six standard errors of the draws that this was taken from.
+    Equal dimensions do not suffice, as a model may transform the site: the means have to agree within six standard
+    errors of the draws.
     """
     error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
     for site in result.sites.values():
-        if _is_dirichlet(site, dims, mean.shape) and np.all(np.abs(site.mean - mean) <= error):
+        alike = site.family == "dirichlet" and site.dims == dims and site.mean.shape == mean.shape
+        if alike and np.all(np.abs(site.mean - mean) <= error):
             return site.spread
     return None
-
-
-def _is_dirichlet(site: SiteResult, dims: tuple[str, ...], shape: tuple[int, ...]) -> bool:
-    return site.family == "dirichlet" and site.dims == dims and site.mean.shape == shape

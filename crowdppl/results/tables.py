@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.intervals import Estimate, check_level
+from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.errors import MethodError
@@ -24,9 +24,8 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
     """Probability of each class for each item, averaged over parameter draws where there are draws.
 
     Args:
-        sd: instead, the standard deviation of that probability over parameter draws: how far it could still
-            move if the annotators became known. NaN where the engine gives points, and of corrected probabilities,
-            which are not computed draw by draw; ``uncorrected()`` gives the method's own.
+        sd: instead, the standard deviation of that probability over parameter draws. NaN where the engine gives
+            points, and for corrected probabilities; ``uncorrected()`` gives the method's own.
 
     Returns:
         DataFrame (N, K), item ids x class names.
@@ -47,19 +46,16 @@ def probabilities(posterior: Fit, sd: bool = False) -> pd.DataFrame:
 
 
 def entropy(posterior: Fit) -> pd.DataFrame:
-    """How unsure the truth of each item is, and how much of that is for want of labels.
+    """Entropy of the truth of each item, split into aleatoric and epistemic uncertainty.
 
-    Over draws of the parameters, the entropy of the mean probabilities is the mean of the draws' own entropies
-    (aleatoric: annotators who are known exactly would still leave it open) and what is left (epistemic: it goes
-    when annotators become known), which is the mutual information of truth and parameters (Depeweg et al. 2018,
+    Total: the entropy of the mean probabilities over draws of the parameters. Aleatoric: the mean of the draws' own
+    entropies. Epistemic: the rest, the mutual information of truth and parameters (Depeweg et al. 2018,
     "Decomposition of uncertainty in Bayesian deep learning").
 
     Returns:
-        DataFrame by item, in bits: total, aleatoric, epistemic; where the engine gives points, all is aleatoric
-        as far as it can tell, and epistemic is NaN. Corrected probabilities have a total, but are not computed draw
-        by draw, so that its parts are NaN; ``uncorrected()`` gives those of the method itself. By vb, total is not
-        the entropy in ``labels``, which is that of mean field's own probabilities: where annotators are hardly
-        known, draws differ more than these say, and other items may come first.
+        DataFrame by item, in bits: total, aleatoric, epistemic. Where the engine gives points, all is aleatoric and
+        epistemic is NaN. For corrected probabilities both parts are NaN; ``uncorrected()`` gives those of the
+        method. By vb, total differs from the entropy in ``labels``, which is that of mean field's probabilities.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -70,16 +66,14 @@ def entropy(posterior: Fit) -> pd.DataFrame:
         38     0.66       0.61       0.05
     """
     found = posterior.result.entropies
-    if _corrected(posterior):
-        unknown = np.full(posterior.data.n_items, np.nan)
-        whole = choices.entropy(posterior.result.probabilities)
-        columns = {"total": whole, "aleatoric": unknown, "epistemic": unknown}
-    elif found is None:
-        own = choices.entropy(posterior.result.probabilities)
-        columns = {"total": own, "aleatoric": own, "epistemic": np.full_like(own, np.nan)}
+    if found is None or _corrected(posterior):
+        total = choices.entropy(posterior.result.probabilities)
+        unknown = np.full_like(total, np.nan)
+        aleatoric, epistemic = unknown if _corrected(posterior) else total, unknown
     else:
-        total, own = found.T
-        columns = {"total": total, "aleatoric": own, "epistemic": np.clip(total - own, 0, None)}
+        total, aleatoric = found.T
+        epistemic = np.clip(total - aleatoric, 0, None)
+    columns = {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
     return pd.DataFrame(columns, index=posterior.data.items)
 
 
@@ -90,12 +84,12 @@ def _corrected(posterior: Fit) -> bool:
 def labels(posterior: Fit) -> pd.DataFrame:
     """The most probable class of each item and how sure it is.
 
-    A tie goes to the class with more votes on the item, then on all items, then to the one whose name,
-    hashed with the item's id, comes first: neither the order of classes nor that of rows decides.
+    A tie goes to the class with more votes on the item, then on all items, then to the one whose name, hashed with
+    the item's id, comes first.
 
     Returns:
-        DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels that
-        the item received, abstentions not counted; tied, whether another class is as probable.
+        DataFrame by item: label; probability; entropy of the truth in bits; votes, the number of labels of the item
+        without abstentions; tied, whether another class is as probable.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -118,16 +112,16 @@ def labels(posterior: Fit) -> pd.DataFrame:
 
 
 def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """The general table of the truth, whatever its kind: one row an item.
+    """Estimate, standard deviation and interval of each item's truth, nominal or ordinal.
 
     Args:
-        level: probability that the interval holds.
+        level: probability of the interval.
 
     Returns:
-        DataFrame by item with estimate, sd and interval. Nominal classes: the label of ``labels()``; the
-        standard deviation of "the truth is this label"; the fewest classes that hold ``level``, most
-        probable first. Ordinal classes: the median grade; the standard deviation in steps between
-        neighbouring grades; the lowest and the highest grade of a central interval.
+        DataFrame by item: estimate, sd, interval. Nominal classes: the label of ``labels()``; the standard
+        deviation of "the truth is this label"; the fewest classes that hold ``level``, most probable first. Ordinal
+        classes: the median grade; the standard deviation in steps between neighbouring grades; the lowest and the
+        highest grade of a central interval.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -157,10 +151,7 @@ def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 
 
 def informative_part(posterior: Fit, tables: np.ndarray) -> np.ndarray:
-    """Tables (..., A, K, L) as far as answers tell of the truth: over classes, unless abstentions are informative.
-
-    Who names a class in one of ten cases says as much by it as others do.
-    """
+    """Tables (..., A, K, L) of the answers that depend on the truth: classes, and abstentions if informative."""
     return tables if posterior.data.alphabet.informative else among_named(tables)
 
 
@@ -173,7 +164,7 @@ def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
     return out
 
 
-MOST = 10
+MAX_ROWS = 10
 """Classes or annotators that a summary lists."""
 
 
@@ -202,10 +193,12 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         3              45     0.795        0.059         0.665          0.897
         2              45     0.698        0.066         0.560          0.820
     """
-    return "\n".join([*_fit(posterior, doubts), "", *_truth(posterior), "", *_annotators(posterior)])
+    return "\n".join(
+        [*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)]
+    )
 
 
-def _fit(posterior: Fit, doubts: Sequence[object]) -> list[str]:
+def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     data, found = posterior.data, posterior.result.diagnostics
     lines = [
         f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
@@ -216,7 +209,7 @@ def _fit(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     state = "converged" if found.get("converged") else "NOT CONVERGED"
     parts = [state] if "converged" in found else []
     parts += [f"{found['iterations']:,} iterations"] if found.get("iterations") is not None else []
-    parts += [f"objective {_number(found['objective'])}"] if found.get("objective") is not None else []
+    parts += [f"objective {float(found['objective']):,.3f}"] if found.get("objective") is not None else []
     parts += [f"worst R-hat {worst:.3f}"] if (worst := _extreme(found.get("rhat"), max)) is not None else []
     parts += [f"smallest ESS {least:.0f}"] if (least := _extreme(found.get("ess_bulk"), min)) is not None else []
     parts += [f"{n} divergences"] if (n := _total(found.get("divergences"))) else []
@@ -226,35 +219,31 @@ def _fit(posterior: Fit, doubts: Sequence[object]) -> list[str]:
     return [*lines, *(f"doubt: {text}" for text in doubts)]
 
 
-def _truth(posterior: Fit) -> list[str]:
+def _truth_lines(posterior: Fit) -> list[str]:
     found, share = labels(posterior), prevalence(posterior)
     sure = int((found["probability"] >= 0.95).sum())
     tied = int(found["tied"].sum())
     ties = f", {tied:,} tied" if tied else ""
     counts = found["label"].value_counts().reindex(share.index, fill_value=0)
-    table = share.assign(labelled=counts).head(MOST)
+    table = share.assign(labelled=counts).head(MAX_ROWS)
     more = len(share) - len(table)
     lines = [f"truth: {sure:,} of {len(found):,} items at 95 % or more{ties}; prevalence of the classes"]
     return [*lines, _table(table), *([f"... and {more} more classes"] if more > 0 else [])]
 
 
-def _annotators(posterior: Fit) -> list[str]:
+def _annotator_lines(posterior: Fit) -> list[str]:
     table = annotators(posterior).sort_values("accuracy", ascending=False, kind="stable")
-    if len(table) <= MOST:
+    if len(table) <= MAX_ROWS:
         return ["annotators, the most accurate first", _table(table)]
-    half = MOST // 2
+    half = MAX_ROWS // 2
     lines = [f"annotators: the {half} most and the {half} least accurate of {len(table):,}"]
     return [*lines, _table(pd.concat([table.head(half), table.tail(half)]))]
 
 
 def _table(table: pd.DataFrame) -> str:
-    """A table without the columns in which nothing is known."""
+    """A table as text, without columns of NaN alone."""
     text: str = table.dropna(axis=1, how="all").to_string(float_format=lambda x: f"{x:.3f}")
     return text
-
-
-def _number(value: Any) -> str:
-    return f"{float(value):,.3f}"
 
 
 def _extreme(values: Any, pick: Any) -> float | None:
@@ -271,24 +260,21 @@ def _total(counts: Any) -> int:
 
 
 def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """How good each annotator is.
+    """How accurate each annotator is, with intervals.
 
-    Mean field takes truths for known, so that intervals of vb are widened to what the linear response of its
-    fixed point says. Of crowds drawn from one_coin (right=4, wrong=2; 60 items with three labels by eight
-    annotators; 44 crowds each) those of level .9 held .92 of the accuracies with two classes and .90 with
-    three, and .77 and .79 before they were widened. What one fixed point cannot know of is another: under flat
-    priors, where votes may be read the wrong way round, they held .61 and .82. Where labels depend on
-    Gaussians, they are not widened.
+    Mean field underestimates variances, so intervals of vb are widened by the linear response of its fixed point.
+    They do not cover other modes, such as swapped classes under flat priors, and are not widened where labels
+    depend on Gaussians.
 
     Args:
         level: probability of the intervals.
 
     Returns:
-        DataFrame by annotator: labels given, abstentions and those before an update included; accuracy, the
-        probability of naming the truth of a new item, if any class is named, with accuracy_sd, accuracy_low and
-        accuracy_high; where abstentions are named, the probability of an abstention with its own; with two
-        classes also sensitivity (the second class is the positive one) and specificity with theirs, among
-        classes named, too. NaN where the engine gives points.
+        DataFrame by annotator: labels given, with abstentions and those before an update; accuracy, the probability
+        of giving the true class to a new item, if any class is given, with accuracy_sd, accuracy_low and
+        accuracy_high; abstention, where annotators may abstain, with the same; with two classes also sensitivity
+        (the second class is the positive one) and specificity, among classes given. sd, low and high are NaN where
+        the engine gives points.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -314,20 +300,20 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
 
 
 def confusion(posterior: Fit, draws: bool = False) -> xr.DataArray:
-    """p(label | annotator, truth) of a new item, whatever the story: along ``label`` it sums to one.
+    """p(label | annotator, truth) of a new item; along ``label`` it sums to one.
 
-    Where items differ, as in difficulty, it is the mean over the items that the story expects; where labels
-    depend on item covariates, it is of an item whose covariates are the means of all.
+    Where items differ, as in difficulty, it is the mean over items under the model; where labels depend on item
+    covariates, it is for their means.
 
     Args:
         draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.
 
     Returns:
-        xarray DataArray with dimensions annotator, truth, label and their ids as coordinates; where annotators
-        may abstain, the abstentions are the last labels.
+        xarray DataArray with dimensions annotator, truth, label and their ids as coordinates; abstentions are the
+        last labels.
 
     Raises:
-        MethodError: when draws are asked of an engine that gives points, or by number.
+        MethodError: for draws where the engine gives points, or a number of draws.
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -347,9 +333,7 @@ def confusion(posterior: Fit, draws: bool = False) -> xr.DataArray:
 
 
 def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
-    """The confusion with its uncertainty: DataFrame by (annotator, truth, label) with mean, sd, low, high.
-
-    By vb they are widened as those of ``annotators`` are.
+    """The confusion by (annotator, truth, label) with mean, sd, low, high; by vb widened as in ``annotators``.
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -361,7 +345,10 @@ def confusion_intervals(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         3      0.02  0.03  0.00  0.11
         4      0.02  0.03  0.00  0.11
     """
-    return _rows(posterior.data, intervals.confusion(posterior.result, level))
+    data, found = posterior.data, intervals.confusion(posterior.result, level)
+    names = ["annotator", "truth", "label"]
+    index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
+    return pd.DataFrame({name: x.ravel() for name, x in found.columns().items()}, index=index)
 
 
 def prevalence(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
@@ -383,10 +370,3 @@ def _array(data: Annotations, table: np.ndarray) -> xr.DataArray:
     names = {name: index.rename(name) for name, index in ids.items()}
     dims = [*(["draw"] if table.ndim == 4 else []), *names]
     return xr.DataArray(table.copy(), dims=dims, coords=names, name="confusion")
-
-
-def _rows(data: Annotations, estimate: Estimate) -> pd.DataFrame:
-    """An estimate (A, K, L) as rows by annotator, truth and label."""
-    names = ["annotator", "truth", "label"]
-    index = pd.MultiIndex.from_product([data.annotators, data.classes, data.answers], names=names)
-    return pd.DataFrame({name: x.ravel() for name, x in estimate.columns().items()}, index=index)

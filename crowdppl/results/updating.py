@@ -1,4 +1,4 @@
-"""Predictions for new items, updates by new labels, and refits."""
+"""Predictions for new items, updates with new labels, and refits."""
 
 from __future__ import annotations
 
@@ -26,27 +26,24 @@ from crowdppl.networks.classifier import log_shares
 from crowdppl.networks.outputs import network_of, rows_to_classify
 from crowdppl.results.correction import averaged, corrected, members, members_after
 
-OLDER = "weights, discounts and map, and what is noted of labels and truths, are of the fit before the update"
+OLDER = "weights, discounts, map and notes are of the fit before the update"
 
 
 def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: Any) -> Fit:
-    """The posterior after more labels: the old one is the prior of vb on the new labels alone.
+    """The posterior after more labels: the old one is the prior of vb on the new labels.
 
-    An item that had labels before brings its old evidence along, and its truth where the fit was told it, and
-    counts once; a label that the fit had already is evidence once more, and is warned of (``RepeatsWarning``). The
-    result speaks of the items of the new labels. A network stands still: it says of the items what
-    it learned from the old labels, and of an item that had labels before what it said then. Of corrected
-    probabilities, each method learns from the new labels, and weights, discounts and map stay as they were.
+    An item that had labels before keeps its old evidence and gold, and counts once; a label that the fit had
+    already counts again, with a ``RepeatsWarning``. The result holds the items of the new labels. Networks do not
+    learn. Of corrected probabilities, each method learns, and weights, discounts and map stay.
 
     Args:
-        new_labels: annotations, or a table of them with one label a row.
+        new_labels: annotations, or a table with one label a row.
         options: of the engine, as for ``fit``, such as ``seed`` or ``max_iterations``; by default those of the fit.
 
     Raises:
-        MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators'
-            history comes with the new labels, or items come again whose truths taught a site that is no Dirichlet.
-        DataError: when an annotator or a class is not one of this fit, or new items lack the features that a
-            network looks at, or have others.
+        MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators' history comes with
+            the new labels, or items come again whose truths enter a site that is no Dirichlet.
+        DataError: when an annotator or a class is not one of this fit, or features are missing or differ.
         KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
 
     Examples:
@@ -61,13 +58,10 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
     """
     if posterior.inference != "vb":
         raise MethodError(f"update continues a fit by 'vb'; this one was made by {posterior.inference!r}")
-    history, told = getattr(new_labels, "history", None), posterior.data.history
-    if history is not None and (told is None or not np.array_equal(history.cpu(), told.cpu())):
-        raise MethodError(
-            "history= came with the new labels, but the prior of an update is the old fit; give the history to "
-            "that fit, and leave it out of new labels"
-        )
-    new = _still_told(posterior.data, align_to(posterior.data, new_labels))
+    history, old = getattr(new_labels, "history", None), posterior.data.history
+    if history is not None and (old is None or not np.array_equal(history.cpu(), old.cpu())):
+        raise MethodError("history= of new labels is not used, as the old fit is the prior; give it to that fit")
+    new = _with_old_gold(posterior.data, align_to(posterior.data, new_labels))
     warn_of_repeats(posterior.data, new)
     updated = members_after(posterior, lambda fit: fits.update(fit, new, **options))
     correction = posterior.correction
@@ -81,32 +75,30 @@ def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
 
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
-        MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
+        MethodError: after ``update``, for an annotator with labels before it.
     """
-    data = posterior.data
-    remedy = "name annotators of this fit, as posterior.annotators() spells them"
-    names = one_or_several(annotators)
-    out = data.annotator_book.require(names, "annotators", remedy)
+    data, names = posterior.data, one_or_several(annotators)
+    out = data.annotator_book.require(names, "annotators", "posterior.annotators() lists them")
     before = np.zeros(data.n_annotators, int) if posterior.memory is None else posterior.memory.labels
     if before[out].any():
         most = out[np.argmax(before[out])]
         raise MethodError(
-            f"annotator {plain(data.annotators[most])!r} gave {before[most]} labels before an update, whose lesson "
-            "cannot be taken out without them; fit to all labels that are to stay, old and new together"
+            f"annotator {plain(data.annotators[most])!r} gave {before[most]} labels before an update, which cannot "
+            "be left out; fit again to all labels that should stay"
         )
     kept = ~np.isin(data.label_codes()[1], out)
     if not kept.any():
-        raise DataError(f"without these {len(names)} annotators no label is left; leave out fewer")
+        raise DataError(f"no label is left without these {len(names)} annotators; leave out fewer")
     return keep(data, kept)
 
 
 def refitted(posterior: Fit, left: Annotations) -> Fit:
-    """The same method fitted to other labels of the same items, under the correction that it has."""
+    """The same method fitted to other labels of the same items, with its correction."""
     return averaged(members_after(posterior, lambda fit: refit(fit, left)), posterior.correction)
 
 
-def _still_told(old: Annotations, new: Annotations) -> Annotations:
-    """New annotations with the truths that the fit was told of their items; what they say themselves goes first."""
+def _with_old_gold(old: Annotations, new: Annotations) -> Annotations:
+    """New annotations with gold of the fit, where they have none."""
     if old.gold_codes is None:
         return new
     code = old.item_book.codes(new.items)
@@ -120,24 +112,23 @@ def _still_told(old: Annotations, new: Annotations) -> Annotations:
 
 
 def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
-    """Truth probabilities of new items that annotators of this fit labelled; nothing is learned from them.
+    """Truth probabilities of new items from labels by annotators of this fit, whose parameters stay.
 
-    An item of the fit is as new as any other: the labels given here alone say what it is. ``update`` keeps others.
-    Corrected probabilities are corrected here too: averaged, discounted and mapped as those of the fit were.
+    Labels that an item had in the fit do not count; ``update`` keeps them. The probabilities of a corrected
+    posterior are corrected alike.
 
     Args:
-        new_data: annotations, or a table of them with one label a row.
+        new_data: annotations, or a table with one label a row.
 
     Returns:
         DataFrame of the new items x classes.
 
     Raises:
-        DataError: when an annotator or a class is not one of this fit, or features have other columns or another
-            shape.
+        DataError: when an annotator or a class is not one of this fit, or features differ in columns or shape.
         KeyboardInterrupt: at Ctrl-C while sites of single items (a difficulty) are fitted to the new ones.
 
     Warns:
-        ConvergenceWarning: when these have not settled within ``max_iterations``.
+        ConvergenceWarning: when these have not converged within ``max_iterations``.
 
     Examples:
         >>> import pandas as pd
@@ -156,20 +147,18 @@ def predict(posterior: Fit, new_data: Annotations | pd.DataFrame) -> pd.DataFram
 
 
 def classify(posterior: Fit, features: Any) -> pd.DataFrame:
-    """What the network of a fit makes of new items that nobody labelled, by itself: no correction reaches it.
+    """Class probabilities of new items from their features, by the fit's network; they are not corrected.
 
     Args:
         features: one row an item, as those of the fit: a DataFrame by item id, an array (N, ...), or a
-            ``torch.utils.data.Dataset``, whose rows are read as they are looked at. Where the fit's features were a
-            DataFrame too, columns are found by name, in any order.
+            ``torch.utils.data.Dataset``. Where the fit's features were a DataFrame too, columns are found by name.
 
     Returns:
         Probabilities, DataFrame of items x classes.
 
     Raises:
         MethodError: when the method has no network.
-        DataError: when features are of another shape than those of the fit, have other columns, or are not finite
-            in float32.
+        DataError: when features differ from those of the fit in shape or columns, or are not finite in float32.
 
     Examples:
         >>> import numpy as np
@@ -180,7 +169,11 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
         >>> posterior.classify(np.eye(3)).idxmax(axis=1).tolist()
         [0, 1, 2]
     """
-    network = _classifier_of(posterior)
+    build: Any = getattr(posterior.model, "classifier", None)
+    network: nn.Module | None = network_of(posterior.model)
+    if build is not None:
+        sites = posterior.result.sites
+        network = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
     if network is None:
         raise MethodError(f"{posterior.method} has no network; give features= to a method that has one")
     index, rows = rows_to_classify(features, posterior.data.features)
@@ -189,36 +182,26 @@ def classify(posterior: Fit, features: Any) -> pd.DataFrame:
     return pd.DataFrame(found / found.sum(1, keepdims=True), index=index, columns=posterior.data.classes)
 
 
-def _classifier_of(posterior: Fit) -> nn.Module | None:
-    """The classifier of a fit: what the story builds from its sites, where it does, else its network."""
-    build: Any = getattr(posterior.model, "classifier", None)
-    if build is None:
-        return network_of(posterior.model)
-    sites = posterior.result.sites
-    found: nn.Module | None = build({name: torch.from_numpy(np.asarray(site.mean)) for name, site in sites.items()})
-    return found
-
-
 def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
-    """Labels that the same annotators might have given to the same items.
+    """Replicated labels of the same items by the same annotators.
 
     Args:
         n: how many data sets.
         seed: of the draws.
-        kind: "posterior" keeps what was learned of parameters and truths; "prior" draws them from the story.
+        kind: "posterior" draws parameters and truths from the posterior; "prior" from the model.
 
     Returns:
-        DataFrame with draw, item, annotator and label; within a draw, rows stand as in ``data.frame()``.
+        DataFrame with draw, item, annotator and label; within a draw, rows are in the order of ``data.frame()``.
 
     Raises:
-        MethodError: for another kind, an n that is no whole number from 1 on, or a seed that is none.
+        MethodError: for another kind, an n that is no whole number from 1 on, or a seed out of range.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
         >>> len(posterior.draw_labels(2, seed=0))  # twice 315 labels
         630
     """
-    n, seed = whole_number("n", n, 1, "draw a data set"), seed_number(seed)
+    n, seed = whole_number("n", n, 1), seed_number(seed)
     validation.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data
     drawn = fits.draw_labels(posterior, n, seed, kind)
@@ -233,21 +216,16 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
     return pd.DataFrame(columns)
 
 
-APART = 0.75
-"""Area under the ROC curve that probabilities expect of themselves, below which they are doubted."""
+MIN_AREA = 0.75
+"""Expected area under the ROC curve below which outlier probabilities are doubted."""
 
 
 def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     """How much each item looks like an outlier, for a method that allows for some.
 
-    Where the story says whether an item is an outlier (site ``outlier``), the probability of it. Where labels
-    depart by shifts of their own (site ``departure``), the root of the sum of their squares over the item's labels.
-
-    A handful of labels hardly tells outliers from other items, and their rate can then be far off. Of 2,000
-    simulated items, 15 % of them outliers with shares of their own, others labelled by annotators right in three of
-    four, true parameters find them with an area under the ROC curve of .55, .64 and .72 for 2, 3 and 4 classes and
-    5 labels an item, and .65 and .76 for 2 and 3 classes and 12 labels. ``coin_net`` from labels alone has .55, .62
-    and .71, and rates of .34, .48 and .37; .64 and .76, and .19 and .15; and a likelihood above theirs each time.
+    The probability of being one (site ``outlier``), or the Euclidean norm of the shifts of the item's labels (site
+    ``departure``). With few labels an item, outliers are hard to tell from other items, and their rate can be far
+    off.
 
     Args:
         posterior: a fit of such a method, such as ``coin_net``.
@@ -256,8 +234,10 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
         Series by item, higher for outliers.
 
     Raises:
-        MethodError: when the method knows no outliers.
-        DoubtWarning: when, by the fit's own account, probabilities hardly tell outliers from other items.
+        MethodError: when the method has no outliers.
+
+    Warns:
+        DoubtWarning: when the probabilities hardly separate outliers from other items.
 
     Examples:
         >>> truth, size = ["cat", "dog"] * 20, [[0.0], [1.0]] * 20
@@ -276,7 +256,13 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
             raise MethodError(
                 f"{error}; fit a method whose items may be outliers (help(crowdppl.outlier_scores) names one)"
             ) from error
-        _doubt(share[:, 1])
+        area = expected_area(share[:, 1])
+        if area < MIN_AREA:
+            text = (
+                f"an outlier scores above another item in only {area:.0%} of pairs, as the fit expects, and the "
+                "rate of outliers can be far off; more labels an item help, and so do features"
+            )
+            warn(text, DoubtWarning)
         return pd.Series(share[:, 1], posterior.data.items, name="outlier")
     shift = site.mean - site.mean.mean(-1, keepdims=True)
     whole = posterior.data.as_block()
@@ -286,24 +272,8 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     return pd.Series(out, posterior.data.items, name="outlier")
 
 
-def _doubt(p: np.ndarray) -> None:
-    """Warns where an outlier hardly scores above another item."""
-    area = expected_area(p)
-    if area < APART:
-        warn(
-            f"by the fit's own account an outlier scores above another item in {area:.0%} of pairs, by chance in "
-            "50%: these labels hardly tell outliers apart, and how many there are can be far off; more labels an "
-            "item help, and so do features",
-            DoubtWarning,
-        )
-
-
 def expected_area(p: np.ndarray) -> float:
-    """Area under the ROC curve that probabilities have if they are right; 1 where all are 0, or all are 1.
-
-    Args:
-        p: (N,) probabilities.
-    """
+    """Area under the ROC curve of probabilities (N,) if they are right; 1 where all are 0, or all are 1."""
     _, place = np.unique(p, return_inverse=True)
     yes, no = np.bincount(place, p), np.bincount(place, 1 - p)
     pairs = yes.sum() * no.sum()

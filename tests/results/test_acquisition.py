@@ -242,9 +242,9 @@ class Tempered:
 
 def test_tempered_labels_that_share_more_than_the_truth_are_not_asked_for_or_left_out() -> None:
     posterior = fit(Tempered(), crowd(30, 5, 3, 3, seed=1), inference="em")
-    with pytest.raises(MethodError, match="labels depend on more than the truth of their item, so that a next one"):
+    with pytest.raises(MethodError, match="labels depend on more"):
         posterior.suggest_labels(2)
-    with pytest.raises(MethodError, match="give likelihood_power=1"):
+    with pytest.raises(MethodError, match="power"):
         heldout_score(posterior, folds=2)
 
 
@@ -349,7 +349,7 @@ def test_a_limit_that_nobody_reaches_changes_nothing() -> None:
     posterior = fit("dawid_skene", crowd(40, 6, 3, 3), inference="em")
     alone = suggest_labels(posterior, 20, per_item=2)
     pd.testing.assert_frame_equal(suggest_labels(posterior, 20, per_item=2, per_annotator=20), alone)
-    with pytest.warns(CrowdpplWarning, match="20 labels .* 1 an item and 2 an annotator only 12 are left"):
+    with pytest.warns(CrowdpplWarning, match="n=20, but only 12"):
         found = suggest_labels(posterior, 20, per_annotator=2)
     assert found["annotator"].value_counts().tolist() == [2] * 6
     for wrong in (0, 1.5, "2", True):
@@ -414,7 +414,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
         suggest_labels(posterior, 0)
     with pytest.raises(MethodError, match="per_item=0"):
         suggest_labels(posterior, 1, per_item=0)
-    with pytest.raises(MethodError, match="n=2.5 must be a whole number"):
+    with pytest.raises(MethodError, match="n=2.5"):
         suggest_labels(posterior, 2.5)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="'nobody'"):
         suggest_labels(posterior, 1, annotators=["nobody"])

@@ -131,7 +131,7 @@ def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, pos
     found = updated.without([0])
     own = {name: fit.without([0]).probabilities().to_numpy() for name, fit in updated.members().items()}
     np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([1, 1])), atol=1e-12)
-    with pytest.raises(MethodError, match="gave .* labels before an update"):
+    with pytest.raises(MethodError, match="before an update"):
         posterior.update(new).without([1])
 
 

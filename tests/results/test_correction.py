@@ -56,7 +56,7 @@ def test_the_scale_of_sharpened_probabilities_comes_back(sharpen: float) -> None
 def test_mapped_probabilities_are_honest_again(sharpen: float) -> None:
     p, truth = simulated(4000, sharpen)
     honest, _ = simulated(4000, 1.0)
-    assert np.abs(fit_map(p, truth)(p) - honest).mean() < 0.02
+    assert np.abs(apply_map(fit_map(p, truth), p) - honest).mean() < 0.02
 
 
 def test_a_map_that_changes_nothing_changes_nothing() -> None:
@@ -80,7 +80,9 @@ def test_classes_that_labels_confuse_come_apart_as_the_channel_says() -> None:
 def test_a_channel_with_one_class_in_doubt_is_its_posterior_mean() -> None:
     """With certain labels the counts are known: Dirichlet posterior means, and predictions without one's own."""
     p, truth = np.eye(2)[[0, 0, 0, 1]], np.array([0, 0, 1, 1])
-    prior = correction.MASS * (correction.DIAGONAL * np.eye(2) + (1 - correction.DIAGONAL) / 2)
+    prior = correction.PRIOR_STRENGTH * (
+        correction.PRIOR_ACCURACY * np.eye(2) + (1 - correction.PRIOR_ACCURACY) / 2
+    )
     channel, score = correction._channel(p, truth, prior)
     np.testing.assert_allclose(channel, [[(3.8 + 2) / 7, 1.2 / 7], [0.2 / 5, 4.8 / 5]])
     np.testing.assert_allclose(score, np.log([4.8 / 6, 4.8 / 6, 0.2 / 6, 3.8 / 4]).sum())
@@ -90,7 +92,7 @@ def test_ten_truths_move_a_map_little_and_none_hardly_at_all() -> None:
     p, truth = simulated(10, 1.0, seed=3)
     scale, shift = fit_scale(p, truth)
     assert 0.5 < scale < 2 and np.abs(shift).max() < 0.6
-    assert np.abs(fit_map(p, truth)(p) - p).max() < 0.2
+    assert np.abs(apply_map(fit_map(p, truth), p) - p).max() < 0.2
     scale, shift = fit_scale(p[:0], truth[:0])
     assert scale == pytest.approx(1) and np.abs(shift).max() < 1e-9
 
@@ -99,7 +101,7 @@ def test_the_order_of_classes_has_no_say_and_maps_are_monotone() -> None:
     p, truth = simulated(300, 2.0, seed=1)
     order = np.array([2, 0, 1])
     found, again = fit_map(p, truth), fit_map(p[:, order], np.argsort(order)[truth])
-    np.testing.assert_allclose(again(p[:, order]), found(p)[:, order], atol=1e-4)
+    np.testing.assert_allclose(apply_map(again, p[:, order]), apply_map(found, p)[:, order], atol=1e-4)
     scale, shift = fit_scale(p, truth)
     mapped = apply_scale(p, scale, shift)
     odds, before = np.log(mapped[:, 0] / mapped[:, 1]), np.log(p[:, 0] / p[:, 1])
@@ -110,7 +112,8 @@ def test_of_two_classes_the_likelier_stays_the_likelier() -> None:
     rng = np.random.default_rng(2)
     sure = np.sort(rng.random(400))
     truth = (rng.random(400) < sure).astype(int)
-    found = fit_map(np.stack([1 - sure, sure], 1), truth)(np.stack([1 - sure, sure], 1))
+    p = np.stack([1 - sure, sure], 1)
+    found = apply_map(fit_map(p, truth), p)
     assert (np.diff(found[:, 1]) > 0).all()
 
 

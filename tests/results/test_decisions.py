@@ -236,9 +236,9 @@ def test_a_mapping_says_the_same_as_a_table() -> None:
     turned = {truth: dict(row) for truth, row in reversed(list(cost.iterrows()))}
     pd.testing.assert_frame_equal(decide(held(), turned), decide(held(), cost))
     for wrong in ({"cat": 1, "dog": 2, "fox": 3}, {("cat", "dog"): 1.0}, {"cat": [0, 1, 1]}):
-        with pytest.raises(DataError, match="no mapping {truth: {decision: cost}}"):
+        with pytest.raises(DataError, match="cost= is no mapping"):
             decide(held(), wrong)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="cost= is nan at truth 'dog', decision 'expert'"):
+    with pytest.raises(DataError, match="nan at truth 'dog', decision 'expert'"):
         decide(held(), {**turned, "dog": {"cat": 1, "dog": 0}})
 
 
@@ -273,7 +273,7 @@ def test_costs_that_mean_nothing_are_refused(cost: Any, match: str) -> None:
 def test_prices_that_mean_nothing_are_refused() -> None:
     wrong: list[Any] = [-0.1, float("nan"), float("inf"), "0.1", True, np.True_, [0.1], pd.Series([0.1])]
     for price in wrong:
-        with pytest.raises(MethodError, match="ask_again=.* must be what one more label costs"):
+        with pytest.raises(MethodError, match="ask_again="):
             decide(held(), ask_again=price)
     for price in (np.float32(0.25), np.float16(0.25), np.longdouble(0.25)):
         pd.testing.assert_frame_equal(decide(held(), ask_again=price), decide(held(), ask_again=0.25))

@@ -25,7 +25,7 @@ from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives import annotate, plates, truth
 from crowdppl.results.arviz import from_dict
-from crowdppl.results.leave_one_out import DRAWS, LIMIT, leave_one_out
+from crowdppl.results.leave_one_out import DRAWS, MAX_PARETO_K, leave_one_out
 from tests.crowd import annotations, crowd, double, posed
 
 
@@ -92,7 +92,7 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = leave_one_out(posterior, "label")
-    bad = int((found.values["pareto_k"] > LIMIT).sum())
+    bad = int((found.values["pareto_k"] > MAX_PARETO_K).sum())
     assert bad > 0 and f"{bad} not to be trusted" in repr(found)
     (warning,) = said
     assert warning.category is ParetoWarning and warning.filename == __file__
@@ -105,7 +105,7 @@ def test_the_limit_of_the_shape_is_that_of_arviz() -> None:
 
     logs = {"unit": np.random.default_rng(0).normal(size=(1, DRAWS, 5))}
     given = from_dict(az, {"posterior": {"one": np.zeros((1, DRAWS))}, "log_likelihood": logs}, {}, {}, {})
-    assert az.loo(given, reff=1.0).good_k == pytest.approx(LIMIT)
+    assert az.loo(given, reff=1.0).good_k == pytest.approx(MAX_PARETO_K)
 
 
 @pytest.mark.parametrize("unit", ["label", "item"])

@@ -60,7 +60,7 @@ def test_what_is_saved_and_what_is_not(name: str, engine: str, data: Annotations
     whole = crowdppl.load(tmp_path, features=Disk(values[rows]))
     np.testing.assert_array_equal(whole.predict(data.frame()), found.predict(data.frame()))
     np.testing.assert_array_equal(np.asarray(whole.data.features), values.astype(np.float32))
-    with pytest.raises(ResultError, match="has 5 rows, and the fit used row 89"):
+    with pytest.raises(ResultError, match="5 rows"):
         crowdppl.load(tmp_path, features=Disk(values[:5]))
     with pytest.raises(ResultError, match=r"has rows \(3,\), and those of the fit were \(4,\)"):
         crowdppl.load(tmp_path, features=Disk(values[:, :3]))
