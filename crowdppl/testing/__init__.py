@@ -1,4 +1,4 @@
-"""The contract of a method, for whoever writes one: the checks that every method of the zoo passes.
+"""The contract of a method: the checks that every method of the zoo passes.
 
 With pytest, in a package of your own::
 
@@ -22,51 +22,47 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
 from crowdppl.registry import resolve
-from crowdppl.testing import features as contract_features
-from crowdppl.testing import fits as contract_fit
-from crowdppl.testing import models as contract_answers
-from crowdppl.testing import models as contract_density
-from crowdppl.testing import models as contract_story
+from crowdppl.testing import features, fits, models
 from crowdppl.testing.fixtures import Columns, Renamed, Trial
 from crowdppl.testing.sbc import RankCheck as RankCheck
 from crowdppl.testing.sbc import rank_check as rank_check
 
 _CHECKS: dict[str, Callable[[Trial], None]] = {
-    "card": contract_story.card_and_shapes,
-    "validation": contract_story.runs_with_validation,
-    "simulation": contract_story.simulates,
-    "density": contract_density.density_is_pyros,
-    "answers": contract_answers.answers_sum_to_one,
-    "chains": contract_density.chains_are_runs,
-    "features": contract_features.sees_features,
-    "settings": contract_story.settings_round_trip,
-    "plain svi": contract_story.plain_svi,
-    "plain nuts": contract_story.plain_nuts,
-    **{f"engine {engine}": contract_fit.engine_cell(engine) for engine in ENGINES},
-    "probabilities": contract_fit.probabilities,
-    "gold": contract_fit.gold,
-    "odd data": contract_fit.odd_data,
-    "unused abstention": contract_fit.unused_abstention,
-    "same seed": contract_fit.same_seed,
-    "row order": contract_fit.row_order,
-    "renaming": contract_fit.renaming,
-    "objective": contract_fit.objective_climbs,
-    "history": contract_fit.history,
-    "saving": contract_fit.saving,
+    "card": models.card_and_shapes,
+    "validation": models.runs_with_validation,
+    "simulation": models.simulates,
+    "density": models.density_is_pyros,
+    "answers": models.answers_sum_to_one,
+    "chains": models.chains_are_runs,
+    "features": features.network_sees_features,
+    "settings": models.settings_round_trip,
+    "plain svi": models.plain_svi,
+    "plain nuts": models.plain_nuts,
+    **{f"engine {engine}": fits.engine_cell(engine) for engine in ENGINES},
+    "probabilities": fits.probabilities,
+    "gold": fits.gold,
+    "odd data": fits.odd_data,
+    "unused abstention": fits.unused_abstention,
+    "same seed": fits.same_seed,
+    "row order": fits.row_order,
+    "renaming": fits.renaming,
+    "objective": fits.objective_climbs,
+    "history": fits.history,
+    "saving": fits.saving,
 }
 NAMES = tuple(_CHECKS)
 """Names of all checks."""
 
 
 class About(TypedDict, total=False):
-    """What a story needs to know of the contract's own data, or they of it.
+    """What the checks need to know of some models.
 
     Attributes:
-        renamed: for a story whose settings name items, annotators or classes of these data ("item 00" to "item
-            11", "annotator 0" to "annotator 4", "a" to "c"): (story, names) -> the story for renamed data, where
-            ``names["annotator"]`` maps old ids to new ones, and so for item and class.
-        item_covariates, annotator_covariates: for a story that reads any, by column the numbers that items, or
-            annotators, have in turn, as in ``item_covariates={"words": [10, 200]}``.
+        renamed: for a model whose settings name items, annotators or classes of the checks' data ("item 00" to
+            "item 11", "annotator 0" to "annotator 4", "a" to "c"): (model, names) -> the model for renamed data,
+            where ``names["annotator"]`` maps old ids to new ones, likewise "item" and "class".
+        item_covariates, annotator_covariates: for a model that reads any, numbers by column, given to items or
+            annotators in turn, as in ``item_covariates={"words": [10, 200]}``.
     """
 
     renamed: Renamed | None
@@ -75,14 +71,14 @@ class About(TypedDict, total=False):
 
 
 def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The checks of a method, each a name and a function that raises ``AssertionError`` where it fails.
+    """The checks of a method, each a name and a function that raises ``AssertionError`` on failure.
 
     Args:
-        story: a name that ``crowdppl.zoo()`` lists, or a story.
+        model: a name from ``crowdppl.zoo()``, or a model.
         about: see ``About``.
 
     Raises:
-        MethodError: for an unknown name, an object that is no story, or covariates without numbers.
+        MethodError: for an unknown name, an object that is not a model, or wrong covariates.
     """
     trial = Trial(resolve(model), **about)
     for name, run in _CHECKS.items():
@@ -93,34 +89,34 @@ def check(model: str | Model, name: str, **about: Unpack[About]) -> None:
     """Runs one check.
 
     Args:
-        story, about: as for ``checks``.
+        model, about: as for ``checks``.
         name: one of ``NAMES``.
 
     Raises:
-        AssertionError: when the method does not pass; the message says what was found.
-        MethodError: for an unknown method or check, or covariates without numbers.
+        AssertionError: when the method does not pass.
+        MethodError: for an unknown method or check, or wrong covariates.
     """
     if name not in _CHECKS:
-        raise MethodError(f"{name!r} is no check; there are {', '.join(NAMES)}")
+        raise MethodError(f"unknown check {name!r}; there are {', '.join(NAMES)}")
     dict(checks(model, **about))[name]()
 
 
 def check_method(model: str | Model, **about: Unpack[About]) -> None:
-    """Runs every check, and says at the end which failed.
+    """Runs every check, and lists at the end those that failed.
 
     Args:
-        story, about: as for ``checks``.
+        model, about: as for ``checks``.
 
     Raises:
         AssertionError: with a line for each check that failed.
-        MethodError: for an unknown name, an object that is no story, or covariates without numbers.
+        MethodError: for an unknown name, an object that is not a model, or wrong covariates.
     """
     failed: list[str] = []
     first: Exception | None = None
     for name, run in checks(model, **about):
         try:
             run()
-        except Exception as error:  # a broken story may raise anything, and the other checks are still wanted
+        except Exception as error:  # a broken model may raise anything
             failed.append(f"{name}: {type(error).__name__}: {error}")
             first = first or error
     if failed:

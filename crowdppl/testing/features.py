@@ -1,4 +1,4 @@
-"""What a story promises where its networks look at features; without any, the other checks try it blind."""
+"""The check of a model with networks on data with features; other checks have no features."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from crowdppl.testing.fixtures import Trial, fit_quickly, require
 from crowdppl.testing.models import ready, same_chains, same_density
 
 EPOCHS = {"epochs": 3, "warm_up": 0, "patience": 0}
-"""Training that is over in an instant."""
+"""A very short training."""
 
 
-def sees_features(trial: Trial) -> None:
-    """Networks on small features keep what other checks ask: density, chains, simulation, order of rows, saving."""
+def network_sees_features(trial: Trial) -> None:
+    """With features: density, chains, simulation, order of rows and saving, as in the other checks."""
     data = _with_features(trial, trial.rows)
     try:
         model = ready(trial, data)
     except MethodError as error:
-        require("features" in str(error), f"refuses features, but says only: {error}")
+        require("features" in str(error), f"refuses features, but does not name them: {error}")
         return
     if not networks_of(model):
         return
@@ -46,9 +46,9 @@ def sees_features(trial: Trial) -> None:
 
 
 def _fits(trial: Trial, data: Annotations, training: Training) -> None:
-    """A short training gives the same whatever the order of rows, and again from the disk."""
+    """A short training does not depend on the order of rows, and can be saved."""
     quick: Any = replace
-    model, engine = trial.model, trial.climbers[0]
+    model, engine = trial.model, trial.deterministic[0]
     if is_dataclass(model) and hasattr(model, "training"):
         short = EPOCHS | ({"volume": VOLUMES[0]} if training.volume == "auto" else {})  # no trials of volumes
         model = quick(model, training={**model.training, **short})

@@ -1,4 +1,4 @@
-"""What a fit of a story promises, whatever the engine."""
+"""Checks of fits, by every engine that accepts the model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from crowdppl.primitives.model import card_of
 from crowdppl.testing.fixtures import GOLD, Trial, require
 
 SETTLED: dict[str, Any] = {"tolerance": 1e-12, "max_iterations": 200}
-"""For comparisons at 1e-6: a looser fit stops where its search happened to be, and rounding decides where."""
+"""For comparisons at 1e-6: where a looser fit stops depends on rounding."""
 TOLERANCE = 1e-6
 FALL = 1e-9
 
 
 def engine_cell(engine: str) -> Callable[[Trial], None]:
-    """The check that an engine does what the zoo's table says: runs, or refuses by name."""
+    """The check that an engine runs or refuses, as the zoo's table says."""
 
     def check(trial: Trial) -> None:
         cell = trial.cell(engine)
@@ -38,12 +38,11 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
         require(not cell.startswith("refused"), f"the table says {cell!r}, but {engine} runs")
         _is_sound(posterior, engine)
 
-    check.__doc__ = f"{engine} does what the zoo's table says of it."
     return check
 
 
 def probabilities(trial: Trial) -> None:
-    """Each item's probabilities stand under its own id and under their classes, and sum to one."""
+    """Probabilities are in the rows of their items and the columns of their classes."""
     for engine in trial.accepted():
         posterior = trial.fit(engine)
         table = posterior.probabilities()
@@ -51,14 +50,14 @@ def probabilities(trial: Trial) -> None:
         require(table.columns.equals(trial.data.classes), f"{engine}: the columns are {list(table.columns)}")
     rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
     shuffled = pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2)
-    for engine in trial.climbers:
+    for engine in trial.deterministic:
         clear = trial.fit(engine, trial.read(shuffled)).probabilities().idxmax(axis=1)
         wrong = [item for item in clear.index if clear[item] != "abc"[int(item[-1]) % 3]]
-        require(not wrong, f"{engine}: all annotators agree on {wrong}, and the posterior on something else")
+        require(not wrong, f"{engine}: the posterior of {wrong} contradicts all annotators")
 
 
 def gold(trial: Trial) -> None:
-    """A known truth has probability one, whatever was voted."""
+    """A known truth has probability one."""
     known = {"item 00": "b", "item 07": "c"}
     data = trial.read(trial.rows, gold=known)
     for engine in trial.accepted("em", "vb", "gibbs") or trial.accepted():
@@ -82,10 +81,10 @@ def odd_data(trial: Trial) -> None:
 
 
 def unused_abstention(trial: Trial) -> None:
-    """Naming an abstention that nobody used changes nothing."""
+    """An abstention that nobody used changes nothing."""
     offered = trial.read(trial.rows, abstentions=["?"])
     for engine in trial.accepted("em", "vb"):
-        _same(trial.fit(engine), trial.fit(engine, offered), f"{engine}: an abstention nobody used moved")
+        _same(trial.fit(engine), trial.fit(engine, offered), f"{engine}: an unused abstention moved")
 
 
 def same_seed(trial: Trial) -> None:
@@ -108,7 +107,7 @@ def row_order(trial: Trial) -> None:
 def renaming(trial: Trial) -> None:
     """Other names, and so other codes, for items, annotators and classes change nothing under em and vb.
 
-    Fits with Gaussian sites are left out: their base draws go to coordinates by position.
+    Fits with Gaussian sites are left out: their random numbers go by position.
     """
     for names in _renamings(trial):
         rows = pd.DataFrame({role: [names[role].get(x, x) for x in trial.rows[role]] for role in names})
@@ -138,28 +137,29 @@ def objective_climbs(trial: Trial) -> None:
 
 
 def history(trial: Trial) -> None:
-    """Annotators' history moves the posterior as a prior does, or is refused by name."""
+    """An annotator's bad history lowers their accuracy, or is refused by name."""
     good, bad = np.eye(3) * 40 + 1, np.roll(np.eye(3), 1, axis=1) * 40 + 1
     names = [str(name) for name in trial.data.annotators]
-    told = {name: bad if name == names[0] else good for name in names}
-    data = trial.read(trial.rows, history=told)
+    data = trial.read(trial.rows, history={name: bad if name == names[0] else good for name in names})
     card = card_of(trial.model)
-    for engine in trial.climbers:
+    for engine in trial.deterministic:
         if card is not None and "history" not in card.uses:
             try:
                 trial.fit(engine, data)
             except MethodError as error:
-                require("history" in str(error), f"{engine}: refuses history, but says only: {error}")
+                require("history" in str(error), f"{engine}: refuses history, but does not name it: {error}")
                 continue
-            raise AssertionError(f"{engine}: the card does not list history, and yet it is taken and ignored")
+            raise AssertionError(f"{engine}: history is ignored; list it in the card's uses")
         quality = trial.fit(engine, data).annotators()["accuracy"]
-        require(quality.idxmin() == names[0], f"{engine}: history says {names[0]} is bad, accuracies {quality}")
+        require(
+            quality.idxmin() == names[0], f"{engine}: {names[0]} has a bad history, but not the lowest of {quality}"
+        )
 
 
 def saving(trial: Trial) -> None:
     """A saved result comes back as it was, and still predicts."""
     engine = next(iter(trial.accepted("vb", "em", "svi", "gibbs", "nuts")), "")
-    require(engine != "", "no engine fits the story, so that there is nothing to save")
+    require(engine != "", "no engine fits the model")
     one = trial.fit(engine)
     with tempfile.TemporaryDirectory() as folder:
         one.save(folder)
@@ -183,7 +183,7 @@ def _chance(table: pd.DataFrame, item: str, name: str) -> float:
 
 def _is_sound(posterior: Posterior, engine: str) -> None:
     p = posterior.probabilities().to_numpy()
-    require(bool(np.isfinite(p).all() and (p >= 0).all()), f"{engine}: some probability is no probability")
+    require(bool(np.isfinite(p).all() and (p >= 0).all()), f"{engine}: a probability is negative or not finite")
     off = float(np.abs(p.sum(1) - 1).max())
     require(off < 1e-9, f"{engine}: the probabilities of an item sum to 1 only within {off:.3g}")
     tables = posterior.confusion().to_numpy()

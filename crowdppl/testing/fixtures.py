@@ -1,4 +1,4 @@
-"""A story on trial: small data sets of every kind that a method must cope with, and quick fits of them."""
+"""Small data sets for the checks, and quick fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pandas as pd
 from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.inference.engines import ENGINES
+from crowdppl.fitting import fit
+from crowdppl.inference.engines import ENGINES, engine_support
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model, card_of
 
@@ -26,7 +27,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "nuts": {"chains": 1, "draws": 3, "warmup": 1},
     "svi": {"max_iterations": 10},
 }
-"""Fits that are over in an instant: a contract asks whether they are right so far, not whether they settled."""
+"""Options of very short fits, which need not converge."""
 
 GOLD = {"item 03": "c", "mute 1": "a"}
 Names = Mapping[str, Mapping[Any, Any]]
@@ -36,14 +37,11 @@ Columns = Mapping[Hashable, Sequence[float]]
 
 @dataclass(frozen=True)
 class Trial:
-    """A story and the data sets it is tried on.
+    """A model and the data sets on which it is checked.
 
     Attributes:
-        story: the method with its settings.
-        renamed: for a story whose settings name items, annotators or classes: (story, names) -> the story for
-            renamed data, where ``names["annotator"]`` maps old ids to new ones, and so for item and class.
-        item_covariates, annotator_covariates: for a story that reads any, by column the values that items, or
-            annotators, have in turn.
+        model: the method with its settings.
+        renamed, item_covariates, annotator_covariates: see ``crowdppl.testing.About``.
     """
 
     model: Model
@@ -58,13 +56,11 @@ class Trial:
             given = getattr(self, what)
             named = isinstance(given, Mapping) and all(isinstance(x, Sequence) for x in given.values())
             if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
-                raise MethodError(
-                    f"{what}={given!r} names no columns of numbers; write it as {{'words': [10, 200]}}"
-                )
+                raise MethodError(f"{what}={given!r} must map columns to numbers, as {{'words': [10, 200]}}")
 
     @property
     def kind(self) -> str:
-        """The kind of label that the story is for."""
+        """The kind of labels of the model: "nominal" or "ordinal"."""
         card = card_of(self.model)
         return "nominal" if card is None else card.kind
 
@@ -82,7 +78,7 @@ class Trial:
 
     @cached_property
     def data(self) -> Annotations:
-        """The plain case."""
+        """Annotations without anything special."""
         return self.read(self.rows)
 
     @cached_property
@@ -93,7 +89,7 @@ class Trial:
         return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
 
     def read(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None, **options: Any) -> Annotations:
-        """Annotations of a table, without warnings about how small it is; ``old`` has the ids that were renamed."""
+        """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
@@ -103,32 +99,30 @@ class Trial:
     def covariates(
         self, items: Iterable[str], annotators: Iterable[str], old: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Covariates for annotations of these ids, which end in a number, or did so before they were renamed."""
+        """Covariates for annotations of these ids, which end in a number, or did before they were renamed."""
         of_items = _in_turn(self.item_covariates, items, old or {})
         of_annotators = _in_turn(self.annotator_covariates, annotators, old or {})
         return {"item_covariates": of_items, "annotator_covariates": of_annotators}
 
     def cell(self, engine: str) -> str:
-        """What the zoo's table says of an engine and this story."""
+        """The entry of an engine and this model in the zoo's table."""
         if engine not in self._cells:
-            from crowdppl.inference.engines import engine_support  # costs an import of everything
-
             self._cells[engine] = engine_support(self.model, self.data, engine)
         return self._cells[engine]
 
     def accepted(self, *engines: str) -> list[str]:
-        """Those of the engines that treat the story."""
+        """Those of the engines that fit the model."""
         return [engine for engine in engines or ENGINES if not self.cell(engine).startswith("refused")]
 
     @property
-    def climbers(self) -> list[str]:
-        """Engines whose result is no matter of chance: those of em and vb that treat the story, else svi."""
+    def deterministic(self) -> list[str]:
+        """Of em and vb those that fit the model, else svi."""
         return self.accepted("em", "vb") or self.accepted("svi")
 
     def fit(
         self, engine: str, data: Annotations | None = None, model: Model | None = None, **how: Any
     ) -> Posterior:
-        """A quick fit, remembered for the plain data."""
+        """A quick fit; those of ``data`` are cached."""
         key = (engine, tuple(sorted(how.items()))) if data is None and model is None else None
         if key is None or key not in self._fits:
             found = fit_quickly(model or self.model, self.data if data is None else data, engine, **how)
@@ -147,19 +141,13 @@ def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd
 
 
 def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Posterior:
-    """A fit of a few iterations, without the warning that it did not settle."""
-    from crowdppl.fitting import fit
-
+    """A fit of a few iterations, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         return fit(model, data, inference=engine, **{**QUICK[engine], **how})
 
 
 def require(held: bool, message: str) -> None:
-    """Fails a check.
-
-    Raises:
-        AssertionError: with the message, unless what was required held.
-    """
+    """Raises ``AssertionError`` with the message, unless ``held``."""
     if not held:
         raise AssertionError(message)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import count, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from crowdppl.simulation.from_model import simulate
 from crowdppl.testing.fixtures import Trial, require
 
 Values = dict[str, Tensor]
+FROM_THE_RIGHT = "index from the right with '...': share[..., None, :], not share[None]"
 
 
 def card_and_shapes(trial: Trial) -> None:
@@ -44,7 +45,7 @@ def card_and_shapes(trial: Trial) -> None:
     found = _latents(ready(trial, data), data.as_block(), 0)
     for name in found:
         require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
-    require(card.truth in found, f"the card calls {card.truth!r} the truth, but the story draws no such site")
+    require(card.truth in found, f"the card calls {card.truth!r} the truth, but the model has no such site")
     shapes = {name: tuple(node["value"].shape) for name, node in found.items()}
     for name, shape in shapes.items():
         words = card.sites[name].split()
@@ -58,7 +59,7 @@ def card_and_shapes(trial: Trial) -> None:
 
 
 def runs_with_validation(trial: Trial) -> None:
-    """At a draw from the prior the story passes Pyro's checks: drawn and enumerated, on a block and on all data."""
+    """At a draw from the prior the model passes Pyro's checks: drawn and enumerated, on a block and on all data."""
     for data in (trial.data, trial.odd):
         model = ready(trial, data)
         for given in (data, data.as_block(), replace(data.as_block(), has_labels=False)):
@@ -70,19 +71,19 @@ def runs_with_validation(trial: Trial) -> None:
 
 
 def simulates(trial: Trial) -> None:
-    """The same story draws labels for a design, and the same ones again from the same seed."""
+    """The model draws labels for a design, the same ones from the same seed."""
     model, rows = ready(trial, trial.data), trial.rows
     known = trial.covariates(rows["item"], rows["annotator"])
     design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
     drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
-    require(len(found) == len(rows), f"{len(rows)} labels were to be drawn, {len(found)} were")
+    require(len(found) == len(rows), f"{len(found)} labels were drawn instead of {len(rows)}")
     require(bool(drawn.truth.isin(list("abc")).all()), f"drawn truths {list(drawn.truth)} are not all classes")
     require(found.equals(again.data.frame()), "the same seed drew other labels")
 
 
 def settings_round_trip(trial: Trial) -> None:
-    """The settings survive JSON and build the same story again, before and after what ``prepare`` finds."""
+    """Settings written as JSON build the same model again, before and after ``setup``."""
     for model in (trial.model, ready(trial, trial.data)):
         said = json.dumps(settings_of(model))
         again = type(model)(**json.loads(said))
@@ -90,11 +91,11 @@ def settings_round_trip(trial: Trial) -> None:
         blocks = trial.data.as_block()
         one, two = (latent_values(_ready_again(x, trial.data), blocks, 5) for x in (model, again))
         same = one.keys() == two.keys() and all(torch.equal(one[n], two[n]) for n in one)
-        require(same, f"built again from its settings {said}, the story draws something else")
+        require(same, f"built again from its settings {said}, the model draws something else")
 
 
 def plain_svi(trial: Trial) -> None:
-    """``pyro.infer.SVI`` with the story's own guide lowers the loss, and ``Predictive`` draws from the guide."""
+    """``pyro.infer.SVI`` with the model's guide lowers the loss, and ``Predictive`` draws from the guide."""
     model, data = ready(trial, trial.data), trial.data
     guide = getattr(model, "guide", None) or (lambda given: mean_field(model, given))
     with pyro.get_param_store().scope(), torch.random.fork_rng():
@@ -140,7 +141,7 @@ def _mean_loss(svi: Any, data: Annotations) -> float:
 
 
 def ready(trial: Trial, data: Annotations) -> Model:
-    """The story with nothing left to be found in the data."""
+    """The model after ``setup``."""
     return _ready_again(trial.model, data)
 
 
@@ -174,7 +175,7 @@ def continuous_sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
 
 
 def latent_values(model: Model, block: Block, seed: int) -> Values:
-    """A draw of what is not summed out; Dirichlets away from the corners, where rounding makes zeros."""
+    """A draw of the continuous sites; Dirichlets away from the corners, where rounding makes zeros."""
     found = continuous_sites(model, block, seed)
     values = {n: x["value"].detach() for n, x in found.items()}
     soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
@@ -188,18 +189,18 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
 
 
 def density_is_pyros(trial: Trial) -> None:
-    """Summed out by crowdppl and by Pyro's enumeration, the labels have one log-likelihood, with one gradient."""
+    """The log-likelihood is that of Pyro's enumeration, and its gradient that of finite differences."""
     for data in (trial.data, trial.odd):
         same_density(ready(trial, data), data.as_block())
 
 
 def chains_are_runs(trial: Trial) -> None:
-    """Three chains in one pass give what three passes give: the story indexes from the right."""
+    """Several chains in one pass give what each gives alone: the model indexes from the right."""
     same_chains(ready(trial, trial.data), trial.data.as_block())
 
 
 def same_density(model: Model, block: Block) -> None:
-    """``density_is_pyros`` of a story with nothing left to be found in the data."""
+    """``density_is_pyros`` of a model after ``setup``."""
     with without_validation("cpu"):
         at = latent_values(model, block, 2)
         density = Density(model.model, plates_of(model))
@@ -216,19 +217,27 @@ def same_density(model: Model, block: Block) -> None:
 
 
 def same_chains(model: Model, block: Block) -> None:
-    """``chains_are_runs`` of such a story."""
+    """``chains_are_runs`` of a model after ``setup``."""
     plates = plates_of(model)
     with without_validation("cpu"):
-        draws = [latent_values(model, block, seed) for seed in (1, 2, 3)]
+        sizes = {block.n_classes, block.n_answers, block.n_annotators, block.n_items}
+        sizes |= {n for x in latent_values(model, block, 1).values() for n in x.shape}
+        chains = next(n for n in count(2) if n not in sizes)  # so that a dimension in a wrong place does not match
+        draws = [latent_values(model, block, seed) for seed in range(1, chains + 1)]
         ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(model, block, 1).items()}
         wide = {}
         for name, rank in ranks.items():
             x = torch.stack([values[name] for values in draws])
             wide[name] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
-        together = Density(model.model, plates, 3)(block, wide, gradient=list(wide))
+        together = Density(model.model, plates, chains)(block, wide, gradient=list(wide))
         for c, values in enumerate(draws):
             alone = Density(model.model, plates)(block, values, gradient=list(values))
-            _near(float(together.objective[c]), float(alone.objective), f"chain {c} of 3", "alone")
+            _near(
+                float(together.objective[c]),
+                float(alone.objective),
+                f"chain {c} of {chains} ({FROM_THE_RIGHT})",
+                "alone",
+            )
             for name, x in alone.gradient.items():
                 off = float((together.gradient[name][c].reshape(x.shape) - x).abs().max())
                 require(
@@ -241,14 +250,10 @@ def _near(a: float, b: float, what: str, other: str, tolerance: float = 1e-8) ->
     require(abs(a - b) <= tolerance * (1 + abs(b)), f"{what} is {a!r}, {other} {b!r}")
 
 
-OFF = 1e-6
-"""Largest distance from one that is rounding."""
-
-
 def answers_sum_to_one(trial: Trial) -> None:
-    """At a draw from the prior, all that an item's annotators might say has probability one, whatever the item.
+    """At a draw from the prior, the probabilities of all possible labels of an item sum to one.
 
-    Rows that do not sum to one are fitted without a word, and errors weigh more or less than they should.
+    Engines do not notice tables whose rows do not.
     """
     names = [str(name) for name in trial.data.annotators]
     rows = [(f"one {a}", a) for a in names]
@@ -267,11 +272,11 @@ def answers_sum_to_one(trial: Trial) -> None:
             try:
                 chance = density(block.answered(cells.int()), values).per_item.detach().double().exp()
             except NumericalError:
-                return  # some answer is impossible here, and how likely the others are cannot be asked one by one
+                return  # an answer is impossible here, and the density is not finite
             totals += torch.where(pairs, chance, chance / block.n_answers)
     worst = float(totals[(totals - 1).abs().argmax()])
     require(
-        abs(worst - 1) <= OFF,
-        f"all answers of an item together have probability {worst:.6g}, not 1; make each row of the table that "
-        "annotate takes sum to one over answers",
+        abs(worst - 1) <= 1e-6,
+        f"all answers of an item together have probability {worst:.6g}, not 1; each row of the table that annotate "
+        "takes must sum to one over answers",
     )

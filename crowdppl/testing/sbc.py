@@ -1,4 +1,4 @@
-"""Simulation-based calibration: does an engine find the posterior that a model means?"""
+"""Simulation-based calibration: does an engine find the posterior of a model?"""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ STYLES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True, repr=False)
 class RankCheck:
-    """Ranks of true values among posterior draws, which are uniform where an engine samples the exact posterior.
+    """Ranks of true values among posterior draws; uniform if the engine samples the exact posterior.
 
     Attributes:
         method, inference: what was checked.
         true: DataFrame simulation x quantity, at the parameters from which the data were drawn.
         draws: (simulations, L) by quantity, at draws of the posterior given these data.
-        unsettled: fits by vb or svi that had not settled; the few draws of samplers cannot tell.
+        unsettled: number of fits by vb or svi that had not converged.
         bins: of ranks, for p-values.
     """
 
@@ -61,7 +61,7 @@ class RankCheck:
 
     @cached_property
     def ranks(self) -> pd.DataFrame:
-        """Simulation x quantity: how many of the L draws lie below the true value; ties are broken by lot."""
+        """Simulation x quantity: how many of the L draws are below the true value; ties are broken at random."""
         lot = np.random.default_rng(0)
         found = {}
         for name, draws in self.draws.items():
@@ -78,9 +78,9 @@ class RankCheck:
     def table(self) -> pd.DataFrame:
         """DataFrame by quantity.
 
-        mean: of the ranks as shares of L, 1/2 if all is well; less, and the posterior lies too high. spread: their
-        standard deviation over that of uniform ones, 1 if all is well; more, and the posterior is too narrow.
-        p_value: of a chi-square test that the bins of ranks are filled evenly.
+        mean: of the ranks as shares of L, ideally 1/2; below, the posterior is too high. spread: their standard
+        deviation over that of uniform ones, ideally 1; above, the posterior is too narrow. p_value: of a chi-square
+        test of uniform bins of ranks.
         """
         from scipy.stats import chisquare  # slow to import
 
@@ -105,9 +105,9 @@ class RankCheck:
     def plot(self, *, ax: Axes | None = None, level: float = 0.95) -> Axes:
         """Draws how far the distribution of the ranks of each quantity is from uniform.
 
-        A line above the band means a posterior that lies too high, one below it a posterior that lies too low;
-        above on the left and below on the right, it is too narrow. The band holds the whole line of uniform ranks
-        with probability ``level``, for each quantity alone (Säilynoja, Bürkner & Vehtari 2022, "Graphical test for
+        A line above the band means a posterior that is too high, one below it a posterior that is too low; above
+        on the left and below on the right, it is too narrow. The band contains the whole line of uniform ranks with
+        probability ``level``, for each quantity alone (Säilynoja, Bürkner & Vehtari 2022, "Graphical test for
         discrete uniformity and its applications in goodness-of-fit evaluation and multiple sample comparison").
 
         Args:
@@ -132,7 +132,7 @@ class RankCheck:
             style: dict[str, Any] = {"color": shade, "linewidth": 1.8 if outside else 0.9}
             text = f"{name}{' (outside)' if outside else ''}"
             axes.plot(place, share - place, STYLES[number % len(STYLES)], label=text, **style)
-        axes.set_xlabel(f"share of the {self.n_draws} posterior draws that lie below the true value")
+        axes.set_xlabel(f"share of the {self.n_draws} posterior draws below the true value")
         axes.set_ylabel("simulations with a lower rank,\nshare beyond uniform")
         axes.set_title(f"{self.method} by {self.inference}, {len(self.ranks)} simulations", fontsize="medium")
         at: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)}
@@ -141,7 +141,7 @@ class RankCheck:
 
 
 def uniform_band(n_ranks: int, n_values: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Between what all cumulative shares of uniform ranks lie with a given probability: low and high, (n_values,).
+    """The band of all cumulative shares of uniform ranks with a given probability: low and high, (n_values,).
 
     Args:
         n_ranks: how many ranks there are.
@@ -168,11 +168,11 @@ SHORT: dict[str, FitOptions] = {
 }
 """Runs for small data; of gibbs's 693 draws every 7th is ranked."""
 SAMPLERS: dict[str, Any] = {"gibbs": gibbs.sample, "nuts": nuts.sample}
-"""Asked for draws alone: a whole fit would spend longer on diagnostics than on so few draws."""
+"""Without the rest of a fit: diagnostics would take longer than so few draws."""
 BINS, A_BIN = 20, 10
-"""Bins of ranks at most, and simulations that each has to expect."""
+"""Most bins of ranks, and simulations that each must expect."""
 LEAST = 20
-"""Simulations below which ranks say nothing."""
+"""Least number of simulations."""
 
 
 def rank_check(
@@ -185,34 +185,32 @@ def rank_check(
     quantities: Mapping[str, Quantity] | None = None,
     **options: Unpack[FitOptions],
 ) -> RankCheck:
-    """Asks whether an engine finds the posterior that a story means, on data that the story itself has drawn.
+    """Checks whether an engine finds the posterior of a model, on data drawn from the model.
 
-    Parameters are drawn from the prior, truths and labels from them, and the story is fitted to these labels. If
-    the engine samples the exact posterior, the rank of what was drawn among L independent posterior draws is
-    uniform on 0 to L, whatever the quantity (Talts et al. 2018, "Validating Bayesian inference algorithms with
-    simulation-based calibration"). It is not where the posterior is approximate (vb, svi), where chains have not
-    settled or their draws depend on each other, or where code is wrong; the check cannot tell these apart.
+    Parameters are drawn from the prior, truths and labels from them, and the model is fitted to these labels. If
+    the engine samples the exact posterior, the rank of the true value among L independent posterior draws is
+    uniform on 0 to L, for any quantity (Talts et al. 2018, "Validating Bayesian inference algorithms with
+    simulation-based calibration"). It is not uniform if the posterior is approximate (vb, svi), chains
+    have not converged, their draws are correlated, or code is wrong; the check cannot tell these apart.
 
-    Ranked are the log-likelihood of the labels, the log-probability of the truths (drawn with each draw of the
-    parameters), the mean accuracy of annotators, and one number a site that does not change when classes or
-    annotators trade names: the mean entropy of proportions, the entropy of all one-hot vectors together, the
-    mean of anything else. What never varies is left out.
+    Quantities are the log-likelihood of the labels, the log-probability of the truths (drawn with each draw of the
+    parameters), the mean accuracy of annotators, and one number a site that does not depend on the order of classes
+    or annotators: the mean entropy of proportions, the entropy of all one-hot vectors together, the mean of
+    anything else. Constant ones are left out.
 
     Args:
-        story: a method by name or a story, with a proper prior. Settings that are found in data (``prepare``) are
-            found in the design, once.
-        design: who labels what, such as ``random_design`` gives; small, for every simulation is a fit. Known truths
-            stay as they are and are not drawn, so that ranks of their prevalence would mean nothing.
-        inference: the engine; one that gives points has no posterior to check.
+        model: a method by name or a model, with a proper prior; its ``setup`` is called with the design, once.
+        design: who labels what, as ``random_design`` gives; small, because every simulation is a fit. Known truths
+            are not drawn, so ranks of their prevalence mean nothing.
+        inference: the engine; not one that gives points.
         simulations: how many data sets.
-        ranks: L. The draws of a sampler are thinned to so many, evenly; ask for
-            longer runs (``draws``) where they depend on each other.
+        ranks: L. Draws of a sampler are thinned to this number; take longer runs if they are correlated.
         quantities: further ones, each a function of the sites' values (n, *site) that gives (n,).
-        options: as for ``fit``. Without any gibbs runs 33 chains of 21 draws after 20, and nuts one of 99 after 50.
+        options: as for ``fit``. By default gibbs runs 33 chains of 21 draws after 20, nuts one of 99 after 50.
 
     Raises:
-        DataError: when the design is no annotations.
-        MethodError: when the engine cannot treat the story or gives points, for too few simulations or draws, or a
+        DataError: when the design is not annotations.
+        MethodError: when the engine cannot fit the model or gives points, for too few simulations or draws, or a
             quantity of the wrong shape.
 
     Examples:
@@ -253,7 +251,7 @@ def rank_check(
 def _simulated(
     model: Model, design: Annotations, inference: str, options: Options, ranks: int, more: Mapping[str, Quantity]
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Every quantity at the true value and at the posterior's draws, (1 + ranks,); and whether the fit settled."""
+    """Every quantity at the true value and at posterior draws, (1 + ranks,); whether the fit converged."""
     drawn = simulate(model, design, seed=options.seed)
     with without_validation(options.device):
         problem = build_problem(model, drawn.data, options)
@@ -265,7 +263,7 @@ def _simulated(
             sites, settled = _fitted(model, drawn, inference, options)
             wide = draws_of(problem, sites, drawn.data.order, ranks, options.generator(12))
         for name, x in wide.items():
-            wide[name] = torch.cat([_as_run(problem, name, drawn, x), x])
+            wide[name] = torch.cat([_true_value(problem, name, drawn, x), x])
         return _quantities(problem, wide, drawn, more), settled
 
 
@@ -273,7 +271,7 @@ def _thinned(found: Mapping[str, Tensor], inference: str, ranks: int) -> dict[st
     """So many of a sampler's draws (chains, draws, ...), evenly spread."""
     have = int(np.prod(next(iter(found.values())).shape[:2]))
     if have < ranks:
-        raise MethodError(f"ranks={ranks}, but {inference} makes {have} draws; raise draws or chains")
+        raise MethodError(f"ranks={ranks}, but {inference} has {have} draws; raise draws or chains")
     at = ((torch.arange(ranks) + 0.5) * have / ranks).long()
     return {name: x.flatten(0, 1)[at.to(x.device)] for name, x in found.items()}
 
@@ -285,11 +283,11 @@ def _fitted(model: Model, drawn: Simulation, inference: str, options: Options) -
         result = fit_model(model, type(model).__name__, drawn.data, inference, options).result
     points = [name for name, site in result.sites.items() if site.family == "point"]
     if points:
-        raise MethodError(f"{inference} finds a point for {points[0]!r}, which has no draws; use gibbs or vb")
+        raise MethodError(f"{inference} gives a point for {points[0]!r}, not draws; use gibbs or vb")
     return result.sites, bool(result.diagnostics["converged"])
 
 
-def _as_run(problem: Problem, name: str, drawn: Simulation, like: Tensor) -> Tensor:
+def _true_value(problem: Problem, name: str, drawn: Simulation, like: Tensor) -> Tensor:
     """The true value of a site as engines hold it, (1, ...): Dirichlets as log theta, items by position."""
     site, true = problem.sites[name], torch.from_numpy(drawn.parameters[name])
     if site.local:
@@ -298,8 +296,8 @@ def _as_run(problem: Problem, name: str, drawn: Simulation, like: Tensor) -> Ten
     return true.to(like).reshape(1, *like.shape[1:])
 
 
-def _as_told(problem: Problem, name: str, x: Tensor, order: np.ndarray) -> Tensor:
-    """Values of a site as its story says them, (n, *site), items in codebook order."""
+def _in_item_order(problem: Problem, name: str, x: Tensor, order: np.ndarray) -> Tensor:
+    """Values of a site on the model's scale, (n, *site), items in the order of ``data.items``."""
     site = problem.sites[name]
     x = (x.exp() if site.kind == "conjugate" else x).reshape(len(x), *site.shape(problem.n_items)).cpu()
     return x.index_select(1 + site.batch_shape.index(-1), torch.from_numpy(np.argsort(order))) if site.local else x
@@ -319,7 +317,7 @@ def _quantities(
         "truths": _truths(total.marginals[problem.truth].cpu(), drawn, problem.options.seed),
         "mean accuracy": (right * prevalence).sum(-1),
     }
-    values = {s: _as_told(problem, s, x, drawn.data.order) for s, x in wide.items()}
+    values = {s: _in_item_order(problem, s, x, drawn.data.order) for s, x in wide.items()}
     found |= {name: _summary(problem.sites[name].kind, problem.sites[name].space, x) for name, x in values.items()}
     plain = {name: x.double().cpu().numpy() for name, x in found.items()}
     for name, of in more.items():
@@ -340,7 +338,7 @@ def _truths(share: Tensor, drawn: Simulation, seed: int) -> Tensor:
 
 
 def _summary(kind: str, space: str, x: Tensor) -> Tensor:
-    """One number for each of n values of a site, the same whatever classes and annotators are called."""
+    """One number for each of n values of a site, invariant to the order of classes and annotators."""
     if kind == "onehot":
         x = x.flatten(1, -2).mean(1)
     flat: Tensor = torch.special.entr(x).sum(-1) if kind == "onehot" or space == "simplex" else x

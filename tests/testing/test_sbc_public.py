@@ -160,12 +160,12 @@ def test_the_picture_shows_shares_beyond_uniform_and_says_what_leaves_the_band()
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"simulations": 19}, "simulations=19 must be at least 20; 200"),
+        ({"simulations": 19}, "simulations=19"),
         ({"ranks": 0}, "ranks=0"),
-        ({"inference": "em"}, "em finds a point for 'ability'"),
-        ({"inference": "gibbs", "chains": 2, "draws": 4, "warmup": 1}, "ranks=9, but gibbs makes 8 draws"),
-        ({"quantities": {"bad": lambda v: v["ability"]}}, r"'bad' has shape \(10, 4, 2\); it must be \(10,\)"),
-        ({"inference": "magic"}, "'magic' is not an engine"),
+        ({"inference": "em"}, "'ability'"),
+        ({"inference": "gibbs", "chains": 2, "draws": 4, "warmup": 1}, "ranks=9.*8 draws"),
+        ({"quantities": {"bad": lambda v: v["ability"]}}, r"'bad'.*\(10, 4, 2\).*\(10,\)"),
+        ({"inference": "magic"}, "'magic'"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused(wrong: dict[str, Any], message: str) -> None:
