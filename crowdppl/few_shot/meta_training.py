@@ -1,4 +1,4 @@
-"""How an embedding learns from few-shot tasks of many classes to tell apart classes that it has not seen."""
+"""Meta-training: an embedding learns from few-shot tasks to separate classes that it has not seen."""
 
 from __future__ import annotations
 
@@ -46,35 +46,34 @@ def meta_trained(
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 50,
 ) -> Embedding:
-    """An embedding in which a few steps of EM tell new classes apart, learned from few-shot tasks.
+    """Learns, from few-shot tasks, an embedding in which a few steps of EM separate new classes.
 
-    A step draws tasks, runs EM on their labels, classifies the query items by what it found, and follows the
-    gradient of the cross-entropy with their known classes. Few known classes are soon learned by heart, which new
-    ones do not profit from: hence few and small steps by default. With many classes, take more.
+    A step draws tasks, runs EM on their labels, classifies the query items by the result, and follows the gradient
+    of the cross-entropy with their known classes. With few known classes the embedding soon overfits; the defaults
+    are therefore few and small steps. With many classes, take more.
 
     Args:
-        body: a network of the user's own, which is copied; what is frozen in it stays so. None takes ``Layers``.
+        body: a network, which is copied; frozen parameters stay frozen. None takes ``Layers``.
         widths: of the layers.
-        episodes: where tasks come from.
+        episodes: the sampler of tasks.
         em: ``em_steps`` with its settings.
         rows: pseudo-counts of confusion rows, (K, K).
         iterations, batch, learning_rate: steps, tasks a step, and the first rate of Adam.
         seed: of weights and tasks.
-        through: whether the gradient flows through EM too; else what EM returns is a constant.
-        pseudo_annotators: whether annotators err, as the episodes say; else they are always right.
-        device: where it is trained: "cpu", "cuda", "cuda:N" or "auto". What is returned is on the CPU.
-        checkpoint: a file that holds the training after some of its steps; where it is there already, the training
-            goes on from it, to the result that it would have had.
-        checkpoint_every: steps between two writes of it.
+        through: whether the gradient flows through EM; else its result is a constant.
+        pseudo_annotators: whether annotators err, by the sampler's kinds; else they are always right.
+        device: of the training: "cpu", "cuda", "cuda:N" or "auto". The result is on the CPU.
+        checkpoint: a file; where it exists, the training resumes from it, to the same result.
+        checkpoint_every: steps between two writes.
 
     Raises:
-        MethodError: for settings out of range, a device that torch does not see, or a network that does not return
-            numbers (B, M), or of which nothing can learn.
+        MethodError: for settings out of range, an unknown device, or a network that does not return numbers (B, M)
+            or has no trainable parameter.
         NumericalError: when a loss is not finite; it names the step.
-        ResultError: when the checkpoint is that of another training, or damaged, or cannot be written.
+        ResultError: when the checkpoint is of another training, damaged, or cannot be written.
     """
     through, clean = switch("through", through), not switch("pseudo_annotators", pseudo_annotators)
-    embedding, rows = _begun(body, widths, episodes, seed_number(seed)), rows.to(check_device(device))
+    embedding, rows = _initial_embedding(body, widths, episodes, seed_number(seed)), rows.to(check_device(device))
     meta_train(
         embedding.to(rows.device),
         episodes,
@@ -86,7 +85,7 @@ def meta_trained(
         clean=clean,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
-        about=[through, _called(em), rows.tolist()],
+        about=[through, _function_name(em), rows.tolist()],
     )
     return embedding.requires_grad_(False).cpu()
 
@@ -109,15 +108,15 @@ def meta_train(
 
     Args:
         embedding: to be trained.
-        episodes: where tasks come from.
-        loss: what a batch of tasks costs.
+        episodes: the sampler of tasks.
+        loss: of a batch of tasks.
         iterations: steps.
         batch: tasks a step.
         learning_rate: at the start.
-        seed: of the tasks, and of what the network draws, such as dropout.
+        seed: of the tasks, and of dropout and the like.
         clean: whether annotators are always right.
         checkpoint, checkpoint_every: as for ``meta_trained``.
-        about: what the loss depends on beside network and tasks, for JSON: what checkpoints of others differ by.
+        about: further settings of the loss, for JSON, by which checkpoints are told apart.
 
     Returns:
         The loss of each step.
@@ -125,7 +124,7 @@ def meta_train(
     Raises:
         MethodError: for settings out of range.
         NumericalError: when a loss is not finite; it names the step.
-        ResultError: when the checkpoint is that of another training, or damaged.
+        ResultError: when the checkpoint is of another training, or damaged.
     """
     iterations, batch = whole_number("iterations", iterations, 1), whole_number("batch", batch, 1)
     seed, every = seed_number(seed), whole_number("checkpoint_every", checkpoint_every, 1)
@@ -138,7 +137,7 @@ def meta_train(
     embedding.train()
     with seeded(seed):
         for step in range(len(losses), iterations):
-            seed_streams((seed * iterations + step) % SEEDS)  # so that a training can go on after any step
+            seed_streams((seed * iterations + step) % SEEDS)  # a training can resume after any step
             for group in optimiser.param_groups:
                 group["lr"] = 0.5 * learning_rate * (1 + math.cos(math.pi * step / iterations))
             tasks = episodes.draw(batch, (seed, step), clean=clean).to(device_of(embedding))
@@ -146,7 +145,7 @@ def meta_train(
             if not bool(torch.isfinite(cost)):
                 raise NumericalError(
                     f"the loss is {cost.item()} in step {step + 1} of meta-training; lower learning_rate "
-                    f"({learning_rate:g}), or look at the features' scale"
+                    f"({learning_rate:g}), or scale the features"
                 )
             losses.append(_follow(optimiser, cost))
             if kept is not None:
@@ -164,12 +163,12 @@ def _follow(optimiser: torch.optim.Optimizer, cost: Tensor) -> float:
 
 
 def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callable[[Embedding, Tasks], Tensor]:
-    """The cross-entropy of query items under what EM makes of the others."""
+    """The cross-entropy of query items, given the result of EM on the support items."""
 
     def loss(network: Embedding, tasks: Tasks) -> Tensor:
-        placed, asked = network.places(tasks.support), network.places(tasks.query)
-        found = em(placed, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
-        log_p = (found if through else found.detach()).log_shares(asked)
+        support, query = network.places(tasks.support), network.places(tasks.query)
+        found = em(support, tasks.item, tasks.annotator, tasks.label, rows.expand(tasks.n_annotators, -1, -1))
+        log_p = (found if through else found.detach()).log_shares(query)
         return nn.functional.nll_loss(log_p.flatten(0, 1), tasks.asked.flatten())
 
     return loss
@@ -178,20 +177,20 @@ def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callabl
 def _state(
     embedding: Embedding, optimiser: torch.optim.Optimizer
 ) -> tuple[Callable[[], Arrays], Callable[[Arrays, int], None]]:
-    """What takes the state of a training, and what puts it back."""
+    """Functions that save and restore the state of a training."""
 
-    def take() -> Arrays:
+    def save() -> Arrays:
         return network_arrays(embedding, "network") | optimiser_arrays(optimiser)
 
-    def put(arrays: Arrays, _: int) -> None:
+    def restore(arrays: Arrays, _: int) -> None:
         restore_network(embedding, "network", arrays)
         restore_optimiser(optimiser, arrays)
 
-    return take, put
+    return save, restore
 
 
 def _key(embedding: Embedding, episodes: EpisodeSampler, about: Sequence[Any]) -> str:
-    """A digest of what a training depends on; of kinds, their names, and what they say in two steps."""
+    """A digest of a training's settings, its features, and the tasks of its first and last step."""
     iterations, batch, _, seed, clean, *_ = about
     drawn = [episodes.draw(batch, (seed, step), clean=clean) for step in (0, iterations - 1)]
     tensors = [(name, x) for tasks in drawn for name, x in vars(tasks).items() if isinstance(x, torch.Tensor)]
@@ -199,8 +198,8 @@ def _key(embedding: Embedding, episodes: EpisodeSampler, about: Sequence[Any]) -
     return digest_of([*about, *episodes.about, repr(embedding)], [*learned_arrays(embedding), table, *tensors])
 
 
-def _called(function: Any) -> list[str]:
-    """A function's name and what it was given, through all of ``functools.partial``."""
+def _function_name(function: Any) -> list[str]:
+    """A function's name and the arguments of ``functools.partial``."""
     given = []
     while isinstance(function, partial):
         given += [repr(function.args), repr(sorted(function.keywords.items()))]
@@ -208,7 +207,9 @@ def _called(function: Any) -> list[str]:
     return [function.__module__, getattr(function, "__qualname__", type(function).__qualname__), *given]
 
 
-def _begun(body: nn.Module | None, widths: Sequence[int], episodes: EpisodeSampler, seed: int) -> Embedding:
+def _initial_embedding(
+    body: nn.Module | None, widths: Sequence[int], episodes: EpisodeSampler, seed: int
+) -> Embedding:
     """The embedding before its first step."""
     if not isinstance(episodes, EpisodeSampler):
         raise MethodError(
@@ -217,7 +218,6 @@ def _begun(body: nn.Module | None, widths: Sequence[int], episodes: EpisodeSampl
     embedding = embedding_for(body, episodes.table, widths, seed)
     if not embedding.learning:
         raise MethodError(
-            "the embedding has no parameter that learns, so that meta-training has nothing to do; give it layers, "
-            "or unfreeze some with requires_grad_(True)"
+            "the embedding has no trainable parameter; give it layers, or unfreeze some with requires_grad_(True)"
         )
     return embedding

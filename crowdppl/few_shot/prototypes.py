@@ -1,4 +1,4 @@
-"""Classes as clouds of unit variance in a space: where items fall in them, and the prior of their middles."""
+"""Prototypes: each class is a Gaussian of unit variance around its mean in the embedding space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdppl.networks.outputs import network_output
 from crowdppl.primitives.plates import Data
 
 TINY = 1e-30
-"""Where a probability is 0, its logarithm is that of this."""
+"""Least probability of which the logarithm is taken."""
 
 
 def prototype_log_probs(embeddings: Tensor, mean: Tensor) -> Tensor:
@@ -33,36 +33,36 @@ def prototype_log_probs(embeddings: Tensor, mean: Tensor) -> Tensor:
 
 
 def prototype_logits(data: Data, embedding: nn.Module, mean: Tensor) -> Tensor:
-    """The same for the items of a story, (N, K), or where nothing is to be seen of them a zero.
+    """``prototype_log_probs`` of the items of a model, (N, K), or zero where they have no features.
 
     Args:
-        data: the story's argument.
-        embedding: the story's attribute ``embedding``, features to places.
+        data: the model's argument.
+        embedding: the model's attribute ``embedding``, from features to the embedding space.
         mean: (K, M), or of chains (C, 1, K, M); the result is then (C, N, K).
     """
     placed = network_output(data, embedding, "embedding")
     if placed is None:
         return mean.new_zeros(())
-    clouds = prototype_log_probs(placed, mean)
-    return clouds.squeeze(-3) if clouds.dim() > 2 else clouds
+    log_p = prototype_log_probs(placed, mean)
+    return log_p.squeeze(-3) if log_p.dim() > 2 else log_p
 
 
 def prototype_prior(embedding: nn.Module, n_classes: int, tau: float) -> dist.Independent:
-    """The prior of the means of classes in a space, (K, M): ``Normal(0, tau^-1/2)`` in each direction.
+    """The prior of the means of classes, (K, M): ``Normal(0, tau^-1/2)`` in each dimension.
 
     Args:
-        embedding: what ``meta_trained`` returned.
+        embedding: as ``meta_trained`` returns it.
         n_classes: K.
-        tau: precision; 0 is as good as flat.
+        tau: precision; 0 is practically flat.
     """
     known: Any = embedding
-    scale = max(tau, 1e-12) ** -0.5  # no Normal is flat; next to one item, 1e-12 is nothing
+    scale = max(tau, 1e-12) ** -0.5  # a Normal cannot be flat
     prior: dist.Independent = dist.Normal(torch.zeros(n_classes, known.dimension), scale).to_event(2)
     return prior
 
 
 def prototype_classifier(embedding: nn.Module | None, sites: Mapping[str, Tensor]) -> nn.Module | None:
-    """Which cloud an item is in: features to K logits, ``log prevalence[k] - |u - mean[k]|^2 / 2`` and a constant.
+    """From features to K logits: ``log prevalence[k] - |u - mean[k]|^2 / 2`` and a constant.
 
     Args:
         embedding: features to (B, M); without one there is no classifier.

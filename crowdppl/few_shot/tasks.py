@@ -26,14 +26,13 @@ class Tasks:
     """Some few-shot tasks of one size, T of them, side by side.
 
     Attributes:
-        support, query: features (T, N, ...) of the labelled items, and (T, Q, ...) of those to be told apart.
+        support, query: features (T, N, ...) of the labelled items, and (T, Q, ...) of those to be classified.
         truth, asked: their classes, counted within each task, int64 (T, N) and (T, Q).
-        item, annotator, label: int64 (S,), all labels; items and annotators of task t are counted on from those of
-            the tasks before.
+        item, annotator, label: int64 (S,), all labels; items and annotators are numbered through all tasks.
         n_annotators: A, of each task.
-        names: names of the classes that tasks are made of.
+        names: names of the sampler's classes.
         classes: position of each class of each task among them, int64 (T, K).
-        ids: ids of the items that tasks are made of.
+        ids: ids of the sampler's items.
         rows: position of each support item, then of each query item, among them, int64 (T, N + Q).
     """
 
@@ -93,36 +92,36 @@ MIX: Mapping[Any, float] = MappingProxyType({"expert": 0.1, "hammer": 0.7, "spam
 
 @dataclass(frozen=True, eq=False)
 class EpisodeSampler:
-    """Where few-shot tasks come from: items whose classes are known, and the annotators to be made up for them.
+    """Draws few-shot tasks from items whose classes are known, with simulated annotators.
 
-    A task has ``ways`` classes, some items of each that annotators label, and others that are to be told apart.
+    A task has ``ways`` classes, some items of each that annotators label, and others to be classified.
 
     Args:
         truth: class of each item: Series by item id, or an array for the items 0, 1, ...
         features: as for annotations: a DataFrame by item id, or an array (N, ...) in the order of ``truth``.
         classes: the classes to draw from; by default all. Items of others are left out.
         ways: K, classes a task.
-        shots: labelled items of each class; of several numbers one is drawn for each draw of tasks.
+        shots: labelled items of each class; of several numbers, each call of ``draw`` draws one.
         queries: other items of each class.
         annotators: A, annotators a task; of several numbers one is drawn likewise.
         kinds: probability of each kind of annotator, by name or kind, as for ``crowdppl.simulation.draw_kinds``.
         labels_per_item: how many of the annotators, drawn at random, label an item; None for all.
-        apart_from: other episodes with which no class and no item may be shared, such as those trained on.
+        apart_from: another sampler with which no class and no item may be shared, such as that of the training.
 
     Raises:
-        DataError: when truth, features or classes cannot be used, a class has too few items for a task, or a class
-            or an item is among those of ``apart_from``.
-        MethodError: for a kind that there is not or that makes no confusion, shares that do not sum to one, or
-            sizes out of range.
+        DataError: for wrong truth, features or classes, a class with too few items for a task, or a class or item
+            that is also in ``apart_from``.
+        MethodError: for an unknown kind or one without a confusion, shares that do not sum to one, or sizes out of
+            range.
 
     Source: Kumagai et al. (2025), "Meta-learning representations for learning from multiple annotators", arXiv
-    2506.10259: episodes, and the default shares. How accurate their experts and hammers are is not said.
+    2506.10259: episodes, and the default shares, but not the accuracies of experts and hammers.
 
     Examples:
         >>> import numpy as np
-        >>> from crowdppl import Episodes
+        >>> from crowdppl.few_shot import EpisodeSampler
         >>> truth = np.arange(100) % 5
-        >>> episodes = Episodes(truth, np.eye(5)[truth], ways=3, shots=2, queries=4, annotators=3)
+        >>> episodes = EpisodeSampler(truth, np.eye(5)[truth], ways=3, shots=2, queries=4, annotators=3)
         >>> tasks = episodes.draw(10, seed=0)
         >>> tuple(tasks.support.shape), tuple(tasks.query.shape), len(tasks.label)
         ((10, 6, 5), (10, 12, 5), 180)
@@ -146,15 +145,15 @@ class EpisodeSampler:
         for name, rows in zip(self.names, self._by_class, strict=True):
             if len(rows) < needed:
                 raise DataError(
-                    f"class {plain(name)!r} has {len(rows)} items, and a task takes {needed}: ask for fewer shots "
-                    "or queries, or leave the class out of classes="
+                    f"class {plain(name)!r} has {len(rows)} items, but a task takes {needed}; ask for fewer shots "
+                    "or queries, or leave it out of classes="
                 )
         if self.apart_from is not None:
-            self._check_apart(self.apart_from)
+            self._check_disjoint(self.apart_from)
 
     @property
     def names(self) -> pd.Index[Any]:
-        """The classes that tasks are made of, in order."""
+        """The classes, in order."""
         return self._coded[1]
 
     @property
@@ -169,7 +168,7 @@ class EpisodeSampler:
 
     @property
     def about(self) -> list[Any]:
-        """What tasks are drawn from and how, beside features, for JSON."""
+        """Settings and items, but for features, for JSON."""
         codes, names, _ = self._coded
         kinds, shares = self._kinds
         sizes = [self.ways, _several(self.shots), self.queries, _several(self.annotators), self.labels_per_item]
@@ -177,15 +176,15 @@ class EpisodeSampler:
         return [repr(sizes), [kind.name for kind in kinds], shares.tolist(), *items]
 
     def draw(self, number: int, seed: int | Sequence[int] = 0, *, clean: bool = False) -> Tasks:
-        """Draws tasks: classes, items, annotators of drawn kinds, and what these say.
+        """Draws tasks: classes, items, annotators of drawn kinds, and their labels.
 
         Args:
             number: T.
             seed: the same seed draws the same tasks.
-            clean: whether all annotators are always right, as if there were none.
+            clean: whether all annotators are always right.
 
         Raises:
-            MethodError: when the number or the seed is none.
+            MethodError: for a wrong number or seed.
         """
         number = whole_number("number", number, 1, "draw a task")
         parts = seed if isinstance(seed, Sequence) and not isinstance(seed, str) else [seed]
@@ -218,16 +217,16 @@ class EpisodeSampler:
         """Class codes by item id, names of the classes, features; of the items that are used."""
         truth = self.truth if isinstance(self.truth, pd.Series) else pd.Series(list(self.truth))
         if not len(truth) or truth.isna().any() or not truth.index.is_unique:
-            raise DataError("truth must give one class to each item, by an id of its own; correct it")
+            raise DataError("truth must have one class for each item, by distinct ids")
         if self.features is None:
-            raise DataError("episodes need features=, one row an item")
+            raise DataError("episodes need features=, a row an item")
         found = as_index(truth.drop_duplicates())
         names = (
             found[sorting(found, "class")] if self.classes is None else as_index(listed(self.classes, "classes"))
         )
         unknown = names.difference(found)
         if len(unknown):
-            raise DataError(f"classes= names {plain(unknown[0])!r}, which no item is of; correct it")
+            raise DataError(f"classes= has {plain(unknown[0])!r}, but no item has this class")
         values = np.asarray(feature_table(self.features, truth.index, Codebook("item", truth.index)), np.float32)
         used = truth.isin(names).to_numpy()
         codes: pd.Series[Any] = pd.Series(names.get_indexer(pd.Index(truth[used])), truth.index[used])
@@ -265,7 +264,7 @@ class EpisodeSampler:
         return task * n + item, task * annotators + annotator, label[given]
 
     def _check_sizes(self) -> None:
-        whole_number("ways", self.ways, 2, "a task tells classes apart")
+        whole_number("ways", self.ways, 2, "a task has several classes")
         whole_number("queries", self.queries, 1)
         if self.labels_per_item is not None:
             whole_number("labels_per_item", self.labels_per_item, 1, "None lets all annotators label an item")
@@ -280,23 +279,20 @@ class EpisodeSampler:
     def _check_kinds(self) -> None:
         for kind in self._kinds[0]:
             if not callable(getattr(kind, "confusion", None)):
-                raise MethodError(
-                    f"{kind.name} has no confusion of its own, which tasks need; leave it out of kinds"
-                )
+                raise MethodError(f"{kind.name} has no confusion, which tasks need; leave it out of kinds")
             kind.confusion(self.ways, np.random.default_rng(0))
 
-    def _check_apart(self, other: EpisodeSampler) -> None:
-        for what, mine, theirs in (("class", self.names, other.names), ("item", self.items, other.items)):
+    def _check_disjoint(self, other: EpisodeSampler) -> None:
+        for what, mine, theirs in (("classes", self.names, other.names), ("items", self.items, other.items)):
             shared = mine.intersection(theirs)
             if len(shared):
                 raise DataError(
-                    f"the {what} {plain(shared[0])!r} is in both episodes, and {len(shared) - 1} more are; keep "
-                    "those that are trained on apart from those that are tested on"
+                    f"{len(shared)} {what} are in both samplers, such as {plain(shared[0])!r}; keep them apart"
                 )
 
 
 def _several(sizes: int | Sequence[int]) -> list[int]:
     found: list[Any] = [sizes] if is_whole(sizes) else list(cast("Sequence[int]", sizes))
     if not found:
-        raise MethodError("shots and annotators must name at least one number")
+        raise MethodError("shots and annotators must have at least one number")
     return found

@@ -1,4 +1,4 @@
-"""A few steps of EM that gradients flow through: clouds of items in a space of embeddings, and annotators."""
+"""A few differentiable steps of EM for prototypes of classes and confusions of annotators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from crowdppl.primitives.plates import Data, block_of
 from crowdppl.primitives.priors import coin_counts
 
 SMOOTHING = 0.01
-"""Votes that each class of an item has before anybody labels it."""
+"""Pseudo-votes for each class of an item."""
 
 
 @dataclass(frozen=True)
 class UnrolledEM:
-    """Where some steps of EM arrive, as functions of what went in.
+    """The result of some steps of EM.
 
     Attributes:
         shares: (..., N, K) probability of each truth of each item.
@@ -38,12 +38,12 @@ class UnrolledEM:
     objectives: Tensor
 
     def log_shares(self, embeddings: Tensor) -> Tensor:
-        """Log-probabilities (..., N', K) of the truth of items that nobody labelled, from their embeddings."""
+        """Log-probabilities (..., N', K) of the truth of items without labels, from their embeddings."""
         log_p = self.prevalence.clamp(min=TINY).log().unsqueeze(-2) + prototype_log_probs(embeddings, self.mean)
         return log_p.log_softmax(-1)
 
     def detach(self) -> UnrolledEM:
-        """The same numbers, through which no gradient flows."""
+        """The same numbers without gradients."""
         return UnrolledEM(*(x.detach() for x in vars(self).values()))
 
 
@@ -70,11 +70,9 @@ def em_steps(
         confusion[a, k, l] = power * sum of r[i, k] over the items to which a gave l, + c[a, k, l], normalised
         r[i, k]            = prevalence[k] N(u[i] | mean[k], I) prod of confusion[a, k, l]^power, normalised
 
-    The first step leaves out items without votes of which nothing is known: spread over all classes, they would
-    draw the means together.
+    The first step leaves out items without votes or known truth, which would draw the means together.
 
-    Several tasks of one size go side by side in leading dimensions T; items and annotators of task t are then
-    counted on from those of the tasks before.
+    Several tasks of one size stand in leading dimensions T; items and annotators are numbered through all tasks.
 
     Args:
         embeddings: (*T, N, M); M = 0 leaves plain Dawid-Skene.
@@ -85,22 +83,22 @@ def em_steps(
         tau: prior precision of the means; 0 takes plain averages.
         prevalence: b, pseudo-counts of each class, the concentration being 1 + b; None fixes equal shares.
         known: log-potentials of the truth, (*T, N, K), such as 0 for a known class and minus infinity for others.
-        tied: whether annotators are coins, right as often in one class as in another, and otherwise evenly wrong;
-            pseudo-counts of all rows then add up.
+        tied: whether an annotator has the same accuracy in all classes, and even errors; pseudo-counts of all rows
+            then add up.
         power: of the labels' likelihood: below 1, an item's labels count for less than independent ones.
 
     Returns:
         Parameters after the last step, and the truth's probabilities under them.
 
     Raises:
-        MethodError: when there is no step, or codes and sizes do not fit.
+        MethodError: for less than one step, or codes out of range.
 
     Source: Kumagai et al. (2025), "Meta-learning representations for learning from multiple annotators", arXiv
-    2506.10259; they start from labels too, but how is not said.
+    2506.10259; how they start is not stated.
 
     Examples:
         >>> import torch
-        >>> from crowdppl import em_steps
+        >>> from crowdppl.few_shot import em_steps
         >>> u = torch.tensor([[-2.0], [-1.5], [1.5], [2.0]])
         >>> item, annotator = torch.arange(4).repeat_interleave(2), torch.arange(2).repeat(4)
         >>> label = torch.tensor([0, 0, 0, 1, 1, 1, 1, 0])
@@ -124,21 +122,21 @@ def em_steps(
         share = torch.full_like(weight, 1 / k) if prevalence is None else _normalised(weight + prevalence)
         counts = full.new_zeros(full.numel() // k, k).index_add(0, cell, power * shares.reshape(-1, k)[item])
         rows = counts.reshape(*lead, -1, k, k).mT + full
-        confusion = _normalised(_evened(rows) if tied else rows)
+        confusion = _normalised(_tied_rows(rows) if tied else rows)
         table = confusion.clamp(min=TINY).log().mT.reshape(-1, k)
-        told = embeddings.new_zeros(tasks * n, k).index_add(0, item, power * table.index_select(0, cell))
-        before = share.clamp(min=TINY).log().unsqueeze(-2) + prototype_log_probs(embeddings, mean) + potential
-        log_p = before + told.reshape(*lead, n, k)
+        labels = embeddings.new_zeros(tasks * n, k).index_add(0, item, power * table.index_select(0, cell))
+        prior_log_p = share.clamp(min=TINY).log().unsqueeze(-2) + prototype_log_probs(embeddings, mean) + potential
+        log_p = prior_log_p + labels.reshape(*lead, n, k)
         shares = log_p.softmax(-1)
         objectives.append(log_p.logsumexp(-1).sum(-1) + _penalty(share, mean, confusion, full, tau, prevalence))
     return UnrolledEM(shares, mean, share, confusion, torch.stack(objectives, -1))
 
 
 def unrolled_em(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[..., UnrolledEM]) -> UnrolledEM:
-    """Steps of EM on all labels; abstentions say nothing, and what is known of the truth enters.
+    """Steps of EM on all labels but abstentions, with known truths.
 
     Args:
-        data: the story's argument.
+        data: the model's argument.
         embeddings: (N, M).
         prior: c, (K, K) or (A, K, K).
         em: ``em_steps`` with its settings.
@@ -150,13 +148,13 @@ def unrolled_em(data: Data, embeddings: Tensor, prior: Tensor, em: Callable[...,
 
 
 def _from_votes(votes: Tensor, potential: Tensor) -> Tensor:
-    """The truth's probabilities (*T, N, K) before the first step; zeros for an item of which nothing is known."""
+    """The truth's probabilities (*T, N, K) before the first step; zeros without votes and known truth."""
     known = (votes + potential.abs()).sum(-1, keepdim=True) > 0
     return ((votes + SMOOTHING).log() + potential).softmax(-1) * known
 
 
-def _evened(rows: Tensor) -> Tensor:
-    """Rows of one coin with as many right and wrong labels: the same for each class, errors spread evenly."""
+def _tied_rows(rows: Tensor) -> Tensor:
+    """Rows with the same right and wrong counts for each class, errors spread evenly."""
     k = rows.shape[-1]
     right, wrong = coin_counts(rows).unsqueeze(-1).unsqueeze(-1).unbind(-3)
     return torch.where(torch.eye(k, dtype=torch.bool, device=rows.device), right, wrong / (k - 1))
@@ -172,7 +170,7 @@ def _penalty(
 
 
 def _normalised(x: Tensor) -> Tensor:
-    """Shares of the last dimension; even ones where there is nothing to share."""
+    """Shares along the last dimension; even ones where all is zero."""
     total = x.sum(-1, keepdim=True)
     return torch.where(total > TINY, x / total.clamp(min=TINY), 1 / x.shape[-1])
 
@@ -182,4 +180,4 @@ def _check(steps: int, codes: dict[str, tuple[Tensor, int]]) -> None:
         raise MethodError(f"steps={steps} must be at least 1")
     for name, (code, size) in codes.items():
         if len(code) and not 0 <= int(code.min()) <= int(code.max()) < size:
-            raise MethodError(f"{name} holds codes from {int(code.min())} to {int(code.max())}; there are {size}")
+            raise MethodError(f"{name} has codes from {int(code.min())} to {int(code.max())}, but there are {size}")

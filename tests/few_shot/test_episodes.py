@@ -123,32 +123,32 @@ def test_what_is_trained_on_and_what_is_tested_on_share_no_class_and_no_item() -
     other = episodes(classes=["c3", "c4", "c5"], ways=3, apart_from=mine)
     assert not set(mine.items) & set(other.items) and not set(mine.names) & set(other.names)
     assert set(mine.items) | set(other.items) == set(TRUTH.index)
-    with pytest.raises(DataError, match="the class 'c2' is in both episodes, and 0 more"):
+    with pytest.raises(DataError, match="1 classes.*'c2'"):
         episodes(classes=["c2", "c3", "c4"], ways=3, apart_from=mine)
     renamed = TRUTH[other.items[:60]].replace({"c3": "new", "c4": "newer", "c5": "newest"})
     EpisodeSampler(renamed, FEATURES.loc[renamed.index], ways=3, shots=1, apart_from=mine)
     ids = dict(zip(renamed.index[:2], mine.items[:2], strict=True))
-    with pytest.raises(DataError, match="the item 'i000' is in both episodes, and 1 more"):
+    with pytest.raises(DataError, match="2 items.*'i000'"):
         again = renamed.rename(index=ids)
         table = FEATURES.loc[renamed.index].rename(index=ids)
         EpisodeSampler(again, table, ways=3, shots=1, apart_from=mine)
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"shots": 26}, DataError, "'c0' has 30 items, and a task takes 31"),
-    ({"ways": 7}, MethodError, "ways=7, but there are 6 classes"),
+    ({"shots": 26}, DataError, "'c0' has 30 items"),
+    ({"ways": 7}, MethodError, "ways=7"),
     ({"ways": 1}, MethodError, "ways=1"),
     ({"queries": 0}, MethodError, "queries=0"),
     ({"annotators": [3, 0]}, MethodError, "annotators=0"),
     ({"shots": []}, MethodError, "at least one number"),
-    ({"kinds": {"expert": 0.5}}, MethodError, "sum to one"),
-    ({"kinds": {"wizard": 1.0}}, MethodError, "no kind of annotator 'wizard'"),
-    ({"kinds": {"machine": 1.0}}, MethodError, "machine has no confusion"),
+    ({"kinds": {"expert": 0.5}}, MethodError, "shares="),
+    ({"kinds": {"wizard": 1.0}}, MethodError, "'wizard'"),
+    ({"kinds": {"machine": 1.0}}, MethodError, "machine"),
     ({"kinds": {"similar_class_confuser": 1.0}}, MethodError, "pairs"),
-    ({"classes": ["c0", "c1", "c2", "c9"]}, DataError, "'c9', which no item is of"),
+    ({"classes": ["c0", "c1", "c2", "c9"]}, DataError, "'c9'"),
     ({"features": None}, DataError, "features="),
     ({"features": FEATURES.iloc[1:]}, DataError, "'i000'"),
-    ({"truth": TRUTH.where(TRUTH.index != "i007")}, DataError, "one class to each item"),
+    ({"truth": TRUTH.where(TRUTH.index != "i007")}, DataError, "truth"),
 ]
 
 
