@@ -302,7 +302,8 @@ def item_covariates(data: Data, *names: Hashable) -> Tensor:
 
     Examples:
         >>> import pandas as pd
-        >>> from crowdppl import Annotations, item_covariates
+        >>> from crowdppl import Annotations
+        >>> from crowdppl.primitives import item_covariates
         >>> words = pd.DataFrame({"words": [120, 45], "source": ["web", "print"]}, index=["x", "y"])
         >>> dicts = {"ann": {"x": "spam", "y": "ham"}, "bob": {"x": "spam", "y": "ham"}}
         >>> data = Annotations.from_dicts(dicts, item_covariates=words)
@@ -330,7 +331,8 @@ def annotator_covariates(data: Data, *names: Hashable) -> Tensor:
 
     Examples:
         >>> import pandas as pd
-        >>> from crowdppl import Annotations, annotator_covariates
+        >>> from crowdppl import Annotations
+        >>> from crowdppl.primitives import annotator_covariates
         >>> people = pd.DataFrame({"years": [3, 20]}, index=["bob", "ann"])
         >>> dicts = {"ann": {"x": "spam", "y": "ham"}, "bob": {"x": "spam", "y": "ham"}}
         >>> annotator_covariates(Annotations.from_dicts(dicts, annotator_covariates=people), "years")
