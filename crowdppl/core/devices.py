@@ -15,17 +15,17 @@ from torch import nn
 from crowdppl.errors import MemoryShortageError, MethodError
 
 ALLOCATORS = ("can't allocate memory", "not enough memory")
-"""What torch's allocators of main memory say, on Linux and on Windows, in an error without a class of its own."""
+"""Texts of torch's RuntimeError when main memory is short, on Linux and on Windows."""
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an error says that memory is too small, whosever it is."""
-    said = isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATORS)
-    return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
+    """Whether an error means that memory is too small."""
+    of_torch = isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATORS)
+    return of_torch or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 class Sizes(Protocol):
-    """What of the data decides how much memory a fit takes."""
+    """Sizes of the data on which the memory of a fit depends."""
 
     @property
     def n_annotators(self) -> int: ...
@@ -37,7 +37,7 @@ class Sizes(Protocol):
 
 @contextmanager
 def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
-    """What runs inside and finds too little memory fails with the sizes that matter, and a remedy.
+    """Turns a shortage of memory inside into an error with the sizes of the data, and a remedy.
 
     Args:
         name: of the method.
@@ -53,34 +53,27 @@ def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
             raise
         raise MemoryShortageError(
             f"{name} needs more memory than there is, for {data.n_labels:,} labels of {data.n_annotators:,} "
-            f"annotators and {data.n_classes:,} classes ({data.n_annotators * data.n_classes**2:,} numbers in one "
-            "table of confusions): merge rare classes, leave out annotators of few labels, or take a method with "
-            f"fewer numbers an annotator (one_coin has one): {(str(error) or type(error).__name__).splitlines()[0]}"
+            f"annotators and {data.n_classes:,} classes; merge rare classes, drop annotators of few labels, or "
+            "use a method with fewer parameters an annotator, such as one_coin: "
+            f"{(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
 
 
 TURN = RLock()
-"""Held while a story runs, or a global setting is another than the user's; others wait."""
+"""Lock: Pyro's handlers and torch's global settings are process-wide."""
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The global streams from a seed on; afterwards they are where they were.
-
-    Args:
-        seed: a whole number, as ``torch.manual_seed`` takes it.
-    """
+    """Seeds torch's global random streams; restores their states afterwards."""
     with TURN, torch.random.fork_rng():
         seed_streams(seed)
         yield
 
 
 def seed_streams(seed: int) -> None:
-    """Sets the global streams of all devices to a seed.
-
-    Where there is no GPU, not by ``torch.manual_seed``: that notes for GPUs which may come where it was called
-    from, a stack's worth of text that is kept for good, and takes longer than to run a story does.
-    """
+    """Seeds the global random streams of all devices."""
+    # Without a GPU, torch.manual_seed keeps a stack trace for GPUs to come, which takes longer than to run a model.
     if torch.cuda.is_available():
         torch.manual_seed(seed)
     else:
@@ -143,11 +136,7 @@ def device_of(network: nn.Module) -> torch.device:
 
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Lets torch make new tensors in a precision; that of before comes back whatever happens, and threads wait.
-
-    Fits are in float64. Networks are in float32 within them, too: one that adds noise, or numbers that say where a
-    word stands, would else mix precisions.
-    """
+    """Sets torch's default precision; restores it afterwards. Fits use float64, networks within them float32."""
     with TURN:
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype)

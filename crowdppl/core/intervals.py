@@ -1,4 +1,4 @@
-"""A quantity and how sure one is of it: from a point, from draws or from a Dirichlet."""
+"""Point estimates with standard deviations and credible intervals: from points, draws or a Dirichlet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crowdppl.core.validation import share_between
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity and how sure the posterior is of it; all four arrays have the quantity's shape.
+    """A quantity with its posterior uncertainty; all four arrays have the quantity's shape.
 
     Attributes:
         mean: posterior mean, or the point that em found.
@@ -33,18 +33,18 @@ class Estimate:
         return {name: self.mean, **{f"{name}_{end}": values for end, values in ends.items()}}
 
     def at(self, *key: Any) -> Estimate:
-        """The estimate of a part of the quantity, as ``array[key]`` would take it."""
+        """The estimate of ``quantity[key]``."""
         return Estimate(self.mean[key], self.sd[key], self.low[key], self.high[key])
 
 
 def from_point(mean: np.ndarray) -> Estimate:
     """An estimate without a posterior."""
-    nothing = np.full(np.shape(mean), np.nan)
-    return Estimate(np.asarray(mean), nothing, nothing, nothing)
+    unknown = np.full(np.shape(mean), np.nan)
+    return Estimate(np.asarray(mean), unknown, unknown, unknown)
 
 
 def from_draws(draws: np.ndarray, level: float) -> Estimate:
-    """An estimate from draws along the first axis; the interval leaves out equal shares on both sides."""
+    """An estimate from draws along the first axis, with an equal-tailed interval."""
     check_level(level)
     low, high = np.quantile(draws, _tails(level), axis=0)
     mean, sd = draws.mean(0, dtype=np.float64), draws.std(0, dtype=np.float64)
@@ -52,7 +52,7 @@ def from_draws(draws: np.ndarray, level: float) -> Estimate:
 
 
 def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
-    """An estimate of each share of a Dirichlet, exact: its marginals are Beta distributions.
+    """An exact estimate of each component of a Dirichlet: its marginals are Beta distributions.
 
     Args:
         concentration: (..., K).
@@ -68,10 +68,10 @@ def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
 
 
 def check_level(level: float) -> None:
-    """Refuses an interval that is none.
+    """Checks the probability of an interval.
 
     Raises:
-        MethodError: when the level is no number between 0 and 1.
+        MethodError: when it is no number between 0 and 1.
     """
     share_between("level", level, "0.95 means a 95 % interval")
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import no_annotations, require_data, warn
-from crowdppl.data.blocks import Block, build_blocks, count_repeats
+from crowdppl.data.blocks import OF_ITEMS, Block, build_blocks, count_repeats
 from crowdppl.data.checks import (
     cell_counts,
     check_tables,
@@ -643,10 +643,10 @@ def join(blocks: Sequence[Block]) -> Block:
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
     bags = RaggedIndex.of_pairs(row, cell, n_items, first.bags.n_cells).to(first.device)
     known: dict[str, Any] = {}
-    for name in ("gold", "evidence", "features"):
+    for name in OF_ITEMS:
         parts = [getattr(block, name) for block in blocks]
-        known[name] = None if parts[0] is None else torch.cat(parts)
-    known["item_covariates"] = CovariateColumns.joined(block.item_covariates for block in blocks)
+        together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
+        known[name] = None if parts[0] is None else together(parts)
     seen = [block.seen for block in blocks if block.seen is not None]
     known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
     return replace(first, bags=bags, entries=None, **known)

@@ -21,8 +21,7 @@ WIDE = 16
 def flip(x: Tensor) -> Tensor:
     """The transpose (W, n) of (n, W) as a contiguous tensor, forward and backward.
 
-    Sums over few classes are many times faster when the classes lead; copying column by column takes half the
-    time of a general transposition.
+    Sums over few classes are faster with the classes first; copying columns is faster than a general transpose.
     """
     out: Tensor = _Flip.apply(x)  # type: ignore[no-untyped-call]
     return out
@@ -83,8 +82,7 @@ def ones_at(columns: Tensor, starts: Tensor, width: int) -> Tensor:
 def product(matrix: Tensor, dense: Tensor) -> Tensor:
     """Sparse times dense, (rows, columns) by (columns, width), in float64 on the CPU.
 
-    Torch's product of wide tables costs up to six times as much an entry as that of narrow ones. Scipy's does not,
-    and takes one thread: where others keep the cores busy, two of torch's wait for each other, milliseconds a call.
+    Wide tables go through scipy, whose cost an entry does not grow with the width, and which uses one thread.
     """
     if dense.shape[1] <= NARROW:
         return matrix @ dense.contiguous()
@@ -102,23 +100,23 @@ def _wide_product(ends: Tensor, columns: Tensor, values: Tensor, dense: Tensor) 
     return torch.from_numpy(np.ascontiguousarray(found))
 
 
-# An operation of torch, so that recordings of a pass see it; what numpy does inside is none of theirs.
+# An operation of torch, so that traces of a pass record it.
 _LIBRARY = torch.library.Library("crowdppl", "DEF")
 _LIBRARY.define("wide_product(Tensor ends, Tensor columns, Tensor values, Tensor dense) -> Tensor")
 _LIBRARY.impl("wide_product", _wide_product, "CPU")
 
 
 PIECE = 4096
-"""Longest run that is added up in working precision; runs are then added in the precision of the cells."""
+"""Longest run of entries added in working precision; runs are added in the precision of the cells."""
 
 
 @dataclass(frozen=True)
 class RaggedIndex:
     """Which cells each row adds up, stored once by row and once by cell.
 
-    A row is an item (or a group's view of an item, or a label); a cell is a line of the table that the row
-    looks up, such as the pair (annotator, answer). An entry may repeat. The second copy, sorted by cell, is
-    the transpose: it makes the backward pass a sum as well, and lets it differentiate twice.
+    A row is an item (or an item and a group, or a label); a cell is a line of a table, such as the pair
+    (annotator, answer). An entry may repeat. The copy by cell is the transpose, by which the backward pass is a sum,
+    too, and differentiable.
 
     Attributes:
         n_rows, n_cells: sizes of the two sides.
@@ -216,8 +214,7 @@ class RaggedIndex:
         return torch.repeat_interleave(rows, (ends - self.row_starts).long(), output_size=self.n_entries)
 
     def to(self, device: torch.device | str) -> RaggedIndex:
-        """The same bags on a device, as a fresh object that carries nothing derived."""
-
+        """The same index on a device, without cached matrices."""
         moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in self._arrays.items()}
         return replace(self, **moved)
 
@@ -241,9 +238,8 @@ def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -
 def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = None) -> Tensor:
     """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``.
 
-    Differentiable, twice and more: the backward pass is the transposed sum. Sums over a cell run in pieces of
-    at most 4,096 entries, and the pieces are added in the table's precision, so that a float64 table counts
-    any number of float32 ones exactly.
+    Differentiable any number of times: the backward pass is the transposed sum. It adds pieces of at most 4,096
+    entries in the table's precision, so that a float64 table counts any number of float32 ones exactly.
 
     Args:
         table: (n_cells, width).

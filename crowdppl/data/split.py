@@ -11,7 +11,7 @@ import torch
 
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, with_covariates, with_known
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.blocks import OF_ANNOTATORS, build_blocks
 from crowdppl.data.checks import require_labels
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.errors import DataError, RepeatsWarning
@@ -134,7 +134,7 @@ def with_rows(
         n_answers=data.n_answers,
     )
     first = data.blocks[0]
-    kept = {name: getattr(first, name) for name in ("history", "abstainers", "informative")}
+    kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]
     known = with_covariates(known, order, data.item_covariates, data.annotator_covariates)

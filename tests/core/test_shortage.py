@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 
@@ -25,7 +23,7 @@ def test_a_fit_names_the_sizes_and_the_remedy(error: Exception) -> None:
     data = crowd(n_items=20)
     with (
         pytest.raises(
-            crowdppl.errors.MemoryShortageError, match=r"dawid_skene needs more memory.*3 classes.*one_coin"
+            crowdppl.errors.MemoryShortageError, match="dawid_skene.*3 classes.*one_coin"
         ),
         memory_errors_explained("dawid_skene", data),
     ):
@@ -44,6 +42,6 @@ def test_a_story_that_asks_for_too_much_is_not_said_to_be_put_together_wrongly(
         return torch.empty(2**50)
 
     story = crowdppl.method("mixed_membership")
-    monkeypatch.setattr(sys.modules[type(story).__module__], "through_blends", greedy)
+    monkeypatch.setattr("crowdppl.primitives.through_blends", greedy)
     with pytest.raises(crowdppl.errors.MemoryShortageError, match="mixed_membership needs more memory"):
         crowdppl.fit(story, crowd(n_items=20), inference="vb")

@@ -81,7 +81,7 @@ def test_features_in_codebook_order() -> None:
 @pytest.mark.parametrize(
     ("features", "items", "message"),
     [
-        (np.zeros((3, 2)), None, r"give the id of each row in items="),
+        (np.zeros((3, 2)), None, "items="),
         (np.zeros((3, 2)), ["x"], r"shape \(3, 2\) for 1 items"),
         (np.zeros(3), ["x", "10", "7"], r"shape \(3,\)"),
         (np.zeros((2, 2)), ["x", "10"], r"features has no row for the item '7' \(1 in all\)"),
