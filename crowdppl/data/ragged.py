@@ -115,8 +115,8 @@ class RaggedIndex:
     """Which cells each row adds up, stored once by row and once by cell.
 
     A row is an item (or an item and a group, or a label); a cell is a line of a table, such as the pair
-    (annotator, answer). An entry may repeat. The copy by cell is the transpose, by which the backward pass is a sum,
-    too, and differentiable.
+    (annotator, answer). An entry may repeat. The copy by cell is the transpose: its sums are the backward pass,
+    differentiable again.
 
     Attributes:
         n_rows, n_cells: sizes of the two sides.
