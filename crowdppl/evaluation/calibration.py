@@ -1,4 +1,4 @@
-"""Probabilities made honest: discounted and averaged as labels left out advise, mapped as known truths advise."""
+"""Calibration: probabilities discounted and averaged by held-out labels, and mapped to known truths."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import labels_without, refitted
 
 FOLDS, GOLD_FOLDS = 5, 5
-FEWEST_GOLD = 10
+MIN_GOLD = 10
 AVERAGE = "average"
 """Name of the score of all members together."""
-DRAWS, MANY = 20, 100
-"""Draws over which predictions are averaged: at least, and at most. The logarithm of a mean over few is low, by
-.015 nats where tables are hardly known, for which a discount would be taken that labels do not need."""
+MIN_DRAWS, MAX_DRAWS = 20, 100
+"""Draws over which predictions are averaged: the logarithm of a mean over few is biased downwards."""
 WORK = 400_000
-"""Draws times labels beyond which there are the fewest."""
-MOST = 50_000
-"""Labels that are left out in all, which decide on weights and discounts; more would cost further refits."""
+"""Draws times labels beyond which there are the fewest draws."""
+MAX_LABELS = 50_000
+"""Labels that are left out in all; more would cost further refits."""
 UNKNOWN = (
     "labels cannot tell a bias that annotators share from the truth{given}: where many of them "
     "are misled alike these probabilities are too sure; ten known truths or more (gold=) would show it"
@@ -61,18 +60,18 @@ def calibrated(
 ) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
-    A method that takes an item's labels for independent given its truth is surer than it should be, because on real
-    annotations they are not. Each member is discounted (``discount``) by the smallest correlation under which it
-    predicts labels left out within a standard error of the best, and members are averaged under weights for which
-    the average predicts them best (stacking, as in ``compare``); at most 50,000 labels are left out. With ten known
-    truths or more, which also inform the fits, a map is fitted on top, to probabilities of items whose truth the
-    fit was not told (cross-fitting).
+    A method that takes an item's labels for independent given its truth is overconfident on real annotations. Each
+    member is discounted (``design_effect``) by the smallest correlation under which it predicts held-out labels
+    within a standard error of the best, and members are averaged under the weights for which the average predicts
+    them best (stacking, as in ``compare``); at most 50,000 labels are held out. With ten known truths or more,
+    which also inform the fits, a map is fitted on top, to probabilities of items whose truth was withheld from the
+    fit (cross-fitting).
 
     Args:
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
         data: the annotations, with gold or without.
-        weighed: what ``weigh`` says of members and data, where that is known already; gold does not change it.
-        stories: as for ``weigh``.
+        weighed: the result of ``stacked`` for members and data, where it is known already; gold does not change it.
+        stories: as for ``stacked``.
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
@@ -83,15 +82,15 @@ def calibrated(
     plain = data if data.gold_codes is None else data.with_gold(None)
     correction = stacked(members, plain, stories) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
-    told = used if plain is data else {name: _told(name, member, data) for name, member in used.items()}
-    correction = replace(correction, notes=(*correction.notes, *_lost(told, correction, data)))
+    given = used if plain is data else {name: _with_gold(name, member, data) for name, member in used.items()}
+    correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
     if plain is data:
         correction = replace(
             correction, notes=(*correction.notes, UNKNOWN.format(given=", and no truth was given"))
         )
     else:
         correction = _mapped(used, correction, data)
-    return averaged(told, correction)
+    return averaged(given, correction)
 
 
 def stacked(
@@ -102,8 +101,8 @@ def stacked(
     Args:
         members: fits of the data, by name; the first stands alone where labels are too few.
         data: the annotations, without gold.
-        stories: methods as they were before anything was found in the labels (groups of annotators, say), by name;
-            it is found anew without the labels left out. Of members not named, what was found is kept.
+        stories: models before ``setup``, by name, whose settings (groups of annotators, say) are found anew without
+            the held-out labels. Other members keep theirs.
 
     Raises:
         KeyboardInterrupt: when Ctrl-C stops one of the fits.
@@ -111,11 +110,11 @@ def stacked(
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
-    logs, owner = _scored(members, data, stories)
+    logs, owner = heldout_logs(members, data, stories)
     notes: tuple[str, ...] = ()
-    if data.n_labels > MOST:
+    if data.n_labels > MAX_LABELS:
         notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
-    best = {name: _least(x, owner) for name, x in logs.items()}
+    best = {name: smallest_discount(x, owner) for name, x in logs.items()}
     rows = np.stack([logs[name][best[name]] for name in members], 1)
     found = stacking_weights(rows)
     found = np.where(found < LEAST_WEIGHT, 0.0, found)
@@ -127,29 +126,26 @@ def stacked(
     return Correction(empty, weights, rates, scores, notes=notes)
 
 
-def _least(logs: np.ndarray, owner: np.ndarray) -> int:
-    """The first row (no discount, then the smallest ones) within a standard error of the best: (rows, n) and (n,).
-
-    Labels of an item count as one observation.
-    """
+def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
+    """The first row (no discount, then the smallest ones) within a standard error of the best, by item."""
     best = int(logs.mean(1).argmax())
     behind = (logs[best] - row for row in logs[:best])
     return next((n for n, x in enumerate(behind) if x.mean() <= standard_error(x, owner)), best)
 
 
-def _scored(
+def heldout_logs(
     members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Model] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """log p(label) of labels left out: as the member's story has it, then under each discount; and their items.
+    """log p(label) of held-out labels: by the member itself, then under each discount; and their items.
 
     Returns:
         For each member (1 + rates, n), and (n,) codes of items.
     """
     seed = next(iter(members.values())).options["seed"]
     item = data.label_codes()[0]
-    fold = _at_most(MOST, label_folds(data, FOLDS, seed), item, seed)
+    fold = first_folds(MAX_LABELS, label_folds(data, FOLDS, seed), item, seed)
     logs: dict[str, list[np.ndarray]] = {name: [] for name in members}
-    draws = min(MANY, max(DRAWS, WORK // max(data.n_labels, 1)))
+    draws = min(MAX_DRAWS, max(MIN_DRAWS, WORK // max(data.n_labels, 1)))
     used = range(int(fold.max()) + 1)
     for number in used:
         out = fold == number
@@ -163,28 +159,24 @@ def _scored(
 
 
 def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
-    """A fit to some of the labels or truths; it is not shown, so that nothing is warned of."""
+    """A fit to some of the labels or truths, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         return uninterrupted(refit(member, data, model, spread=False, select_volume=select_volume))
 
 
-def _told(name: str, member: Fit, data: Annotations) -> Fit:
-    """The member, told the known truths; what is warned of bears its name."""
+def _with_gold(name: str, member: Fit, data: Annotations) -> Fit:
+    """The member fitted again with the known truths; its name is in the warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         found = uninterrupted(refit(member, data))
     for note in found.result.diagnostics["warnings"]:
-        warn(f"{name}, told the known truths: {note}", ConvergenceWarning)
+        warn(f"{name}, with the known truths: {note}", ConvergenceWarning)
     return found
 
 
-def _at_most(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:
-    """The folds, one after the other, up to n labels; of the last one, those of random items; -1 for all others.
-
-    Refits then see nearly all labels, so that annotators are known about as well as in the fits that are weighed;
-    fits of fewer items would know them less.
-    """
+def first_folds(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.ndarray:
+    """The folds, one after the other, up to n labels; of the last one, those of random items; -1 for all others."""
     found = np.flatnonzero(fold >= 0)
     turn = np.random.default_rng(seed).permutation(item.max() + 1)
     order = found[np.lexsort((turn[item[found]], fold[found]))]
@@ -205,8 +197,8 @@ def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))
 
 
-def _lost(members: Mapping[str, Fit], correction: Correction, data: Annotations) -> Iterator[str]:
-    """Says so where items have more evidence than a probability can hold, and a discount makes that show."""
+def _truncation_notes(members: Mapping[str, Fit], correction: Correction, data: Annotations) -> Iterator[str]:
+    """A note where items have more evidence than a probability can hold, and a discount makes that matter."""
     labels = labels_an_item(data)
     out = np.any(
         [truncated_evidence(members[n].result.probabilities, labels, r) for n, r in correction.rates.items()], 0
@@ -215,20 +207,20 @@ def _lost(members: Mapping[str, Fit], correction: Correction, data: Annotations)
     if out.any():
         yield (
             f"{out.sum():,} of {data.n_items:,} items have more evidence than probabilities can hold (690 nats), "
-            "and the discount took that for all: they are surer than is said here"
+            "and the discount took that for all: their probabilities are too low"
         )
 
 
 def _mapped(free: Mapping[str, Fit], correction: Correction, data: Annotations) -> Correction:
-    """With a map fitted to known truths, each seen by fits that were not told it.
+    """With a map fitted to known truths, each withheld from the fits that predict it.
 
     These fits start from those without any gold: one that started from a truth would remember it.
     """
     gold = data.gold
     assert data.gold_codes is not None and gold is not None
     known = np.flatnonzero(data.gold_codes >= 0)
-    if len(known) < FEWEST_GOLD:
-        few = f"{len(known)} known truths are too few for a map (at least {FEWEST_GOLD}); they inform the fit"
+    if len(known) < MIN_GOLD:
+        few = f"{len(known)} known truths are too few for a map (at least {MIN_GOLD}); they inform the fit"
         return replace(correction, notes=(*correction.notes, few, UNKNOWN.format(given="")))
     stream = np.random.default_rng(next(iter(free.values())).options["seed"])
     fold = stream.permutation(len(known)) % GOLD_FOLDS
@@ -255,8 +247,8 @@ def with_notes(posterior: Fit, notes: Iterable[str]) -> Fit:
 def corrected_again(posterior: Fit, data: Annotations) -> Fit:
     """A corrected posterior with other labels of the same items: its methods are fitted, weighed, corrected anew.
 
-    Methods that were averaged start from the old truth, unless some truths were told: a fit that starts from these
-    remembers them. What a method found in the labels first, such as groups of annotators, is kept.
+    Methods that were averaged start from the old truth, unless some truths are known: a fit that starts from these
+    remembers them. Settings found in the labels, such as groups of annotators, are kept.
 
     Args:
         posterior: with a correction.
@@ -284,16 +276,15 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
 def without(posterior: Fit, annotators: Iterable[Any]) -> Fit:
     """The same fit without the labels of some annotators, started from the old truth.
 
-    Items, classes and ids stay; those left out keep a row in the tables, at what the story says of somebody whose
-    labels nobody saw. A corrected posterior is corrected anew, which takes its further fits again; after an update
-    it keeps its weights and discounts, which are those of more labels.
+    Items, classes and ids stay; the annotators keep a row in the tables, that of an annotator without labels. A
+    corrected posterior is corrected anew, by further fits; after an update it keeps its weights and discounts.
 
     Args:
         annotators: ids.
 
     Raises:
         DataError: for an id that is not one of the fit, or when no label would be left.
-        MethodError: after ``update``, for an annotator who gave labels before it, whose lesson stays.
+        MethodError: after ``update``, for an annotator who gave labels before it.
         KeyboardInterrupt: when Ctrl-C stops one of the fits of a corrected posterior.
 
     Examples:

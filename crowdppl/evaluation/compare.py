@@ -46,10 +46,10 @@ def compare_to_default(
 ) -> pd.DataFrame:
     """Which methods predict better than the default by more than chance, given how many were tried.
 
-    The best of twenty scores is ahead of a given one even where all methods are as good. So the default, chosen
-    before anything was scored, is to be kept unless a rival is ahead beyond chance: its p, that of a one-sided
-    t-test on differences in predicting the same labels (an item is one observation), is multiplied as Holm (1979),
-    "A simple sequentially rejective multiple test procedure", says.
+    The best of twenty scores is ahead of a given one even where all methods are equally good. Keep the default,
+    chosen before anything was scored, unless a rival is ahead beyond chance: by a one-sided t-test on differences
+    in predicting the same labels (an item is one observation), corrected for the number of rivals by Holm (1979),
+    "A simple sequentially rejective multiple test procedure".
 
     Args:
         scores: by a name of your choice, all of ``heldout_score`` (a comparison's ``scores``) or all of
@@ -110,9 +110,7 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
         raise MethodError(f"nothing but the default {default!r} was scored; score its rivals, too")
     tables = {name: _table(name, score) for name, score in scores.items()}
     if len({isinstance(score, ClassifierScore) for score in scores.values()}) > 1:
-        raise DataError(
-            "scores are of heldout_score and of classifier_score, which ask different things; give one kind"
-        )
+        raise DataError("scores are of heldout_score and of classifier_score, which differ in kind; give one kind")
     first = tables[default].drop(columns="log_p")
     for name, table in tables.items():
         if not table.drop(columns="log_p").equals(first):
@@ -125,7 +123,7 @@ def _observed(scores: Mapping[str, Score], default: str) -> tuple[dict[str, np.n
 
 
 def _table(name: str, score: object) -> pd.DataFrame:
-    """What was left out, and how probable a method found it."""
+    """The labels or items left out, and their log-probabilities."""
     if isinstance(score, HeldoutScore) and not score.labels["log_p"].isna().all():
         return score.labels[["row", "item", "annotator", "label", "fold", "log_p"]].reset_index(drop=True)
     if isinstance(score, HeldoutScore | ClassifierScore):
@@ -140,7 +138,7 @@ Models = Sequence[str] | Mapping[str, "str | Model"]
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Methods by how well they predict labels that they were not shown.
+    """Methods by how well they predict held-out labels.
 
     Attributes:
         scores: the held-out score of each method, by the name it was given.
@@ -148,7 +146,7 @@ class Comparison:
             its standard error se; difference to the best method and its standard error difference_se, from the
             same labels, those of an item counted as one observation; weight in the stack of predictions that
             would score best; per_item, as log_p for the labels of an item together; seconds. With whole items
-            left out, all of them speak of items, not labels: log_p is then per_item.
+            left out, all of them are of items, not labels: log_p is then per_item.
         whole_items: whether whole items were left out.
     """
 
@@ -168,9 +166,8 @@ class Comparison:
     def probabilities(self, members: Mapping[str, Fit]) -> pd.DataFrame:
         """Probability of each class for each item, averaged over methods by their stacking weights.
 
-        The rule is that of ``fit("auto", ...)``, without its discounts: a method that weighs less than .01 is left
-        out, and the other weights are made to sum to one. A comparison holds no fits, which would be as many sets
-        of draws: hand those over that you have.
+        As ``fit("auto", ...)`` does, without its discounts: methods that weigh less than .01 are left out, and the
+        other weights sum to one. A comparison holds no fits: give yours.
 
         Args:
             members: a fit of each method by its name in the table; one that is left out need not be there. Of a

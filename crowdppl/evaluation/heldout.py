@@ -1,4 +1,4 @@
-"""Held-out scores of methods: how well they predict labels they were not shown. No gold is needed."""
+"""Held-out scores of methods: how well they predict labels left out of the fit. No gold is needed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from crowdppl.primitives.model import Model
 from crowdppl.results.leave_one_out import standard_error
 from crowdppl.results.updating import classify
 
-JUDGE = "bayesian_dawid_skene"
-"""The method that reads labels for every classifier alike."""
-LEAST = 1e-12
-"""The probability below which a classifier's is taken for this."""
+ANNOTATOR_MODEL = "bayesian_dawid_skene"
+"""The method that scores the labels for every classifier."""
+MIN_PROBABILITY = 1e-12
+"""Of a classifier's."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +45,7 @@ class ClassifierScore:
         method, inference: what was scored.
         items: DataFrame by item, for items with labels: labels, how many; fold; log_p, the log-probability of its
             labels together, given the item's features and the other items.
-        probabilities: DataFrame by item, a column a class: the classifier's, which was not shown the item's labels.
+        probabilities: DataFrame by item, a column a class: the classifier's, trained without the item's labels.
         seconds: wall-clock time of all fits and predictions.
     """
 
@@ -99,14 +99,14 @@ def classifier_score(
     settings: Mapping[str, Any] | None = None,
     **options: Unpack[FitOptions],
 ) -> ClassifierScore:
-    """How probable the labels of whole items are, to a classifier that was trained without them.
+    """Scores a method's classifier by the labels of items left out.
 
-    Items are dealt out into folds. Each fold's labels (and known truths) are left out in turn, the method is fitted
-    to the rest, and its classifier looks at the features of the items left out. Then Bayesian Dawid-Skene, with
-    these probabilities in the place of the prevalence, learns the annotators from the other folds and says how
-    probable the labels left out are. It is the same judge for every method, so that scores tell classifiers apart,
-    whatever a method believes of annotators. Labels of an item err together: a method that knows the item's other
-    labels may predict the next one well and the truth badly, which ``heldout_score`` rewards.
+    Items are split into folds. Each fold's labels (and known truths) are left out in turn, the method is fitted to
+    the rest, and its classifier predicts the items left out from their features. Then Bayesian Dawid-Skene, with
+    these predictions in place of the prevalence and annotators learned from the other folds, gives the probability
+    of the labels left out. It is the same for every method, so that scores compare classifiers alone. Labels of an
+    item err together: a method may predict an item's next label well and its truth badly, which ``heldout_score``
+    rewards.
 
     Args:
         model: a method's name, or a story, with a classifier.
@@ -117,7 +117,7 @@ def classifier_score(
     Raises:
         MethodError: for fewer than 2 folds, a method without a classifier, or what ``fit`` refuses.
         DataError: when data have no features, or fewer items with labels than folds.
-        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
         >>> data = crowdppl.digits(seed=0).data
@@ -126,9 +126,9 @@ def classifier_score(
         >>> round(score.per_item)
         -5
     """
-    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
+    folds = whole_number("folds", folds, 2, "5 are usual")
     if require_annotations(data).features is None:
-        raise DataError("data have no features, so that no classifier could look at items; give features=")
+        raise DataError("data have no features for a classifier; give features=")
     began = time.perf_counter()
     seed = options_from(options, inference).seed
     with warnings.catch_warnings():
@@ -164,36 +164,35 @@ def _without(data: Annotations, kept: np.ndarray, hidden: np.ndarray) -> Annotat
 
 def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Log-probability of each item's labels, (N,), by annotators that were learned from the other folds."""
-    log = np.log(np.clip(shares, LEAST, None))
+    log = np.log(np.clip(shares, MIN_PROBABILITY, None))
     item, annotator, answer = data.label_codes()
     plain = data if data.gold_codes is None else data.with_gold(None)
-    model = registry.method(JUDGE, prevalence="uniform")
+    model = registry.method(ANNOTATOR_MODEL, prevalence="uniform")
     options, of_labels = options_from({"seed": seed}, "vb"), np.zeros_like(log)
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        result = fit_model(model, JUDGE, known, "vb", options, evidence=evidence, spread=False).result
+        result = fit_model(model, ANNOTATOR_MODEL, known, "vb", options, evidence=evidence, spread=False).result
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
         np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
     return np.asarray(np.logaddexp.reduce(log + of_labels, axis=1))
 
 
-LEAST_LOG = -600.0
-"""Log-probabilities this far below the best of their row count as this far."""
+MIN_LOG = -600.0
+"""Of log-probabilities relative to the best of their row."""
 LEAST_WEIGHT = 0.01
-"""Methods that weigh less in an average are left out of it: they would have to be fitted all the same."""
+"""Of a method in an average; lighter ones are left out."""
 
 
 def stacking_weights(logs: np.ndarray) -> np.ndarray:
     """Weights of the mixture under which observations are most probable: (n, M) log-probabilities to (M,).
 
-    The mean log of the mixture is concave in the weights. EM would climb it, too, but hardly moves where members
-    are nearly as good as each other, which is where weights are asked for.
+    The mean log of the mixture is concave in the weights. EM hardly moves where members are nearly equally good.
     """
     from scipy.optimize import minimize  # slow to import
 
-    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), LEAST_LOG))
+    p = np.exp(np.maximum(logs - logs.max(1, keepdims=True), MIN_LOG))
     even = np.full(p.shape[1], 1 / p.shape[1])
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -272,29 +271,29 @@ def heldout_score(
     whole_items: bool = False,
     **options: Unpack[FitOptions],
 ) -> HeldoutScore:
-    """How probable a method finds labels that it was not shown, by cross-validation over labels.
+    """Log predictive probabilities of labels left out, by cross-validation over labels.
 
-    The labels are dealt out into folds. Each fold is left out in turn, the method is fitted again to the rest,
-    starting from the fit to all labels, and says how probable the labels left out are, averaged over draws of its
-    parameters where the engine has a posterior (a point counts as one draw, and pays for being too sure). A
-    label's prediction knows the other labels of its item that were kept.
+    The labels are split into folds. Each fold is left out in turn, the method is fitted again to the rest, starting
+    from the fit to all labels, and predicts the labels left out, averaged over draws of its parameters where the
+    engine has a posterior (a point counts as one draw). A label's prediction is conditioned on the other labels of
+    its item that were kept.
 
     Args:
-        model: a method's name, a story, or a posterior, whose story, engine, options and data are then used. What a
-            method finds in the labels first, such as groups of annotators, is found anew without each fold, but
-            kept where a posterior is given.
+        model: a method's name, a model, or a posterior, whose model, engine, options and data are then used.
+            Settings that a method finds in the labels, such as groups of annotators, are found anew without each
+            fold, but kept where a posterior is given.
         data: the annotations; not with a posterior.
         folds: how many; 2 or more.
         inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, of which
             there is one more than folds, so that it mostly takes vb. The score's ``inference`` says what it took.
         settings, options: as for ``fit``; its seed also deals out the folds.
-        whole_items: leave out all labels of an item together, so that nothing is known of it but the prevalence,
-            and its truth where that was given; by default at least one label of each item stays.
+        whole_items: leave out all labels of an item together, so that only the prevalence, and a known truth,
+            predict them; by default at least one label of each item stays.
 
     Raises:
         MethodError: for fewer than 2 folds or a part of one, or what ``fit`` refuses.
         DataError: when no item has labels of two annotators.
-        KeyboardInterrupt: when Ctrl-C stops one of the fits; there is no score from some of the folds.
+        KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
         >>> data = crowdppl.anaesthetists()
@@ -323,7 +322,7 @@ def score_one_of(
         methods: how many.
         model, data, folds, inference, settings, whole_items, options: as for ``heldout_score``.
     """
-    folds = whole_number("folds", folds, 2, "one is left out, and the others are learned from")
+    folds = whole_number("folds", folds, 2, "5 are usual")
     whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
     with warnings.catch_warnings():
@@ -398,10 +397,10 @@ def _whole_fit(
 
 
 AHEAD = 1.0
-"""Standard errors by which the next larger one has to be ahead; where networks fall apart, it is far behind."""
+"""Standard errors by which the next larger volume has to be ahead."""
 VOLUME_FOLDS = 3
-FEWEST_ITEMS, MOST_ITEMS = 300, 10_000
-"""Items with labels: among fewer, no difference would show; of more, these many are looked at."""
+MIN_ITEMS, MAX_ITEMS = 300, 10_000
+"""Items with labels: with fewer, no difference would show; of more, so many are used."""
 
 
 def select_volume(
@@ -414,11 +413,10 @@ def select_volume(
 ) -> tuple[float, dict[str, float]]:
     """The volume with which a story's network is to be trained on these data, found without gold.
 
-    Volumes are tried on labels of items left out (``classifier_score``), and the next larger one is tried as long
+    Volumes are scored by labels of items left out (``classifier_score``), and the next larger one is tried as long
     as the last was ahead by more than a standard error. Volume makes the truth identifiable where a network would
-    rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but too much of it tears
-    classes apart that look alike; which of the two will happen, held-out labels of the same item do not tell, and
-    labels of items left out do.
+    rather learn the errors that an item's annotators share (Ibrahim, Nguyen & Fu 2023), but too much of it
+    separates classes that look alike.
 
     Args:
         asked, ready: the story before ``prepare``, and after it, with a network.
@@ -442,10 +440,10 @@ def select_volume(
         )
     item = data.label_codes()[0]
     told = np.unique(item)
-    if len(told) < FEWEST_ITEMS or not any(map(learns, networks_of(ready).values())):
+    if len(told) < MIN_ITEMS or not any(map(learns, networks_of(ready).values())):
         return VOLUMES[0], {}
-    if len(told) > MOST_ITEMS:
-        some = np.random.default_rng(options.seed).choice(told, MOST_ITEMS, replace=False)
+    if len(told) > MAX_ITEMS:
+        some = np.random.default_rng(options.seed).choice(told, MAX_ITEMS, replace=False)
         data = keep(data, np.isin(item, some))
     taken, best = VOLUMES[0], _volume_scores(asked, data, inference, options, VOLUMES[0], kept)
     found = {str(taken): float(best.mean())}

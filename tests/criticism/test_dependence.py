@@ -290,7 +290,7 @@ def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.Monke
     def refuse(*given: object) -> None:
         raise MethodError("its plate is not that of items")
 
-    monkeypatch.setattr("crowdppl.inference.predict.predictive.predictive", refuse)
+    monkeypatch.setattr(collusion, "predictive", refuse)
     assert told(replace(posterior)) == {0, 1, 2, 3}  # a posterior is looked at once
 
 

@@ -145,7 +145,7 @@ def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulati
 def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
     gold = blurred.truth.iloc[:30]
     found = automatic.members(blurred.data, {"seed": 0})
-    weighed = calibration.weigh(found, blurred.data)
+    weighed = calibration.stacked(found, blurred.data)
     again = calibration.calibrated(found, blurred.data.with_gold(gold), weighed)
     whole = crowdppl.fit("auto", blurred.data, gold=gold, seed=0)
     np.testing.assert_array_equal(again.probabilities(), whole.probabilities())
@@ -156,9 +156,9 @@ def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(
 ) -> None:
     """Scores of the first two folds are bit for bit those that all five begin with, and they alone decide."""
     found = automatic.members(blurred.data, {"seed": 0})
-    every, whole = calibration._scored(found, blurred.data), calibration.weigh(found, blurred.data)
-    monkeypatch.setattr(calibration, "MOST", 960)
-    some, part = calibration._scored(found, blurred.data), calibration.weigh(found, blurred.data)
+    every, whole = calibration.heldout_logs(found, blurred.data), calibration.stacked(found, blurred.data)
+    monkeypatch.setattr(calibration, "MAX_LABELS", 960)
+    some, part = calibration.heldout_logs(found, blurred.data), calibration.stacked(found, blurred.data)
     for name, logs in every[0].items():
         assert logs.shape[1] == 2400
         np.testing.assert_array_equal(some[0][name], logs[:, :960])
@@ -180,13 +180,13 @@ def test_labels_that_are_left_out_come_from_whole_folds_and_items() -> None:
         1: [2, 0, 0],
     }
     for n, sizes in wanted.items():
-        found = calibration._at_most(n, fold, item, seed=3)
+        found = calibration.first_folds(n, fold, item, seed=3)
         assert [int((found == number).sum()) for number in range(3)] == sizes
         assert (found[found >= 0] == fold[found >= 0]).all()
         assert set(np.bincount(item[found == 0])) <= {0, 2}
-        np.testing.assert_array_equal(found, calibration._at_most(n, fold, item, seed=3))
+        np.testing.assert_array_equal(found, calibration.first_folds(n, fold, item, seed=3))
     # a fold that ends where the next begins with the item before: two ends, although the codes add up to the same
-    assert calibration._at_most(1, np.array([1, 0]), np.array([0, 1]), seed=3).tolist() == [-1, 0]
+    assert calibration.first_folds(1, np.array([1, 0]), np.array([0, 1]), seed=3).tolist() == [-1, 0]
 
 
 def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
@@ -221,7 +221,7 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
 def _fixed(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs "auto" with weights that do not depend on the data."""
     even = Correction(np.empty((0, 0)), dict.fromkeys(MEMBERS, 0.5), dict.fromkeys(MEMBERS, 0.0), {})
-    monkeypatch.setattr(calibration, "weigh", lambda *_: even)
+    monkeypatch.setattr(calibration, "stacked", lambda *_: even)
     automatic.fit_auto(data, {})
 
 
@@ -265,9 +265,9 @@ def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> Non
     owner = np.repeat(np.arange(100), 4)
     logs = np.array([-1.0, -0.9, -0.9])[:, None] + noise
     logs[2] += 1e-4 + (logs[1].mean() - logs[2].mean())  # ahead by a hair
-    assert logs.mean(1).argmax() == 2 and calibration._least(logs, owner) == 1
+    assert logs.mean(1).argmax() == 2 and calibration.smallest_discount(logs, owner) == 1
     logs[0] += 0.2
-    assert calibration._least(logs, owner) == 0
+    assert calibration.smallest_discount(logs, owner) == 0
 
 
 def interrupted_at(call: int) -> Callback:

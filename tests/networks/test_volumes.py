@@ -113,7 +113,7 @@ def test_few_items_are_not_tried_and_of_many_some(
 ) -> None:
     few, _ = clouds(300, 290)
     assert look(house(), few) == (SMALL, {}) and not trials["seen"]
-    monkeypatch.setattr(volumes, "MOST_ITEMS", 310)
+    monkeypatch.setattr(volumes, "MAX_ITEMS", 310)
     trials[LARGE] = scored([-2.0] * 4)
     look(house(), many, seed=1)
     first, second = (data for _, data, _ in trials["seen"])

@@ -103,9 +103,9 @@ def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
     mixed = full({"m": sure["m"].result.probabilities}, data)
     np.testing.assert_array_equal(mixed[0], [1, 0])
     assert 0.8 < mixed[1, 0] < 0.9  # 690 nats, of 400 labels that count as one
-    (note,) = calibration._lost(sure, full, data)
+    (note,) = calibration._truncation_notes(sure, full, data)
     assert note.startswith("1 of 2 items have more evidence")
-    assert list(calibration._lost(sure, replace(full, rates={"m": 0.0}), data)) == []
+    assert list(calibration._truncation_notes(sure, replace(full, rates={"m": 0.0}), data)) == []
     assert not truncated_evidence(np.array([[1.0, 0.0]]), np.array([10]), 1.0).any()  # 69 nats are as good as any
 
 
