@@ -25,14 +25,12 @@ from crowdppl.primitives.model import settings_of
 
 
 def key_of(problem: Problem, options: Options, engine: str) -> str:
-    """A digest of all that a result depends on: story, networks as they begin, data, engine and its options."""
+    """A digest of all that a result depends on: model, networks at their start, data, engine and its options."""
     networks = networks_of(problem.model)
     settings = {name: x for name, x in settings_of(problem.model).items() if name not in networks}
     about = [type(problem.model).__name__, repr(sorted(settings.items())), engine, options.seed, options.guide]
     about += [repr(sorted(networks.items())), str(problem.blocks[0].dtype)]
-    # Informative abstentions go without a word: all were, in checkpoints from before they could be ignorable.
-    first = problem.blocks[0]
-    about += ["ignorable"] * (first.n_answers > first.n_classes and not first.informative)
+    about.append(str(problem.blocks[0].informative))
     return digest_of(about, _tensors(problem))
 
 

@@ -12,8 +12,8 @@ import string
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyro
@@ -31,49 +31,47 @@ from crowdppl.primitives.distributions import Categorical
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
 
-class _Enough(Exception):
-    """Ends a story early; nothing is wrong."""
+class _Stop(Exception):
+    """Ends a run of a model early; nothing is wrong."""
 
 
-class _Reading(EnumMessenger):
-    """Gives sites their values, enumerates and records: Pyro's condition, enum and trace in one handler.
-
-    On a small block, each handler that a sample statement passes costs as much as arithmetic does.
+class _Tracer(EnumMessenger):
+    """Pyro's condition, enum and trace in one handler: on a small block, each handler costs as much as arithmetic.
 
     Args:
-        values: of sites, as the story is to receive them.
+        values: of sites.
         first: the dimension of the first enumerated site.
-        enough: sites after the last of which the story is ended; None for all of it.
+        until: sites after the last of which the run ends; None for all of it.
     """
 
-    def __init__(self, values: Mapping[str, Tensor], first: int, enough: Collection[str] | None) -> None:
+    def __init__(self, values: Mapping[str, Tensor], first: int, until: Collection[str] | None) -> None:
         super().__init__(first_available_dim=first)
         self.values, self.trace = values, Trace()
-        self.missing = None if enough is None else set(enough)
+        self.missing = None if until is None else set(until)
 
     def _pyro_sample(self, message: Any) -> None:
         value = self.values.get(message["name"])
         if value is not None:
             message["value"], message["is_observed"] = value, True
-        if not _apart(message):
+        if not _skips_enumeration(message):
             super()._pyro_sample(message)
 
     def _pyro_post_sample(self, message: Any) -> None:
-        if not _apart(message):
+        if not _skips_enumeration(message):
             super()._pyro_post_sample(message)
         if not message["infer"].get("_do_not_trace"):
             self.trace.add_node(message["name"], **message.copy())
         if self.missing is not None:
             self.missing.discard(message["name"])
             if not self.missing:
-                raise _Enough
+                raise _Stop
 
     def _pyro_post_param(self, message: Any) -> None:
         self.trace.add_node(message["name"], **message.copy())
 
 
-def _apart(message: Any) -> bool:
-    """Whether enumeration has nothing to do with a site: it has a value, and stands in no Markov chain."""
+def _skips_enumeration(message: Any) -> bool:
+    """Whether a site has a value and is in no Markov chain."""
     return bool(message["is_observed"]) and "_markov_scope" not in message["infer"]
 
 
@@ -83,40 +81,77 @@ def traced(
     values: Mapping[str, Tensor],
     plates: int,
     chains: int | None = None,
-    enough: Collection[str] | None = None,
+    until: Collection[str] | None = None,
 ) -> Trace:
-    """The trace of a story with every enumerated site enumerated.
+    """The trace of a model with every discrete site enumerated.
 
     Args:
-        model: the story.
+        model: the Pyro program.
         block: its argument.
-        values: of sites, as the story is to receive them.
-        plates: nesting depth of the story's plates.
-        chains: how many chains ride along left of them, or None.
-        enough: sites after the last of which the story is ended; None for all of it.
+        values: of sites.
+        plates: nesting depth of the model's plates.
+        chains: number of chains left of them, or None.
+        until: sites after the last of which the run ends; None for all of it.
     """
     many = nullcontext() if chains is None else pyro.plate("chains", chains, dim=-plates - 1)
     first = -1 - plates - (chains is not None)
-    # chains stand inside the enumeration: a discrete site is spread over chains before it is enumerated
-    with suppress(_Enough), _Reading(values, first, enough) as reading, many:
+    # The plate of chains is inside the enumeration: a discrete site is spread over chains before it is enumerated.
+    with suppress(_Stop), _Tracer(values, first, until) as tracer, many:
         model(block)
-    return reading.trace
+    return tracer.trace
 
 
-def nodes(trace: Trace) -> dict[str, Any]:
-    """The nodes of a trace by name; each holds a distribution ("fn"), a value, plates and enumeration."""
-    found: dict[str, Any] = trace.nodes
-    return found
+class TraceSite(NamedTuple):
+    """One sample statement of a trace.
+
+    Attributes:
+        fn: its distribution.
+        value: its value.
+        observed: whether it was given or observed.
+        enumerated: whether it is marked to be summed out.
+        enum_dim: dimension of its values, counted from the right, where it was enumerated.
+        plates: its vectorised plates.
+        scale: of its log-probability.
+        log_prob: where it was computed.
+    """
+
+    fn: Any
+    value: Tensor
+    observed: bool
+    enumerated: bool
+    enum_dim: int | None
+    plates: tuple[Any, ...]
+    scale: float
+    log_prob: Tensor | None
+
+    @property
+    def plate_names(self) -> set[str]:
+        """Names of its plates."""
+        return {plate.name for plate in self.plates}
 
 
-def is_plate(node: Any) -> bool:
-    """Whether a node is a plate's own, which says of what there are copies and is no part of the story."""
-    return type(node["fn"]).__name__ == "_Subsample"
+def trace_sites(trace: Trace) -> dict[str, TraceSite]:
+    """The sample statements of a trace by name, without those that plates make for themselves."""
+    nodes: dict[str, Any] = trace.nodes
+    return {
+        name: TraceSite(
+            node["fn"],
+            node["value"],
+            bool(node["is_observed"]),
+            bool(node["infer"].get("enumerate")),
+            node["infer"].get("_enumerate_dim"),
+            tuple(plate for plate in node["cond_indep_stack"] if plate.vectorized),
+            float(node["scale"]),
+            node.get("log_prob"),
+        )
+        for name, node in nodes.items()
+        if node["type"] == "sample" and not is_plate(node)
+    }
 
 
-def is_latent(node: Any) -> bool:
-    """Whether a node is a sample statement that is neither observed nor a plate's own bookkeeping."""
-    return node["type"] == "sample" and not node["is_observed"] and not is_plate(node)
+def is_plate(message: Any) -> bool:
+    """Whether a sample statement is a plate's own."""
+    return type(message["fn"]).__name__ == "_Subsample"
 
 
 SYMBOLS = string.ascii_lowercase
@@ -210,13 +245,13 @@ def _without_leaves(terms: list[Tensor], dims: frozenset[str]) -> list[Tensor]:
     return out
 
 
-def scored(
-    trace: Trace, values: Mapping[str, Tensor], drawing: bool
+def log_factors(
+    sites: Mapping[str, TraceSite], values: Mapping[str, Tensor], drawing: bool
 ) -> tuple[dict[str, Tensor], dict[str, int], float]:
     """What discrete and observed sites contribute.
 
     Args:
-        trace: of the story, discrete sites enumerated.
+        sites: of a trace, discrete sites enumerated.
         values: sites that were given.
         drawing: whether counts are to be drawn.
 
@@ -228,22 +263,21 @@ def scored(
         MethodError: when a latent is neither given nor enumerated, scales differ, or a minibatch is to be drawn.
     """
     factors, dims, scales = {}, {}, set()
-    for name, node in nodes(trace).items():
-        if node["type"] != "sample" or name in values or is_plate(node):
+    for name, site in sites.items():
+        if name in values:
             continue
-        dim = node["infer"].get("_enumerate_dim")
-        if dim is None and not node["is_observed"]:
+        if site.enum_dim is None and not site.observed:
             raise MethodError(
                 f"site {name!r} has no value: the engine neither infers nor enumerates it; mark a discrete "
                 'site with infer={"enumerate": "parallel"}, or use svi with a guide of your own'
             )
-        fn = node["fn"]
-        factors[name] = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(node["value"])
-        scales.add(float(node["scale"]))
-        if dim is not None:
-            dims[name] = dim
+        fn = site.fn
+        factors[name] = (fn.log_factor if isinstance(fn, Categorical) else fn.log_prob)(site.value)
+        scales.add(site.scale)
+        if site.enum_dim is not None:
+            dims[name] = site.enum_dim
     if len(scales) > 1:
-        raise MethodError(f"the story's discrete and observed sites have different scales {sorted(scales)}")
+        raise MethodError(f"the model's discrete and observed sites have different scales {sorted(scales)}")
     scale = scales.pop() if scales else 1.0
     if scale != 1.0 and drawing:
         raise MethodError("draws need all items: a minibatch has a scale, and a scaled draw means nothing")
@@ -299,16 +333,15 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
     return found
 
 
-def states_of(trace: Trace, n_items: int) -> int:
+def states_of(sites: Mapping[str, TraceSite], n_items: int) -> int:
     """The most log-factors that an item has: the alternatives that a pass keeps apart.
 
     Args:
-        trace: of a story on some items, discrete sites enumerated and log-probabilities computed.
+        sites: of a trace on some items, discrete sites enumerated and log-probabilities computed.
         n_items: how many items those are.
     """
-    found = [x for x in nodes(trace).values() if x["type"] == "sample" and not is_plate(x)]
-    of_items = [x for x in found if x["is_observed"] or x["infer"].get("_enumerate_dim") is not None]
-    return max((-(-narrowed(x["log_prob"]).numel() // n_items) for x in of_items), default=1)
+    found = [x.log_prob for x in sites.values() if x.observed or x.enum_dim is not None]
+    return max((-(-narrowed(x).numel() // n_items) for x in found if x is not None), default=1)
 
 
 def _varies(x: Tensor, dim: int) -> bool:
@@ -316,7 +349,7 @@ def _varies(x: Tensor, dim: int) -> bool:
 
 
 FLOOR = -80.0
-"""Smallest log-probability that a story receives: its exponential is a normal number in float32."""
+"""Smallest log-probability that a model receives: its exponential is a normal number in float32."""
 
 
 @dataclass(frozen=True)
@@ -329,7 +362,7 @@ class Evaluation:
         gradient: of the objective, for each site asked for: counts at Dirichlet sites (with respect to
             log theta), plain gradients elsewhere.
         marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot.
-        trace: the story's trace: priors are ``nodes(trace)[site]["fn"]``.
+        trace: of the model: priors are ``trace_sites(trace)[site].fn``.
     """
 
     objective: Tensor
@@ -341,33 +374,27 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Density:
-    """The log marginal likelihood of a story, one block of items at a time.
+    """The log marginal likelihood of a model, one block of items at a time.
 
     Args:
-        model: the story, ``model(data)``.
-        plates: nesting depth of the story's plates (1: items alone; 2: groups and items).
-        chains: number of chains that ride along in the tables' width, or None.
-        log_sites: sites whose values are given as log theta; the story receives theta.
-        latents: every site that must be given a value, so that none is silently drawn from its prior.
+        model: the Pyro program, ``model(data)``.
+        plates: nesting depth of the model's plates (1: items alone; 2: groups and items).
+        chains: number of values of all sites that are evaluated together, or None for one value.
+        log_sites: sites whose values are given as log theta; the model receives theta.
     """
 
     model: Callable[[Block], Any]
     plates: int = 1
     chains: int | None = None
     log_sites: frozenset[str] = frozenset()
-    latents: frozenset[str] = field(default_factory=frozenset)
 
     def trace(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
-        """Runs the story at given values; labels are not touched, so that this costs no pass over data."""
+        """The trace at given values; labels are not scored, so that this costs no pass over data."""
         return traced(self.model, block, self._given(values), self.plates, self.chains)
 
     def priors(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
-        """The trace up to the last site that is given a value, for what a story says of these sites alone.
-
-        What a story does afterwards (tables of every annotator, answer and chain) often costs far more than what
-        came before.
-        """
-        return traced(self.model, block, self._given(values), self.plates, self.chains, enough=values)
+        """The trace up to the last site that is given a value, without the tables that come after it."""
+        return traced(self.model, block, self._given(values), self.plates, self.chains, until=values)
 
     def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {n: x.clamp(min=FLOOR).exp() if n in self.log_sites else x for n, x in values.items()}
@@ -390,10 +417,10 @@ class Density:
             values: a tensor for every continuous and one-hot site; with chains (C, 1, ..., event) for sites
                 outside plates. Sites in ``log_sites`` as log theta.
             gradient: sites to differentiate by.
-            marginals: discrete sites, or named sums of the story, whose posterior (or draw) is wanted.
+            marginals: discrete sites, or named sums of the model, whose posterior (or draw) is wanted.
             tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
             how: how sums differentiate; expectations by default.
-            extra: adds global terms to the objective, given the trace and what the story received: float64 (C,).
+            extra: adds global terms to the objective, given the trace and what the model received: float64 (C,).
 
         Raises:
             MethodError: when a latent is neither given nor enumerated.
@@ -406,7 +433,8 @@ class Density:
         at = {**given, **leaves}
         with summing(how):
             trace = traced(self.model, block, at, self.plates, self.chains)
-            terms, sums, sizes, scale, below = self._factors(trace, values, how, tilt or {}, block.dtype)
+            sites = trace_sites(trace)
+            terms, sums, sizes, scale, below = self._factors(sites, values, how, tilt or {}, block.dtype)
             parts = contract(terms, sums, sizes)
             per_item = self._per_item(parts)
             objective = per_item.double().sum(-1)
@@ -414,7 +442,7 @@ class Density:
             if extra is not None:
                 objective = objective + extra(trace, at)
             with aside():
-                self._check(objective, values, trace)
+                _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
             got = _gradient(objective, wanted)
@@ -424,20 +452,20 @@ class Density:
             objective.detach(),
             per_item.detach(),
             {n: got[n] * x.detach() if n in self.log_sites else got[n] for n, x in leaves.items()},
-            {n: self._marginal(shares[n], nodes(trace).get(n)) for n in marginals if n in shares},
+            {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
             trace,
         )
 
     def _factors(
         self,
-        trace: Trace,
+        sites: Mapping[str, TraceSite],
         values: Mapping[str, Tensor],
         how: Summing,
         tilt: Mapping[str, Tensor],
         dtype: torch.dtype,
     ) -> tuple[Terms, set[str], dict[str, int], float, dict[str, Leaf]]:
         """The log-factors of discrete and observed sites by plate, with probes where marginals are wanted."""
-        factors, dims, scale = scored(trace, values, drawing=how.kind != "sum")
+        factors, dims, scale = log_factors(sites, values, drawing=how.kind != "sum")
         wanted = [n for n in how.probes if n not in tilt and how.kind == "sum"]
         leaves = find_leaves(wanted, factors, dims)
         for name, leaf in leaves.items():
@@ -447,12 +475,11 @@ class Density:
         sizes: dict[str, int] = {}
         for name, factor in factors.items():
             if name in how.probes or name in tilt:
-                full = np.broadcast_shapes(factor.shape, nodes(trace)[name]["fn"].batch_shape)
+                full = np.broadcast_shapes(factor.shape, sites[name].fn.batch_shape)
                 factor = factor + self._probe(name, factor.expand(full), how, tilt)
-            stack = nodes(trace)[name]["cond_indep_stack"]
             factor = named(factor, dtype)
             sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
-            terms.setdefault(frozenset(SYMBOLS[-f.dim - 1] for f in stack if f.vectorized), []).append(factor)
+            terms.setdefault(frozenset(SYMBOLS[-plate.dim - 1] for plate in sites[name].plates), []).append(factor)
         return terms, {SYMBOLS[-dim - 1] for dim in dims.values()}, sizes, scale, leaves
 
     def _probe(self, name: str, factor: Tensor, how: Summing, tilt: Mapping[str, Tensor]) -> Tensor:
@@ -468,12 +495,12 @@ class Density:
             how.probes[name] = start.requires_grad_()
         return start
 
-    def _marginal(self, x: Tensor, node: Any) -> Tensor:
-        """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the story stays as it is."""
-        if node is None:
+    def _marginal(self, x: Tensor, site: TraceSite | None) -> Tensor:
+        """(T, [C, groups,] n_items): sums other enumerated sites out; a named sum of the model stays as it is."""
+        if site is None or site.enum_dim is None:
             return x
         many = self.chains is not None
-        own = x.dim() + node["infer"]["_enumerate_dim"]
+        own = x.dim() + site.enum_dim
         others = [d for d in range(x.dim() - self.plates - many) if d != own]
         x = x.sum(others) if others else x
         plates = [n for n in x.shape[1 + many : -1] if n > 1]
@@ -495,35 +522,27 @@ class Density:
             total = term if total is None else total + term
         if total is None:
             raise MethodError(
-                "the story scores no labels: call crowdppl.primitives.annotate inside the plate of items"
+                "the model scores no labels: call crowdppl.primitives.annotate inside the plate of items"
             )
         lead = (self.chains,) if self.chains is not None else ()
         return total.expand(*lead, total.shape[-1]) if lead else total
 
-    def _check(self, objective: Tensor, values: Mapping[str, Tensor], trace: Trace) -> None:
-        if all(map(math.isfinite, objective.reshape(-1).tolist())):
-            return
-        bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
-        if bad:
-            where = f"site {bad[0]!r} holds a value that is not finite"
-        elif broken := _not_a_number(trace):
-            where = f"site {broken!r} has a log-probability that is not a number"
-        else:
-            where = "every site is finite, so some item's labels have probability zero under the story"
-        raise NumericalError(
-            f"the log-likelihood is {objective.reshape(-1)[0].item()}: {where}; look for a probability of exactly "
-            "0 in the story, contradictory gold, or a scale that overflows"
-        )
 
-
-def _not_a_number(trace: Trace) -> str | None:
-    """The first site whose log-probability is NaN somewhere."""
-    for name, node in nodes(trace).items():
-        if node["type"] != "sample" or is_plate(node):
-            continue
-        if bool(torch.isnan(node["fn"].log_prob(node["value"])).any()):
-            return name
-    return None
+def _require_finite(objective: Tensor, values: Mapping[str, Tensor], sites: Mapping[str, TraceSite]) -> None:
+    if all(map(math.isfinite, objective.reshape(-1).tolist())):
+        return
+    bad = [n for n, x in values.items() if not bool(torch.isfinite(x).all())]
+    broken = [] if bad else [n for n, x in sites.items() if bool(torch.isnan(x.fn.log_prob(x.value)).any())]
+    if bad:
+        where = f"site {bad[0]!r} holds a value that is not finite"
+    elif broken:
+        where = f"site {broken[0]!r} has a log-probability that is not a number"
+    else:
+        where = "every site is finite, so some item's labels have probability zero under the model"
+    raise NumericalError(
+        f"the log-likelihood is {objective.reshape(-1)[0].item()}: {where}; look for a probability of exactly "
+        "0 in the model, contradictory gold, or a scale that overflows"
+    )
 
 
 def _gradient(objective: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""From a stored posterior back to values that a story can be run at."""
+"""From a stored posterior back to values that a model can be run at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draws_of(
     Stored draws are taken evenly spread; a point repeats.
 
     Args:
-        problem: the story and the data on which it is to be run.
+        problem: the model and the data on which it is to be run.
         sites: stored posteriors; sites that are absent are left out.
         order: item code at each position, for sites that belong to items.
         n: number of draws.
@@ -90,7 +90,7 @@ def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generato
     """Three values on a line for each site of shares, one site after another: two ends and the middle.
 
     Args:
-        problem: the story and its sites.
+        problem: the model and its sites.
         mean: values as from ``mean_of``; sites of other kinds stay there.
         stream: random stream.
 

@@ -1,4 +1,4 @@
-"""What a fit can be told, whatever its engine."""
+"""Options of fits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Options:
         tolerance: em and vb stop when the objective gains less than this share of its size. None takes 1e-8,
             or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where the
             objective gained less than this share, 1e-3 for None, between the last two tenths of them. gibbs and
-            nuts take the draws that they were asked for, whatever the tolerance.
+            nuts ignore it.
         max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in vain, an
             iteration takes two passes over the labels.
         restarts: starts of em, vb and svi (votes, spectral, perturbed votes); the best objective wins. The chains

@@ -43,12 +43,12 @@ class Total:
 
 @dataclass(frozen=True)
 class FullPass:
-    """A story on all blocks of a data set.
+    """A model on all blocks of a data set.
 
     Args:
-        density: the story's density.
+        density: the model's density.
         blocks: the data.
-        sites: the story's continuous and one-hot sites.
+        sites: the model's continuous and one-hot sites.
         reduce: adds up a tensor over processes; the identity today. Whatever reads all data goes through it.
     """
 

@@ -18,10 +18,10 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations, placed_features
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.density import Density, states_of
+from crowdppl.inference.density import Density, states_of, trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
-from crowdppl.inference.sites import Site, read_sites, refuse_other, refuse_without_labels, validate_model
+from crowdppl.inference.sites import Site, read_sites, refuse_unaware_truth, refuse_wrong_truth, validate_model
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.model import Model, plates_of
@@ -34,9 +34,9 @@ SMALL = 200_000
 
 @contextmanager
 def without_validation(device: str, validate: bool = False) -> Iterator[None]:
-    """Runs stories in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
+    """Runs models in float64 and on a device, without Pyro's checks or with; restores the user's settings after.
 
-    Other threads wait: two stories at once would find each other's sites among their own.
+    Other threads wait: Pyro's handlers are shared by the process.
     """
     there = nullcontext() if device == "cpu" else torch.device(device)
     with default_dtype(torch.float64), pyro.validation_enabled(validate), there:
@@ -66,10 +66,10 @@ class Problem:
     """What every engine starts from.
 
     Attributes:
-        story: the method.
+        model: the method.
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
-        whole: one block of all items, for stories that keep something of each item.
+        whole: one block of all items, for models that keep something of each item.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
         spread: whether the spread of truth and tables over draws of the parameters is wanted; vb finds it in many
@@ -87,12 +87,12 @@ class Problem:
 
     @property
     def program(self) -> Callable[[Any], Any]:
-        """The story's model."""
+        """The model's model."""
         return self.model.model
 
     @property
     def plates(self) -> int:
-        """Nesting depth of the story's plates."""
+        """Nesting depth of the model's plates."""
         return plates_of(self.model)
 
     @property
@@ -107,18 +107,18 @@ class Problem:
 
     @property
     def steady(self) -> bool:
-        """Whether the story is known to say the same of the same values in each pass, and passes are short.
+        """Whether passes are short and may be replayed (``replay``): the same values give the same numbers.
 
-        Networks learn between passes. A story from elsewhere has to say so: one that keeps numbers, or looks
-        at them in ways that torch does not see, would be wrong without a word.
+        Networks learn between passes. A user's model has to declare it (``repeatable``), because one that keeps
+        state would be silently wrong.
         """
         short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
         return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
 
     @property
     def kind(self) -> Hashable:
-        """The story, if it comes with crowdppl and its settings can be compared with another's; else None."""
-        if not self._own:  # another of that name may come, as where a cell of a notebook is run again
+        """The model, if it comes with crowdppl and can be compared with another; else None."""
+        if not self._own:  # a class of the same name may be defined again in a notebook
             return None
         try:
             hash(self.model)
@@ -128,7 +128,7 @@ class Problem:
 
     @property
     def _own(self) -> bool:
-        """Whether the story comes with crowdppl, whose tests hold it to the contract."""
+        """Whether the model comes with crowdppl, whose tests hold it to the contract."""
         return type(self.model).__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
@@ -138,7 +138,7 @@ class Problem:
 
     @property
     def sites(self) -> dict[str, Site]:
-        """The story's continuous and one-hot sites by name."""
+        """The model's continuous and one-hot sites by name."""
         return self._read.sites
 
     @property
@@ -154,14 +154,13 @@ class Problem:
     @cached_property
     def _read(self) -> _Reading:
         small, trace = validate_model(self.model, self._some_block)  # not kept: it holds tables of all annotators
-        tried = self._own and not networks_of(self.model)  # networks may be the user's
-        sites = {s.name: s for s in read_sites(self.model, small, trace, tried)}
+        sites = {s.name: s for s in read_sites(self.model, small, trace)}
         truth = truth_site(self.model, trace)
         if truth is not None:
-            refuse_other(trace, truth, small.n_classes)
+            refuse_wrong_truth(trace, truth, small.n_classes)
             if any(b.potential is not None and bool(b.potential.any()) for b in self.blocks):
-                refuse_without_labels(self.model, small, trace, truth)
-        return _Reading(sites, truth, states_of(trace, small.n_items))
+                refuse_unaware_truth(self.model, small, trace, truth)
+        return _Reading(sites, truth, states_of(trace_sites(trace), small.n_items))
 
     @property
     def _some_block(self) -> Block:
@@ -189,7 +188,7 @@ class Problem:
         return FullPass(self.density(chains), self.blocks, self.sites)
 
     def refuse_hyper(self, engine: str) -> None:
-        """Refuses stories whose priors are themselves inferred.
+        """Refuses models whose priors are themselves inferred.
 
         Raises:
             MethodError: naming the sites.
@@ -211,7 +210,7 @@ class Problem:
             )
 
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """A first value for each site: the story's own start where it has one, else the prior mean."""
+        """A first value for each site: the model's own start where it has one, else the prior mean."""
         start = getattr(self.model, "init", None)
         local = any(s.local for s in self.sites.values())
         block = self.whole() if local or start is not None else self._some_block  # a start may read all labels
@@ -244,10 +243,10 @@ def build_problem(
     start: Mapping[str, Tensor] | None = None,
     evidence: Tensor | None = None,
 ) -> Problem:
-    """Puts story and data before an engine: fresh blocks on the device, in the right precision.
+    """Model and data as engines take them: fresh blocks on the device, in the right precision.
 
     Args:
-        story, data, options: what is to be fitted, and how.
+        model, data, options: what is to be fitted, and how.
         start: values of sites, or truth shares (N, K), as arrays or tensors; what is of items in the order of the
             blocks (``data.order``).
         evidence: (N, K) log-potentials of the truth, in the same order.
@@ -309,10 +308,10 @@ def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def with_network_outputs(model: Model, data: Annotations, blocks: list[Block]) -> list[Block]:
-    """Blocks with features, and with what the story's networks make of them, where it has any.
+    """Blocks with features, and with what the model's networks make of them, where it has any.
 
     Raises:
-        DataError: when the story has a network and the data have no features.
+        DataError: when the model has a network and the data have no features.
     """
     found = networks_of(model)
     if not found:

@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What is left of a function without its Python: operations on tensors, in order.
+    """A recorded function: operations on tensors, in order.
 
     Attributes:
         memory: what is there before the first step: whatever depends on no input.
@@ -171,7 +171,7 @@ _aside: ContextVar[bool] = ContextVar("aside", default=False)
 
 
 def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors, Program | None]:
-    """Runs a function and writes its operations down, those of backward passes inside it included.
+    """Runs a function and records its operations, those of backward passes inside it included.
 
     Args:
         function: of tensors by name; what it returns depends on nothing else that changes.
@@ -192,7 +192,7 @@ def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors,
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Marks what decides nothing that a function returns, such as a look at numbers that may raise an error."""
+    """Marks code on which results do not depend, such as a check that may raise an error."""
     token = _aside.set(True)
     try:
         yield
@@ -239,10 +239,10 @@ class _Recorder(TorchDispatchMode):
 
 @dataclass
 class _Writing:
-    """A program in the making.
+    """Builds a program from recorded operations.
 
-    What depends on the inputs is told by where it lies in memory, which a tensor shares with its views. All tensors
-    of the recording are alive, so that no two of them share it by chance.
+    What depends on the inputs is found by storage, which a tensor shares with its views. All tensors of the
+    recording are alive, so that no two of them share storage by chance.
     """
 
     inputs: Tensors
@@ -262,7 +262,7 @@ class _Writing:
         if (
             any(o.kind.draws for o in self.operations)
             or any(o.unsteady for o in live)
-            or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)  # never seen in a story
+            or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)
             or any(places.of(x) in moving for x in self.looks)
             or any(places.of(x) in moving for x in found.values())  # not its own, or a way in unseen
         ):
@@ -347,24 +347,24 @@ class _Places(dict[int, int]):
 
 
 FIRST = 5
-"""Calls before a function is written down: as many as that costs, so that a short fit loses at most what a long one
-is sure to gain."""
+"""Calls before a function is recorded: about as many as recording costs."""
 _proven: set[Hashable] = set()
 
 
 class Replayed:
-    """A function of tensors that is soon repeated by its operations alone: the same numbers, to the last bit.
+    """A function of tensors that is replayed by its operations alone after some calls, bit for bit.
 
-    On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic does. After some calls the
-    function is written down; at the next call elsewhere it is compared with what was written, and from then on the
-    operations run without it. A function that cannot be repeated so is called each time.
+    On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic. The function is recorded after
+    some calls, compared with its record at the next call with other values, and replaced by it. A function that
+    cannot be replayed is called each time. ``torch.fx``'s ``make_fx`` cannot trace these passes: they multiply by
+    sparse CSR matrices, which have no strides.
 
     Args:
         function: of tensors by name, whose results depend on nothing else that changes. Its first result, where it
             is not finite, is the function's own to explain: it is called again.
-        first: calls before it is written down; 0 where it is mostly called a dozen times or more.
-        kind: what it has in common with functions that do the same with other data. Where one of them was compared
-            and could be repeated, the others are no more compared, but written down anew.
+        first: calls before it is recorded; 0 where it is mostly called a dozen times or more.
+        kind: key of functions that do the same with other data. Once one of them could be replayed, the others are
+            recorded without being compared.
     """
 
     def __init__(self, function: Function, first: int | None = None, kind: Hashable = None) -> None:

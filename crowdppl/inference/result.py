@@ -72,11 +72,11 @@ class FitResult:
     """Everything that a posterior is made from.
 
     Attributes:
-        sites: the story's continuous and one-hot sites.
+        sites: the model's continuous and one-hot sites.
         probabilities: (N, K) probability of each truth in codebook order, averaged over parameter draws where
             the engine draws.
         probability_sd: (N, K) standard deviation of that probability over parameter draws; None for points.
-        table: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the story.
+        table: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
         table_draws: (n, A, K, L) float32 draws of it, spread over chains; None for points.
         prevalence: (K,) posterior mean share of each class.
         prevalence_draws: (n, K), the same draws as ``table_draws``; None for points.
@@ -220,12 +220,12 @@ class Fit:
     """One fit of a model to annotations, as every function of a fit takes it.
 
     Attributes:
-        story: the method with its settings.
+        model: the method with its settings.
         method: its name in the zoo, or the path of its class.
         inference: the engine that made the fit.
         data: the annotations.
         result: what the engine found, as arrays in codebook order.
-        options: what the engine was told.
+        options: of the engine.
         correction: what was done to the probabilities; None where they are the method's own.
         memory: after ``update``, what labels of earlier fits taught; else None.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ from torch.distributions.transforms import Transform
 from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
-from crowdppl.inference.density import FLOOR, Density, is_latent, is_plate, narrowed, nodes
+from crowdppl.inference.density import FLOOR, Density, TraceSite, is_plate, narrowed, trace_sites
 from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model, plates_of
@@ -142,7 +141,7 @@ class Softmax(Transform):
     real numbers stand for K - 1 proportions and one auxiliary total: with ``g = exp(u)``, ``x = g / sum g`` and
     ``G = sum g`` given the density Gamma(K, 1), the density of u is ``p(x) p(G)`` times ``G * prod x``, and
     integrating over G leaves p(x). Gaussians in this space bound the evidence of the enlarged model, which is
-    the evidence of the story; a sampler that forgets G samples x exactly.
+    the evidence of the model; a sampler that forgets G samples x exactly.
     """
 
     domain = constraints.real_vector
@@ -185,158 +184,82 @@ def plain_support(support: object) -> object:
     return support
 
 
-OFF = 1e-3
-"""Relative difference that float32 does not make."""
-
-
-def refuse_single(
-    model: Model,
-    block: Block,
-    values: Mapping[str, Tensor],
-    ranks: Mapping[str, int],
-    objective: float | None = None,
-) -> None:
-    """Refuses a story that reads a site rightly only while it has a single value.
-
-    Args:
-        story: the story.
-        block: some items.
-        values: of each site on these items, drawn from the prior.
-        ranks: number of plates of each site.
-        objective: at these values, if it is known.
-
-    Raises:
-        MethodError: naming the sites.
-    """
-    plates, runs = plates_of(model), _unlike(block, values)
-    try:
-        alone = float(Density(model.model, plates)(block, values).objective) if objective is None else objective
-    except NumericalError:
-        return  # nothing to compare with; the fit will say where it starts to go wrong
-    wide = {n: _wide(x, runs, plates - ranks[n]) for n, x in values.items()}
-    density = Density(model.model, plates, runs)
-    if _same(density, block, wide, alone):
-        return
-    guilty = [n for n, x in wide.items() if not _same(density, block, {**values, n: x}, alone)]
-    raise MethodError(
-        f"{type(model).__name__} reads {', '.join(guilty or values)} wrongly when several chains run at once: a "
-        "site outside plates then has shape (chains, 1, ...), as if its plate had one member. Index from the right "
-        "with '...', as for a site of annotators: share[..., None, :] beside accuracy[..., None, None]"
-    )
-
-
-def _unlike(block: Block, values: Mapping[str, Tensor]) -> int:
-    """A number of runs that is no other dimension's size, so that dimensions in the wrong place do not match."""
-    sizes = {block.n_classes, block.n_answers, block.n_annotators, block.n_items}
-    sizes |= {n for x in values.values() for n in x.shape}
-    return next(n for n in count(2) if n not in sizes)
-
-
-def _wide(x: Tensor, runs: int, pad: int) -> Tensor:
-    """The same value for every run, (runs, [1, ...] batch, event)."""
-    return x.expand(runs, *x.shape).reshape(runs, *(1,) * pad, *x.shape)
-
-
-def _same(density: Density, block: Block, wide: Mapping[str, Tensor], alone: float) -> bool:
-    """Whether every run has the objective that it has alone."""
-    try:
-        found = density(block, wide).objective.tolist()
-    except (RuntimeError, ValueError, IndexError, NumericalError):
-        return False
-    return all(abs(x - alone) <= OFF * (1 + abs(alone)) for x in found)
-
-
 PROBE_ITEMS = 100
-"""Items on which a story is tried out before a fit."""
+"""Items on which a model is run before a fit."""
 
 
 class _Rooted(Messenger):
     """Makes each continuous latent a tensor of its own, so that gradients show what depends on it."""
 
     def _pyro_post_sample(self, message: Any) -> None:
-        if is_latent(message) and message["value"].is_floating_point():
+        if not message["is_observed"] and not is_plate(message) and message["value"].is_floating_point():
             message["value"] = message["value"].detach().requires_grad_()
 
 
 def validate_model(model: Model, block: Block) -> tuple[Block, Trace]:
-    """A few items of a block, and the story's trace on them at a draw from its prior.
+    """A few items of a block, and the model's trace on them at a draw from its prior, under Pyro's checks.
 
     Priors and log-probabilities in the trace depend on the latents above them as gradients show.
 
     Raises:
-        MethodError: when the story does not run, or is not put together as engines need it.
+        MethodError: when the model does not run, or has sites that no engine can treat.
     """
     small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    with seeded(0):
-        return small, _validated(model, small)
-
-
-def _validated(model: Model, block: Block) -> Trace:
-    """A trace at a prior draw, with Pyro's checks switched on."""
-    first = -1 - plates_of(model)
-    program = poutine.enum(model.model, first_available_dim=first)
-    with pyro.validation_enabled(True):
+    name, plates = type(model).__name__, plates_of(model)
+    program = poutine.enum(model.model, first_available_dim=-1 - plates)
+    with seeded(0), pyro.validation_enabled(True):
         try:
-            with _Rooted():  # outside the trace, which is told of a site after it
-                trace = poutine.trace(program).get_trace(block)
-            _refuse_misplaced(type(model).__name__, nodes(trace), block)
+            with _Rooted():  # outside the trace, which sees a site after it
+                trace = poutine.trace(program).get_trace(small)
+            _refuse_misplaced(name, trace_sites(trace), small)
             trace.compute_log_prob(lambda _, node: not is_plate(node))
         except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
             if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
                 raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
-            if is_shortage(error):  # the story is well, and what it asks for too large
+            if is_shortage(error):  # the model is well, and what it asks for too large
                 raise
             raise MethodError(
-                f"the story {type(model).__name__} does not run on {block.n_items} items at a draw from its "
-                f"prior: {error}. Check shapes against its plates (declared depth: {plates_of(model)})"
+                f"the model {name} does not run on {small.n_items} items at a draw from its prior: {error}. Check "
+                f"shapes against its plates (declared depth: {plates})"
             ) from error
-    return trace
+    return small, trace
 
 
-def _refuse_misplaced(name: str, found: Mapping[str, Any], block: Block) -> None:
+def _refuse_misplaced(name: str, sites: Mapping[str, TraceSite], block: Block) -> None:
     """Refuses labels that are drawn never, twice or outside their plate, and latents where no engine keeps them."""
-    labels = {n: x for n, x in found.items() if isinstance(x.get("fn"), Labels)}
+    labels = {n: x for n, x in sites.items() if isinstance(x.fn, Labels)}
     if not labels and block.n_labels:
         raise MethodError(
             f"{name} draws no labels; call crowdppl.primitives.annotate(data, table, state) in plates.items(data)"
         )
     if len(labels) > 1:
         raise MethodError(
-            f"{name} draws labels at {len(labels)} sites ({', '.join(labels)}), each of which scores every label, "
-            "which would count more than once; put what labels depend on into one table, and call annotate once"
+            f"{name} draws labels at {len(labels)} sites ({', '.join(labels)}), each of which scores every label; "
+            "put what labels depend on into one table, and call annotate once"
         )
-    for site, node in labels.items():
-        plate = f"{node['fn'].within}s"
-        if plate not in _plates(node):
+    for n, site in labels.items():
+        plate = f"{site.fn.within}s"
+        if plate not in site.plate_names:
             raise MethodError(
-                f"{name} draws {site!r} outside the plate of {plate}; call annotate in plates.{plate}(data)"
+                f"{name} draws {n!r} outside the plate of {plate}; call annotate in plates.{plate}(data)"
             )
-    for site, node in found.items():
-        if is_latent(node):
-            _refuse_latent(name, site, node)
-
-
-def _refuse_latent(name: str, site: str, node: Mapping[str, Any]) -> None:
-    """Refuses a variable that is summed out but not of items, or kept for each label."""
-    summed, plates = bool(node["infer"].get("enumerate")), _plates(node)
-    if summed and not plates & {"items", "labels"}:
-        raise MethodError(
-            f"site {site!r} of {name} cannot be summed out, because it is not of items: one value of it touches "
-            "labels of many; make it a crowdppl.primitives.OneHot that enters the table linearly"
-        )
-    if not summed and "labels" in plates:
-        raise MethodError(
-            f"site {site!r} of {name} has a value for each label, and engines keep those of items and annotators; "
-            "sum it out in the table (crowdppl.primitives.logsumexp), or make it one of items"
-        )
-
-
-def _plates(node: Mapping[str, Any]) -> set[str]:
-    return {frame.name for frame in node["cond_indep_stack"] if frame.vectorized}
+    for n, site in sites.items():
+        if site.observed:
+            continue
+        if site.enumerated and not site.plate_names & {"items", "labels"}:
+            raise MethodError(
+                f"site {n!r} of {name} cannot be summed out, because it is not of items; make it a "
+                "crowdppl.primitives.OneHot that enters the table linearly"
+            )
+        if not site.enumerated and "labels" in site.plate_names:
+            raise MethodError(
+                f"site {n!r} of {name} has a value for each label, and engines keep those of items and annotators; "
+                "sum it out in the table (crowdppl.primitives.logsumexp), or make it one of items"
+            )
 
 
 def reads_item_covariates(model: Model, block: Block) -> bool:
-    """Whether a story reads what is known of items, found out by running it on one of a block."""
+    """Whether a model reads item covariates, found by running it on one item."""
     some = block.subset(np.arange(1), 1.0)
     if some.item_covariates is None:
         return False
@@ -347,42 +270,43 @@ def reads_item_covariates(model: Model, block: Block) -> bool:
     return bool(watched.asked)
 
 
-def refuse_other(trace: Trace, truth: str, n_classes: int) -> None:
-    """Refuses a site that is taken for the truth and has other values than it.
+def refuse_wrong_truth(trace: Trace, truth: str, n_classes: int) -> None:
+    """Refuses a site that is taken for the truth and has another number of values than there are classes.
 
     Raises:
         MethodError: naming the site.
     """
-    found = len(nodes(trace)[truth]["value"])
+    found = len(trace_sites(trace)[truth].value)
     if found != n_classes:
         raise MethodError(
-            f"site {truth!r} is taken for the truth, for nothing says which site is, and has {found} values where "
-            f"data have {n_classes} classes; call the truth's site 'truth', or say on a card which it is"
+            f"site {truth!r} is taken for the truth and has {found} values where data have {n_classes} classes; "
+            "call the truth's site 'truth', or name it on a card"
         )
 
 
-def refuse_without_labels(model: Model, small: Block, trace: Trace, truth: str) -> None:
-    """Refuses a story that draws its truth in a way that what is known of it (gold, earlier labels) cannot enter.
+def refuse_unaware_truth(model: Model, small: Block, trace: Trace, truth: str) -> None:
+    """Refuses a model whose truth is not conditioned on gold and earlier labels.
 
     Args:
-        story, small, trace: as ``probed`` takes and gives them.
+        model: the model.
+        small, trace: as from ``validate_model``.
         truth: the site that is the truth.
 
     Raises:
         MethodError: naming the site.
     """
-    found = {n: x for n, x in nodes(trace).items() if is_latent(x) and not x["infer"].get("enumerate")}
-    values = {n: x["value"].detach().double() for n, x in found.items()}
-    told = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
+    found = {n: x for n, x in trace_sites(trace).items() if not x.observed and not x.enumerated}
+    values = {n: x.value.detach().double() for n, x in found.items()}
+    known = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
     try:
         density = Density(model.model, plates_of(model))
-        share = density(told, values, marginals=(truth,)).marginals[truth]
-    except NumericalError:  # the first class may be impossible where a story rules classes out
+        share = density(known, values, marginals=(truth,)).marginals[truth]
+    except NumericalError:  # the first class may be impossible where a model rules classes out
         return
     if not bool((share[0] > 1 - 1e-6).all()):
         raise MethodError(
-            f"the story draws {truth!r} by itself, so that known truths (gold) and what earlier labels said do "
-            "not enter; draw it by crowdppl.primitives.truth(data, log_p)"
+            f"the model draws {truth!r} by itself, so that gold and earlier labels do not enter; draw it by "
+            "crowdppl.primitives.truth(data, log_p)"
         )
 
 
@@ -392,7 +316,7 @@ Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
 
 @dataclass(frozen=True)
 class Site:
-    """One continuous or one-hot latent of a story.
+    """One continuous or one-hot latent of a model.
 
     Attributes:
         name: the site's name.
@@ -402,7 +326,6 @@ class Site:
         batch_shape: shape of its plates on the whole data, items counted as -1.
         event_shape: shape of one value.
         support: constraint on its values.
-        plates: name of the plate of each batch dimension, "" where there is none.
         idle: whether it reaches neither labels nor the prior of another site.
     """
 
@@ -412,7 +335,6 @@ class Site:
     batch_shape: tuple[int, ...]
     event_shape: tuple[int, ...]
     support: Any
-    plates: tuple[str, ...]
     idle: bool = False
 
     @property
@@ -450,99 +372,73 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def read_sites(model: Model, small: Block, trace: Trace, tried: bool = False) -> list[Site]:
-    """Sorts a story's latents by what engines can do with them.
+def read_sites(model: Model, small: Block, trace: Trace) -> list[Site]:
+    """Sorts a model's latents by what engines can do with them.
 
     A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
     complete-data log-likelihood is linear in it.
 
     Args:
-        story: a method of the zoo, or a user's own.
-        small, trace: what ``probed`` gave.
-        tried: whether it is known already that several chains can run at once.
+        model: the model.
+        small, trace: as from ``validate_model``.
 
     Raises:
-        MethodError: when a latent is discrete but not enumerated, a site's shape breaks a plate, or several
-            chains could not run at once.
+        MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
     """
-    latents = _latents(trace)
-    density = Density(model.model, plates_of(model))
-    values = {n: _inner(x["fn"], x["value"].detach().double()) for n, x in latents.items()}
-    with seeded(0):
-        kinds, objective = _kinds(density, small, latents, values)
-        if not tried:
-            ranks = {n: len(x["fn"].batch_shape) for n, x in latents.items()}
-            refuse_single(model, small, values, ranks, objective)
-    idle = {name for name, kind in kinds.items() if kind == "hyper"}
-    idle -= _parents(latents, set()) if idle else set()
-    return [replace(_site(n, kinds[n], node), idle=n in idle) for n, node in latents.items()]
-
-
-def _latents(trace: Trace) -> dict[str, Any]:
-    found = {}
-    for name, node in nodes(trace).items():
-        if node["type"] != "sample" or node["is_observed"] or is_plate(node):
-            continue
-        if node["infer"].get("enumerate"):
-            continue
-        support = node["fn"].support
-        if support.is_discrete and not isinstance(node["fn"], OneHot):
+    latents = {n: x for n, x in trace_sites(trace).items() if not x.observed and not x.enumerated}
+    for name, site in latents.items():
+        if site.fn.support.is_discrete and not isinstance(site.fn, OneHot):
             raise MethodError(
                 f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
                 "is of items, or make it a crowdppl.primitives.OneHot that enters the table linearly"
             )
-        found[name] = node
-    return found
+    values = {n: _inner(x.fn, x.value.detach().double()) for n, x in latents.items()}
+    with seeded(0):
+        kinds = _kinds(Density(model.model, plates_of(model)), small, latents, values)
+    idle = {name for name, kind in kinds.items() if kind == "hyper"}
+    idle -= _parents(latents, set()) if idle else set()
+    return [_site(n, kinds[n], x, n in idle) for n, x in latents.items()]
 
 
 def _inner(fn: Any, value: Tensor) -> Tensor:
-    """The value; of a Dirichlet, one whose logarithm a story can be given."""
+    """The value; of a Dirichlet, one whose logarithm a model can be given."""
     return value.clamp(min=1e-30) if is_dirichlet(fn) else value
 
 
 def _kinds(
-    density: Density, block: Block, latents: Mapping[str, Any], values: Mapping[str, Tensor]
-) -> tuple[dict[str, Kind], float | None]:
-    """The kind of each site, and the objective at the values, where a pass found it."""
-    onehot = {n for n, x in latents.items() if isinstance(x["fn"], OneHot)}
+    density: Density, block: Block, latents: Mapping[str, TraceSite], values: Mapping[str, Tensor]
+) -> dict[str, Kind]:
+    """The kind of each site."""
+    onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
     parents = _parents(latents, onehot)
-    candidates = [n for n, x in latents.items() if is_dirichlet(x["fn"]) and n not in parents]
-    linear, objective = _linear(density, block, values, candidates, onehot)
+    candidates = [n for n, x in latents.items() if is_dirichlet(x.fn) and n not in parents]
+    linear = _linear(density, block, values, candidates, onehot)
     others = [n for n in values if n not in linear and n not in onehot]
-    touching: set[str] = set()
-    if others:
-        found = density(block, values, gradient=others)
-        touching, objective = {n for n, g in found.gradient.items() if bool((g != 0).any())}, float(found.objective)
-    kinds: dict[str, Kind] = {}
-    for name in values:
-        if name in onehot:
-            kinds[name] = "onehot"
-        elif name in linear:
-            kinds[name] = "conjugate"
-        else:
-            kinds[name] = "free" if name in touching else "hyper"
-    return kinds, objective
+    slopes = density(block, values, gradient=others).gradient if others else {}
+    kinds: dict[str, Kind] = {n: "free" if bool((g != 0).any()) else "hyper" for n, g in slopes.items()}
+    kinds |= dict.fromkeys(linear, "conjugate")
+    return kinds | dict.fromkeys(onehot, "onehot")
 
 
-def _parents(latents: Mapping[str, Any], onehot: set[str]) -> set[str]:
-    """Sites on which the prior of another latent depends; those named (one-hot ones, which are linear) apart."""
+def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
+    """Sites on which the prior of another latent depends; one-hot children, which are linear, do not count."""
     found: set[str] = set()
-    for child, node in latents.items():
+    for child, site in latents.items():
         others = [n for n in latents if n != child]
-        if child in onehot or not others or not node["log_prob"].requires_grad:
+        if child in onehot or not others or site.log_prob is None or not site.log_prob.requires_grad:
             continue
-        leaves = [latents[n]["value"] for n in others]
-        got = torch.autograd.grad(node["log_prob"].sum(), leaves, allow_unused=True, retain_graph=True)
+        leaves = [latents[n].value for n in others]
+        got = torch.autograd.grad(site.log_prob.sum(), leaves, allow_unused=True, retain_graph=True)
         found |= {n for n, g in zip(others, got, strict=True) if g is not None}
     return found
 
 
 def _linear(
     density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
-) -> tuple[set[str], float | None]:
-    """Candidates whose gradient under recorded draws does not change with their value, and the objective there."""
+) -> set[str]:
+    """Candidates whose gradient under recorded draws does not change with their value."""
     if not names:
-        return set(), None
+        return set()
     logged = Density(density.model, density.plates, None, frozenset(names))
     leaf = {n: values[n].log() for n in names}
     moved = {n: x + 2 * torch.rand(x.shape, dtype=x.dtype) - 1.3 for n, x in leaf.items()}
@@ -557,7 +453,7 @@ def _linear(
         a, b = first.gradient[name], second.gradient[name]
         return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
 
-    return {n for n in names if same(n)}, None if extra else float(first.objective)
+    return {n for n in names if same(n)}
 
 
 def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
@@ -566,7 +462,8 @@ def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | 
         return None
 
     def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
-        terms = (nodes(trace)[name]["fn"].log_prob(values[name]) for name in sorted(names))
+        sites = trace_sites(trace)
+        terms = (sites[name].fn.log_prob(values[name]) for name in sorted(names))
         return torch.stack([per_chain(x, chains) for x in terms]).sum(0)
 
     return extra
@@ -584,14 +481,11 @@ def expected(x: Tensor, chains: int | None) -> Tensor:
     return total if chains is None else total.mean()
 
 
-def _site(name: str, kind: Kind, node: Any) -> Site:
-    fn = node["fn"]
-    frames = {f.dim: f for f in node["cond_indep_stack"] if f.vectorized}
-    local = any(f.name in ("items", "labels") for f in frames.values())
-    if local and kind == "onehot":
+def _site(name: str, kind: Kind, site: TraceSite, idle: bool) -> Site:
+    plates = {plate.dim: plate.name for plate in site.plates}
+    of_items = {dim for dim, plate in plates.items() if plate in ("items", "labels")}
+    if of_items and kind == "onehot":
         raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
-    batch = tuple(fn.batch_shape)
-    names = {f.dim: f.name for f in frames.values()}
-    shape = tuple(-1 if names.get(i - len(batch)) in ("items", "labels") else n for i, n in enumerate(batch))
-    plates = tuple(names.get(i - len(batch), "") for i in range(len(batch)))
-    return Site(name, kind, local, shape, tuple(fn.event_shape), fn.support, plates)
+    batch = site.fn.batch_shape
+    shape = tuple(-1 if i - len(batch) in of_items else n for i, n in enumerate(batch))
+    return Site(name, kind, bool(of_items), shape, tuple(site.fn.event_shape), site.fn.support, idle)

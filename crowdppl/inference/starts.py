@@ -17,7 +17,7 @@ from torch.distributions import biject_to
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import ragged_sum
-from crowdppl.inference.density import is_plate, nodes, traced
+from crowdppl.inference.density import is_plate, trace_sites, traced
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model
 
@@ -97,10 +97,10 @@ def typical_values(
     plates: int,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """A value for each site: what the story's own start gives, else the prior mean.
+    """A value for each site: what the model's own start gives, else the prior mean.
 
     Args:
-        story: the story.
+        model: the model.
         block: all items whose local sites are wanted.
         names: the sites.
         given: values that are known already.
@@ -109,15 +109,13 @@ def typical_values(
     """
     program = poutine.condition(model.model, data=dict(given))
     with Typical(generator):
-        trace = traced(program, block, {}, plates, enough=names)
-    return {n: nodes(trace)[n]["value"].detach() for n in names}
+        sites = trace_sites(traced(program, block, {}, plates, until=names))
+    return {n: sites[n].value.detach() for n in names}
 
 
 def truth_site(model: Model, trace: Trace) -> str | None:
     """The discrete site that starts tilt towards the votes: the card's truth, or "truth"; else the first one."""
-    found = [
-        n for n, x in nodes(trace).items() if x["type"] == "sample" and x["infer"].get("_enumerate_dim") is not None
-    ]
+    found = [n for n, site in trace_sites(trace).items() if site.enum_dim is not None]
     card = getattr(model, "card", None)
     named = "truth" if card is None else str(card.truth)
     if named in found:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import FLOOR, nodes
+from crowdppl.inference.density import FLOOR, trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import SiteResult
@@ -136,7 +136,7 @@ def prior_parameters(
     """Prior concentrations of conjugate sites in a trace, averaged over chains."""
     out = {}
     for name in names:
-        x = DIRICHLET.natural(nodes(trace)[name]["fn"])
+        x = DIRICHLET.natural(trace_sites(trace)[name].fn)
         mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)
         out[name] = mean.reshape(sites[name].shape(n_items))
     return out

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
-from crowdppl.inference.density import FLOOR, Density, nodes
+from crowdppl.inference.density import FLOOR, Density, trace_sites
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
@@ -32,7 +32,7 @@ def new_item_quantiles(
     they are independent. The rest stand at the prior mean: quantiles of many numbers would take many more looks.
 
     Args:
-        density: the story, with or without chains.
+        density: the model, with or without chains.
         block: the items, which all get the same values.
         given: a value for every site that is shared.
         names: sites of items; without any there is one look, at nothing.
@@ -42,10 +42,10 @@ def new_item_quantiles(
         return
     stream = torch.Generator(device=block.device).manual_seed(0)
     with Typical(stream):
-        found = nodes(density.trace(block, given))
-    plain = {n: found[n]["value"].detach() for n in names}
+        found = trace_sites(density.trace(block, given))
+    plain = {n: found[n].value.detach() for n in names}
     plain = {n: x.clamp(min=math.exp(FLOOR)).log() if n in density.log_sites else x for n, x in plain.items()}
-    moving = {n: found[n]["fn"] for n in names if _quantile(found[n]["fn"], 0.5, block.device) is not None}
+    moving = {n: found[n].fn for n in names if _quantile(found[n].fn, 0.5, block.device) is not None}
     shuffled = {n: torch.randperm(LOOKS, generator=stream, device=block.device).tolist() for n in moving}
     for look in range(LOOKS if moving else 1):
         at = {n: _quantile(fn, (shuffled[n][look] + 0.5) / LOOKS, block.device) for n, fn in moving.items()}
@@ -199,14 +199,14 @@ ELSEWHERE = 1e-9
 
 
 def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
-    """What each annotator would answer on a fresh item of each class, whatever the story.
+    """What each annotator would answer on a fresh item of each class, whatever the model.
 
-    Every (annotator, answer) pair is put to the story as an item with that one label; Bayes' rule turns the
+    Every (annotator, answer) pair is put to the model as an item with that one label; Bayes' rule turns the
     posterior of its truth and its evidence into p(answer | annotator, truth). That is averaged over what sites of
     single items may be for a fresh item, such as its difficulty: errors on hard items are errors, too. Where labels
     depend on what networks see of an item, it is averaged over items that are there, each as much of a class as the
     story takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
-    conal), an item is of its most probable class: the truth that such a story draws is no more like an annotator's
+    conal), an item is of its most probable class: the truth that such a model draws is no more like an annotator's
     label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
 
     Returns:
@@ -287,7 +287,7 @@ def probe_block(block: Block) -> Block:
     cells, known = block.n_annotators * block.n_answers, block.item_covariates
     every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
     bags = RaggedIndex(cells + 1, cells, every[:-1], every, every[:-1], None, None)
-    # Everyone may abstain here: an answer of probability 0 would be no item that a story can have.
+    # Everyone may abstain here: an answer of probability 0 would be no item that a model can have.
     return replace(
         block,
         bags=bags,
@@ -325,7 +325,7 @@ def are_linear(problem: Problem, crossed: Draws) -> bool:
     They are not where a one-hot site chooses among rows of others, or a row is used twice.
 
     Args:
-        problem: the story and data.
+        problem: the model and data.
         crossed: as from ``crowdppl.inference.draws.crossed``.
     """
     if not len(next(iter(crossed.values()))):

@@ -21,7 +21,7 @@ from crowdppl.core.devices import seeded
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import NumericalError
-from crowdppl.inference.density import Density, is_latent, nodes
+from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.problem import without_validation
 from crowdppl.inference.sites import is_dirichlet
 from crowdppl.inference.svi.guide import mean_field
@@ -46,7 +46,7 @@ def card_and_shapes(trial: Trial) -> None:
     for name in found:
         require(name in card.sites, f"site {name!r} is not on the card; add its shape to sites")
     require(card.truth in found, f"the card calls {card.truth!r} the truth, but the model has no such site")
-    shapes = {name: tuple(node["value"].shape) for name, node in found.items()}
+    shapes = {name: tuple(node.value.shape) for name, node in found.items()}
     for name, shape in shapes.items():
         words = card.sites[name].split()
         require(len(words) == len(shape), f"site {name!r} has shape {shape}, its card says {card.sites[name]!r}")
@@ -164,21 +164,21 @@ def _enumerated(model: Model, data: Any) -> Any:
 def _latents(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Every latent site at a draw from the prior."""
     with without_validation("cpu"), seeded(seed):
-        found = nodes(poutine.trace(model.model).get_trace(block))
-    return {name: node for name, node in found.items() if is_latent(node)}
+        found = trace_sites(poutine.trace(model.model).get_trace(block))
+    return {name: node for name, node in found.items() if not node.observed}
 
 
 def continuous_sites(model: Model, block: Block, seed: int) -> dict[str, Any]:
     """Latent sites that are not summed out, at a draw from the prior."""
     found = _latents(model, block, seed)
-    return {n: x for n, x in found.items() if not x["infer"].get("enumerate")}
+    return {n: x for n, x in found.items() if not x.enumerated}
 
 
 def latent_values(model: Model, block: Block, seed: int) -> Values:
     """A draw of the continuous sites; Dirichlets away from the corners, where rounding makes zeros."""
     found = continuous_sites(model, block, seed)
-    values = {n: x["value"].detach() for n, x in found.items()}
-    soft = {n for n, x in found.items() if is_dirichlet(x["fn"])}
+    values = {n: x.value.detach() for n, x in found.items()}
+    soft = {n for n, x in found.items() if is_dirichlet(x.fn)}
     return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
 
 
@@ -224,7 +224,7 @@ def same_chains(model: Model, block: Block) -> None:
         sizes |= {n for x in latent_values(model, block, 1).values() for n in x.shape}
         chains = next(n for n in count(2) if n not in sizes)  # so that a dimension in a wrong place does not match
         draws = [latent_values(model, block, seed) for seed in range(1, chains + 1)]
-        ranks = {n: len(x["fn"].batch_shape) for n, x in continuous_sites(model, block, 1).items()}
+        ranks = {n: len(x.fn.batch_shape) for n, x in continuous_sites(model, block, 1).items()}
         wide = {}
         for name, rank in ranks.items():
             x = torch.stack([values[name] for values in draws])

@@ -145,7 +145,7 @@ def test_an_update_with_items_that_come_again_is_refused_for_such_a_story() -> N
     again = pd.DataFrame({"item": [0], "annotator": [3], "label": [1]})
     with (
         pytest.warns(crowdppl.errors.RepeatsWarning),
-        pytest.raises(MethodError, match=r"what earlier labels said"),
+        pytest.raises(MethodError, match="earlier labels"),
     ):
         posterior.update(again)
 
@@ -202,12 +202,8 @@ class Declining:
 
 @pytest.mark.parametrize(("inside", "plate"), [("items", "items"), ("annotators", "again")])
 def test_abstentions_in_a_plate_are_refused_with_the_remedy(inside: str, plate: str) -> None:
-    with pytest.raises(MethodError) as refused:
+    with pytest.raises(MethodError, match=f"plate of {plate}"):
         crowdppl.fit(Declining(inside), crowd(abstentions=[2]), inference="vb")
-    assert str(refused.value) == (
-        f"with_abstentions is called in the plate of {plate}, and draws a rate for each annotator in a plate of "
-        "its own; call it outside all plates, before annotate"
-    )
 
 
 class Coarse:

@@ -17,7 +17,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.core.devices import seed_streams, seeded
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import DrawingRing, Terms, contract, is_latent, named, nodes, scored, traced
+from crowdppl.inference.density import DrawingRing, Terms, contract, log_factors, named, trace_sites, traced
 
 PATIENTS = crowdppl.anaesthetists()
 
@@ -41,28 +41,34 @@ def plain(model: Callable[[Block], None], block: Block, values: dict[str, Tensor
 def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
     story, block = crowdppl.method(name), PATIENTS.as_block()
     with seeded(0):
-        first = nodes(poutine.trace(story.model).get_trace(block))
-    given = {n: x["value"] for n, x in first.items() if is_latent(x) and not x["infer"].get("enumerate")}
-    ours, theirs = nodes(traced(story.model, block, given, 1)), nodes(plain(story.model, block, given))
-    assert list(ours) == [n for n in theirs if not n.startswith("_")]
+        first = trace_sites(poutine.trace(story.model).get_trace(block))
+    given = {n: x.value for n, x in first.items() if not x.observed and not x.enumerated}
+    ours, theirs = trace_sites(traced(story.model, block, given, 1)), trace_sites(plain(story.model, block, given))
+    assert list(ours) == list(theirs)
     for n, x in ours.items():
-        assert x["infer"].get("_enumerate_dim") == theirs[n]["infer"].get("_enumerate_dim")
-        assert x["is_observed"] == theirs[n]["is_observed"]
-        torch.testing.assert_close(x["value"], theirs[n]["value"])
-        torch.testing.assert_close(x["fn"].log_prob(x["value"]), theirs[n]["fn"].log_prob(theirs[n]["value"]))
+        assert (x.enum_dim, x.observed, x.plate_names) == (
+            theirs[n].enum_dim,
+            theirs[n].observed,
+            theirs[n].plate_names,
+        )
+        torch.testing.assert_close(x.value, theirs[n].value)
+        torch.testing.assert_close(x.fn.log_prob(x.value), theirs[n].fn.log_prob(theirs[n].value))
 
 
 def test_a_markov_chain_is_enumerated_as_by_pyro() -> None:
     block, given = PATIENTS.as_block(), {"stay": torch.tensor([[0.9, 0.1], [0.2, 0.8]])}
-    ours, theirs = nodes(traced(chain_of_truths, block, given, 1)), nodes(plain(chain_of_truths, block, given))
+    ours, theirs = (
+        trace_sites(traced(chain_of_truths, block, given, 1)),
+        trace_sites(plain(chain_of_truths, block, given)),
+    )
     for n in ("truth_0", "truth_1"):
-        assert ours[n]["infer"]["_enumerate_dim"] == theirs[n]["infer"]["_enumerate_dim"]
-        assert ours[n]["value"].shape == theirs[n]["value"].shape
+        assert ours[n].enum_dim == theirs[n].enum_dim
+        assert ours[n].value.shape == theirs[n].value.shape
 
 
-def test_a_story_ends_after_the_last_site_that_is_enough() -> None:
+def test_a_run_ends_after_the_last_site_that_is_wanted() -> None:
     story = crowdppl.method("dawid_skene")
-    found = nodes(traced(story.model, PATIENTS.as_block(), {}, 1, enough=["prevalence"]))
+    found = trace_sites(traced(story.model, PATIENTS.as_block(), {}, 1, until=["prevalence"]))
     assert "prevalence" in found
     assert "confusion" not in found
 
@@ -109,7 +115,7 @@ def test_factors_are_not_expanded_where_nothing_varies() -> None:
     with seeded(0):
         given = {"ability": torch.full((5, 2), 0.5)}
         trace = traced(story.model, block, given, 1)
-    factors, dims, _ = scored(trace, given, drawing=False)
+    factors, dims, _ = log_factors(trace_sites(trace), given, drawing=False)
     assert factors["truth"].shape == (4, 1)
     assert factors["label"].shape == (4, 45)
     assert dims == {"truth": -2}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import trace_sites
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import Hmc, where
 from crowdppl.inference.options import Options, refuse_minibatch
@@ -194,7 +194,7 @@ class Gibbs:
         trace = self.density.trace(self.problem.blocks[0], values)
         total = torch.zeros((), dtype=torch.float64)
         for site, theta in self.theta.items():
-            total = total + DIRICHLET.full_log_prior(nodes(trace)[site]["fn"], theta).double().sum()
+            total = total + DIRICHLET.full_log_prior(trace_sites(trace)[site].fn, theta).double().sum()
         if not total.requires_grad:
             return 0.0
         (found,) = torch.autograd.grad(total, [values[name]], allow_unused=True)
@@ -234,7 +234,7 @@ def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
 
 def _prior_like(trace: Trace, name: str, theta: Tensor) -> Tensor:
     """Prior concentrations of a Dirichlet site, in the shape of its value (C, ..., event)."""
-    prior = DIRICHLET.natural(nodes(trace)[name]["fn"])
+    prior = DIRICHLET.natural(trace_sites(trace)[name].fn)
     return prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
 
 
@@ -298,7 +298,7 @@ class HyperSampler:
                 total = total + per_chain(log_p, self.chains)
         for name, x in values.items():
             transform = self.problem.sites[name].transform
-            total = total + per_chain(nodes(trace)[name]["fn"].log_prob(x), self.chains)
+            total = total + per_chain(trace_sites(trace)[name].fn.log_prob(x), self.chains)
             total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), self.chains)
         slopes = torch.autograd.grad(total.sum(), list(at.values()))
         return {"value": total.detach(), **{f"slope.{n}": g for n, g in zip(at, slopes, strict=True)}}

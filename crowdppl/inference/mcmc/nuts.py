@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept, seeded
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import trace_sites
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.options import Options, refuse_minibatch
 from crowdppl.inference.passes import FullPass
@@ -84,7 +84,7 @@ class Marginal:
             for name, site in self.problem.sites.items():
                 if not (first or site.local):
                     continue
-                fn = nodes(trace)[name]["fn"]
+                fn = trace_sites(trace)[name].fn
                 if name in self.full_pass.density.log_sites:
                     total = total + DIRICHLET.full_log_prior(fn, values[name].log()).sum()
                 else:

@@ -159,11 +159,11 @@ def truth_alone(problem: Problem) -> bool:
     if problem.truth is None:
         raise MethodError(f"{type(problem.model).__name__} sums no truth out, so that labels say nothing of it")
     sites = one_item_sites(problem)
-    summed = {n for n, x in sites.items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]}
+    summed = {n for n, x in sites.items() if x.enum_dim is not None}
     if summed != {problem.truth} or any(s.local for s in problem.sites.values()):
         return False
-    labels = [x["fn"] for x in sites.values() if isinstance(x.get("fn"), Labels)]
-    truth = sites[problem.truth]["value"]
+    labels = [x.fn for x in sites.values() if isinstance(x.fn, Labels)]
+    truth = sites[problem.truth].value
     # any other state may hold what a network made of the item
     if any(fn.within != "item" or fn.state is not truth for fn in labels):
         return False

@@ -14,7 +14,7 @@ from crowdppl.data.annotations import row_codes
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import FLOOR, nodes
+from crowdppl.inference.density import FLOOR, trace_sites
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.passes import Total
 from crowdppl.inference.predict.held_out import copies, pieces
@@ -366,7 +366,7 @@ def _of_site(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> Cavit
     if stored.family == "dirichlet":
         c = stored.arrays["concentration"]
         return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
-    prior = DIRICHLET.natural(nodes(total.trace)[name]["fn"]).expand(leaf.shape)
+    prior = DIRICHLET.natural(trace_sites(total.trace)[name].fn).expand(leaf.shape)
     refuse_below_one(name, prior)
     width = prior.shape[-1]
     concentration = (prior + total.gradient[name]).numpy().reshape(-1, width)

@@ -16,7 +16,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import TraceSite, trace_sites
 from crowdppl.inference.draws import draws_of
 from crowdppl.inference.engines import SelectVolume, fit_model
 from crowdppl.inference.options import Options
@@ -147,19 +147,19 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
         yield logs
 
 
-def one_item_sites(problem: Problem) -> dict[str, Any]:
+def one_item_sites(problem: Problem) -> dict[str, TraceSite]:
     """The sites of the model run on one item at a prior draw, of which only the structure is used."""
     block = next(block for block in problem.blocks if block.n_items)
     model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():
         trace = poutine.trace(model).get_trace(block.subset(np.arange(1), 1.0))
-    return dict(nodes(trace))
+    return trace_sites(trace)
 
 
 def label_power(problem: Problem) -> float:
     """The power to which the model takes the labels' likelihood."""
     sites = one_item_sites(problem).values()
-    return next((float(x["fn"].power) for x in sites if isinstance(x.get("fn"), Labels)), 1.0)
+    return next((float(x.fn.power) for x in sites if isinstance(x.fn, Labels)), 1.0)
 
 
 def _chunks(draws: Mapping[str, Tensor], width: int) -> Iterator[dict[str, Tensor]]:

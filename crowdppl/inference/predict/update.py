@@ -19,7 +19,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ids import Codebook
 from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.engines import fit_model
 from crowdppl.inference.loop import iterate
@@ -177,9 +177,9 @@ class _ReturningItems:
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
         found = density(block, values, gradient=names, tilt={truth: evidence})
-        trace = nodes(found.trace)
+        trace = trace_sites(found.trace)
         for name, x in found.gradient.items():
-            self._count(sites[name], x.double(), trace[name]["fn"])
+            self._count(sites[name], x.double(), trace[name].fn)
         return np.asarray(evidence.t().cpu().numpy())
 
     def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
@@ -292,7 +292,7 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         design = replace(block, has_labels=False)
         trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)
-        cells = next(x["value"] for x in nodes(trace).values() if type(x.get("fn")).__name__ == "Labels")
+        cells = next(x.value for x in trace_sites(trace).values() if type(x.fn).__name__ == "Labels")
         out.append(cells.long() % block.n_answers)
     return np.asarray(torch.cat(out).cpu().numpy())
 
@@ -300,4 +300,4 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
 def _enumerated_sites(problem: Problem, block: Block) -> list[str]:
     model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
     trace = poutine.trace(model).get_trace(block)
-    return [n for n, x in nodes(trace).items() if x["type"] == "sample" and "_enumerate_dim" in x["infer"]]
+    return [n for n, x in trace_sites(trace).items() if x.enum_dim is not None]

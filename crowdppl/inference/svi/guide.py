@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions import biject_to
 
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.sites import plain_support
@@ -63,21 +63,20 @@ def mean_field(
         sites = trace(program).get_trace(data)
     first = _FirstState(model, whole)
     opened: dict[str, pyro.plate] = {}
-    for name, node in nodes(sites).items():
-        if node["type"] != "sample" or node["is_observed"] or not node["value"].is_floating_point():
+    for name, node in trace_sites(sites).items():
+        if node.observed or not node.value.is_floating_point():
             continue  # discrete sites are summed out, or drawn by the model
         if points and name in points:
-            fn: Any = dist.Delta(points[name], event_dim=len(node["fn"].event_shape))
+            fn: Any = dist.Delta(points[name], event_dim=len(node.fn.event_shape))
         else:  # outside plates: it may have to run the model
-            fn = _approximation(name, node["fn"], first, point)
+            fn = _approximation(name, node.fn, first, point)
         with ExitStack() as stack:
-            for frame in node["cond_indep_stack"]:
-                if frame.vectorized:
-                    if frame.name not in opened:  # Pyro wants one object for all sites of a plate
-                        opened[frame.name] = pyro.plate(frame.name, frame.size, dim=frame.dim)
-                    stack.enter_context(opened[frame.name])
+            for frame in node.plates:
+                if frame.name not in opened:  # Pyro wants one object for all sites of a plate
+                    opened[frame.name] = pyro.plate(frame.name, frame.size, dim=frame.dim)
+                stack.enter_context(opened[frame.name])
             value = pyro.sample(name, fn)
-            if isinstance(node["fn"], OneHot):  # the guide's log-density: minus the entropy of the shares
+            if isinstance(node.fn, OneHot):  # the guide's log-density: minus the entropy of the shares
                 log_q = (value * value.clamp(min=1e-30).log()).sum(-1)
                 pyro.factor(f"q.{name}.log_density", log_q, has_rsample=True)
 

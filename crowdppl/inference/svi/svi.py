@@ -19,7 +19,7 @@ from torch import Tensor
 from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.density import nodes
+from crowdppl.inference.density import trace_sites
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
@@ -226,7 +226,7 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
         for number in range(n_draws):
             trace = poutine.trace(guide).get_trace(whole)
             for name in out:
-                out[name].append(nodes(trace)[name]["value"].detach().double())
+                out[name].append(trace_sites(trace)[name].value.detach().double())
             if number == 1 and all(bool((x[0] == x[1]).all()) for x in out.values()):
                 out = {n: x[:1] for n, x in out.items()}
                 break

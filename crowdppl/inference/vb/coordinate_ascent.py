@@ -12,7 +12,7 @@ from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import FLOOR, Density, nodes
+from crowdppl.inference.density import FLOOR, Density, trace_sites
 from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
@@ -151,7 +151,9 @@ class PriorTerms:
         """Of conjugate sites; expected over particles, where prior parameters are inferred too."""
         total = self._zero()
         for name, parameter in self.state.parameters.items():
-            total = total + expected(self.rule.prior_term(nodes(trace)[name]["fn"], parameter), self.density.chains)
+            total = total + expected(
+                self.rule.prior_term(trace_sites(trace)[name].fn, parameter), self.density.chains
+            )
         return total
 
     def collapsed_terms(self, trace: Trace, counts: Mapping[str, Tensor]) -> Tensor:
@@ -163,7 +165,7 @@ class PriorTerms:
         """
         total = self._zero()
         for name, prior in self.prior_parameters(trace).items():
-            fn, parameter = nodes(trace)[name]["fn"], self.state.parameters[name]
+            fn, parameter = trace_sites(trace)[name].fn, self.state.parameters[name]
             before = DIRICHLET.over(fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
             after = DIRICHLET.log_normaliser(prior + counts[name]).sum()
             total = total + after - expected(before, self.density.chains)
@@ -189,13 +191,13 @@ class PriorTerms:
         total = self.state.gaussians.entropy(at, values)
         for name in values:
             if not sites[name].local:
-                total = total + expected(nodes(trace)[name]["fn"].log_prob(values[name]), density.chains)
+                total = total + expected(trace_sites(trace)[name].fn.log_prob(values[name]), density.chains)
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.full_pass.blocks if local else ()):
             of_block = self.full_pass.cut({**self.leaves(), **values}, block)
-            found = nodes(trace if number == 0 else density.priors(block, of_block))
+            found = trace_sites(trace if number == 0 else density.priors(block, of_block))
             for name in local:
-                total = total + expected(found[name]["fn"].log_prob(of_block[name]), density.chains)
+                total = total + expected(found[name].fn.log_prob(of_block[name]), density.chains)
         return total
 
 
