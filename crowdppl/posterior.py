@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Fit):
-    """The posterior of a model given annotations: a ``Fit`` whose functions are methods.
+    """The posterior of a model given annotations.
 
-    Each method is the function of the same name in the module that it names, where arguments, errors and examples
-    are described in full. A method that fits anew returns another posterior; nothing changes this one.
+    Each method calls the function that its docstring names, which describes arguments, errors and examples. Nothing
+    changes a posterior; methods that fit again return another one.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -57,9 +57,9 @@ class Posterior(Fit):
     def diagnostics(self) -> dict[str, Any]:
         """How the fit went: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings.
 
-        Where vb has gone on with more base draws, ``objectives`` are those of the last part, which alone can be
-        compared; ``iterations`` counts all. ``restarts`` says of em, vb and svi what each start came to, best
-        first; an objective of svi there is the mean of its last tenth, by which the best is told.
+        Where vb went on with more base draws, ``objectives`` are those of the last part, and ``iterations`` counts
+        all. ``restarts`` of em, vb and svi holds the result of each start, best first; an objective of svi is the
+        mean of its last tenth.
 
         Examples:
             >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -97,7 +97,7 @@ class Posterior(Fit):
         return tables.truth(self, level)
 
     def entropy(self) -> pd.DataFrame:
-        """How unsure the truth of each item is, and how much of that is for want of labels.
+        """Entropy of the truth of each item, aleatoric and epistemic.
 
         See ``crowdppl.results.tables.entropy``.
         """
@@ -139,7 +139,7 @@ class Posterior(Fit):
         return {name: Posterior.of(fit) for name, fit in correction.members(self).items()}
 
     def doubts(self, thorough: bool = False) -> tuple[Doubt, ...]:
-        """What speaks against this fit, each with a remedy; ``thorough`` fits again to find more.
+        """Problems of this fit, each with a remedy; ``thorough`` fits again to find more.
 
         See ``crowdppl.criticism.doubts.doubts``.
         """
@@ -150,7 +150,7 @@ class Posterior(Fit):
         return self._doubts[0]
 
     def decide(self, cost: Cost | None = None, *, ask_again: float | None = None) -> pd.DataFrame:
-        """The decision about each item that costs least in expectation.
+        """The decision about each item with the least expected cost.
 
         See ``crowdppl.results.decisions.decide``.
         """
@@ -180,7 +180,7 @@ class Posterior(Fit):
         per_annotator: int | None = None,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """The items and annotators whose next label is expected to teach most about the truth.
+        """The items and annotators whose next label is expected to tell most about the truth.
 
         See ``crowdppl.results.acquisition.suggest_labels``.
         """
@@ -195,28 +195,28 @@ class Posterior(Fit):
         )
 
     def leave_one_out(self, unit: str = "label", method: Literal["auto", "psis", "closed"] = "auto") -> LeaveOneOut:
-        """How probable each label (or item) is to a fit without it, from this one fit.
+        """Log predictive probability of each label (or item) under a fit without it.
 
         See ``crowdppl.results.leave_one_out.leave_one_out``.
         """
         return leaving_out.leave_one_out(self, unit, method)
 
     def predict(self, new_data: Annotations | pd.DataFrame) -> pd.DataFrame:
-        """Truth probabilities of new items that annotators of this fit labelled; nothing is learned.
+        """Truth probabilities of new items from labels by annotators of this fit.
 
         See ``crowdppl.results.updating.predict``.
         """
         return updating.predict(self, new_data)
 
     def classify(self, features: Any) -> pd.DataFrame:
-        """Probabilities of new items from their features alone, by the fit's network.
+        """Class probabilities of new items from their features, by the fit's network.
 
         See ``crowdppl.results.updating.classify``.
         """
         return updating.classify(self, features)
 
     def draw_labels(self, n: int = 1, seed: int = 0, kind: str = "posterior") -> pd.DataFrame:
-        """Labels that the same annotators might have given to the same items.
+        """Replicated labels of the same items by the same annotators.
 
         See ``crowdppl.results.updating.draw_labels``.
         """
@@ -329,16 +329,14 @@ def load(
 
     Args:
         path: the folder.
-        method: name of the method that it has to be of; by default any.
-        story: the method itself, for one that has no name in the registry, or with networks of your own, of the
-            same architecture as those of the fit; their weights, and the settings of a method that has a name, come
-            from the file.
-        features: the dataset of the fit's features, where they were one; without it, everything works that need not
-            read the old items' features again.
+        method: the expected name of the method; by default any.
+        model: the method itself, for one that is not in the registry, or with networks of your own, of the same
+            architecture as those of the fit; weights and settings come from the file.
+        features: the dataset of the fit's features, where they were one; only needed to read them again.
 
     Raises:
-        ResultError: when a file is missing or damaged, a newer version of crowdppl wrote it, it is of another
-            method than asked, its method is not known here, or the dataset is another; the message says which.
+        ResultError: when a file is missing or damaged, of another format or method, when its method is not known
+            here, or the dataset differs.
 
     Examples:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).save("result")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from crowdppl.fitting import fit
 from crowdppl.inference.predict import answers
 from crowdppl.inference.result import SiteResult
 from crowdppl.networks import network_output
-from crowdppl.posterior import Posterior, load
+from crowdppl.posterior import Posterior
 from crowdppl.primitives import Block, Categorical, annotate, coin_table, diagonal_prior, plates, prevalence, truth
 from crowdppl.results.acquisition import information, suggest_labels
 from tests.brute import Tiny, joint
@@ -345,18 +344,6 @@ def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
     assert alone["annotator"].value_counts().max() > per_annotator, "without a limit, one is asked more"
 
 
-def test_a_limit_that_nobody_reaches_changes_nothing() -> None:
-    posterior = fit("dawid_skene", crowd(40, 6, 3, 3), inference="em")
-    alone = suggest_labels(posterior, 20, per_item=2)
-    pd.testing.assert_frame_equal(suggest_labels(posterior, 20, per_item=2, per_annotator=20), alone)
-    with pytest.warns(CrowdpplWarning, match="n=20, but only 12"):
-        found = suggest_labels(posterior, 20, per_annotator=2)
-    assert found["annotator"].value_counts().tolist() == [2] * 6
-    for wrong in (0, 1.5, "2", True):
-        with pytest.raises(MethodError, match="per_annotator="):
-            suggest_labels(posterior, 1, per_annotator=wrong)  # type: ignore[arg-type]
-
-
 def test_an_item_without_a_label_is_asked_of_anyone_and_gold_of_no_one_first() -> None:
     data = annotations([(0, 0, 0), (1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 1)], 2, items=[0, 1, 2, 3])
     posterior = fit("bayesian_dawid_skene", data.with_gold({2: 0}), inference="em")
@@ -440,14 +427,6 @@ def test_one_name_is_one_annotator_and_nobody_can_be_asked_nothing() -> None:
             assert suggest_labels(posterior, 2, annotators=[]).empty
 
 
-def test_asking_leaves_the_random_state_as_it_was() -> None:
-    posterior = fit("ebcc", crowd(10, 4, 3, 2), inference="vb", max_iterations=3)
-    before = torch.get_rng_state()
-    first = suggest_labels(posterior, 5)
-    assert torch.equal(before, torch.get_rng_state())
-    pd.testing.assert_frame_equal(suggest_labels(posterior, 5), first)
-
-
 def test_five_million_pairs_take_little_memory() -> None:
     rng = np.random.default_rng(0)
     n, a, k = 100_000, 50, 5
@@ -469,10 +448,3 @@ def test_five_million_pairs_take_little_memory() -> None:
     best = suggest_labels(posterior, 100, exclude_answered=False)["information"]
     top = [information(some, table.transpose(1, 0, 2)[None]).max(1) for some in np.array_split(p, 20)]
     np.testing.assert_allclose(best, np.sort(np.concatenate(top))[::-1][:100], atol=1e-8)
-
-
-@pytest.mark.parametrize("method", ["bayesian_dawid_skene", "glad"])
-def test_a_loaded_posterior_asks_the_same(method: str, tmp_path: Path) -> None:
-    posterior = fit(method, crowd(20, 5, 3, 2), inference="vb", max_iterations=20)
-    posterior.save(tmp_path)
-    pd.testing.assert_frame_equal(suggest_labels(load(tmp_path), 10), suggest_labels(posterior, 10))

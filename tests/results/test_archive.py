@@ -292,16 +292,6 @@ def test_the_settings_of_a_method_that_is_handed_over_are_those_of_the_fit(tmp_p
     assert loaded.model.right == 3.0
 
 
-def test_a_setting_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Fewer:
-        def model(self, data: Any) -> None: ...
-
-    tiny().save(tmp_path)
-    monkeypatch.setattr(registry, "_registered", {"shelved": Fewer})
-    with pytest.raises(ResultError, match="no setting 'groups'"):
-        load(tmp_path)
-
-
 def test_another_method_than_asked_is_refused(tmp_path: Path) -> None:
     tiny().save(tmp_path)
     with pytest.raises(ResultError, match="other"):

@@ -93,7 +93,7 @@ def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
         warnings.simplefilter("always")
         found = leave_one_out(posterior, "label")
     bad = int((found.values["pareto_k"] > MAX_PARETO_K).sum())
-    assert bad > 0 and f"{bad} not to be trusted" in repr(found)
+    assert bad > 0 and f"{bad} unreliable" in repr(found)
     (warning,) = said
     assert warning.category is ParetoWarning and warning.filename == __file__
     assert f"{bad} of 12 labels" in str(warning.message) and "use heldout_score" in str(warning.message)

@@ -255,12 +255,6 @@ def test_summary_and_diagnostics() -> None:
     assert posterior().diagnostics()["converged"] is True
 
 
-@pytest.mark.parametrize("level", ["0.9", 95, 0, None])
-def test_levels_that_are_none(level: Any) -> None:
-    with pytest.raises(MethodError, match="between 0 and 1"):
-        posterior().annotators(level)
-
-
 def test_numbers_of_labels_are_whole() -> None:
     for n in (1.5, "2", 0):
         with pytest.raises(MethodError, match=f"n={n!r}"):

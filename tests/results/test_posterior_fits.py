@@ -308,13 +308,6 @@ def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
         whole.without(range(6))
 
 
-def test_one_annotator_is_named_without_a_list() -> None:
-    whole = fit("one_coin", crowd(), inference="vb")
-    np.testing.assert_array_equal(whole.without(3).probabilities(), whole.without([3]).probabilities())  # type: ignore[arg-type]
-    asked = [whole.suggest_labels(2, annotators=who, exclude_answered=False) for who in (3, "3", [3])]
-    assert all(table.equals(asked[0]) for table in asked[1:])
-
-
 def test_of_who_is_left_out_maximum_likelihood_keeps_nothing() -> None:
     """Flat priors leave open what no label teaches, and EM would leave it where it stood."""
     whole = fit("dawid_skene", crowd(), inference="em")
@@ -337,13 +330,6 @@ def test_a_design_is_refused_where_labels_are_needed() -> None:
         fit("one_coin", design, inference="em")
     with pytest.raises(DataError, match="design"):
         fit("one_coin", crowd(), inference="em").predict(design)
-
-
-def test_items_that_were_fitted_are_predicted_as_fitted(fits: dict[str, Posterior]) -> None:
-    for engine, atol in (("em", 1e-5), ("vb", 1e-5), ("gibbs", 0.12)):
-        held = fits[engine]
-        predicted = held.predict(held.data.frame())
-        np.testing.assert_allclose(predicted, held.probabilities(), atol=atol)
 
 
 def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
