@@ -327,8 +327,8 @@ def _sampled(
     else:
         site = max(out["rhat"], key=lambda n: out["rhat"][n]) if out["rhat"] else "no site"
         note = (
-            f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for classes that "
-            "are swapped between chains"
+            f"'s chains disagree (R-hat {worst:.3f} at {site}): run longer (draws, warmup), or look for "
+            "classes that are swapped between chains"
         )
     out["warnings"].append(engine + note)
     return result_of_draws(problem, order, draws, out)

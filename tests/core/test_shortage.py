@@ -22,9 +22,7 @@ def test_an_array_that_no_machine_holds_is_a_shortage() -> None:
 def test_a_fit_names_the_sizes_and_the_remedy(error: Exception) -> None:
     data = crowd(n_items=20)
     with (
-        pytest.raises(
-            crowdppl.errors.MemoryShortageError, match="dawid_skene.*3 classes.*one_coin"
-        ),
+        pytest.raises(crowdppl.errors.MemoryShortageError, match="dawid_skene.*3 classes.*one_coin"),
         memory_errors_explained("dawid_skene", data),
     ):
         raise error

@@ -49,7 +49,7 @@ def fitted(name: str, engine: str, data: Any, seed: int = 1, **options: Any) -> 
 def test_a_killed_fit_goes_on_to_the_bits_of_one_that_keeps_none(
     name: str, engine: str, every: int, tmp_path: Path
 ) -> None:
-    """bayes_dgc by its recipe blends items; under vb its search for a prior begins anew, so that bits may differ."""
+    """bayes_dgc by its recipe blends items; its search for a prior begins anew, so that bits may differ."""
     data, _ = clouds(120, 90)
     whole = fitted(name, engine, data)
     path = str(tmp_path / "killed")
