@@ -187,11 +187,11 @@ def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
         annotators, the most accurate first
                    labels  accuracy  accuracy_sd  accuracy_low  accuracy_high
         annotator
-        1             135     0.883        0.028         0.819          0.930
-        4              45     0.845        0.054         0.729          0.942
-        5              45     0.803        0.061         0.670          0.904
-        3              45     0.795        0.059         0.665          0.897
-        2              45     0.698        0.066         0.560          0.820
+        1             135     0.883        0.029         0.814          0.932
+        4              45     0.845        0.052         0.734          0.934
+        5              45     0.803        0.059         0.665          0.899
+        3              45     0.795        0.061         0.672          0.904
+        2              45     0.698        0.068         0.557          0.817
     """
     return "\n".join(
         [*_fit_lines(posterior, doubts), "", *_truth_lines(posterior), "", *_annotator_lines(posterior)]
@@ -281,10 +281,10 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
         >>> posterior.annotators()[["labels", "accuracy", "accuracy_low", "accuracy_high"]].round(2)
                    labels  accuracy  accuracy_low  accuracy_high
         annotator
-        1             135      0.88          0.82           0.93
+        1             135      0.88          0.81           0.93
         2              45      0.70          0.56           0.82
-        3              45      0.79          0.66           0.90
-        4              45      0.85          0.73           0.94
+        3              45      0.79          0.67           0.90
+        4              45      0.85          0.73           0.93
         5              45      0.80          0.67           0.90
     """
     data, result, memory = posterior.data, posterior.result, posterior.memory

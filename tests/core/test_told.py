@@ -22,7 +22,7 @@ def drawn() -> Simulation:
 def test_truths_that_the_fit_was_told_are_warned_of(drawn: Simulation) -> None:
     told, rest = drawn.truth.iloc[:15], drawn.truth.iloc[15:]
     posterior = crowdppl.fit("one_coin", drawn.data, inference="em", gold=told)
-    with pytest.warns(GoldLeakWarning, match="told 15 of the 60 truths"):
+    with pytest.warns(GoldLeakWarning, match="15 of the 60 truths"):
         evaluate(posterior, drawn.truth)
     with pytest.warns(GoldLeakWarning, match="told 15 of the 15 truths"):
         crowdppl.plot_reliability(posterior, told)
@@ -76,7 +76,7 @@ def test_an_update_remembers_the_truths_that_the_fit_was_told(drawn: Simulation)
     assert updated.data.gold is not None
     pd.testing.assert_series_equal(updated.data.gold, told.loc[updated.data.gold.index], check_names=False)
     assert len(updated.data.gold) == 5
-    with pytest.raises(DataError, match="told the truth of 5"):
+    with pytest.raises(DataError, match="5 items of gold="):
         updated.label_sets(0.5, gold=told.iloc[10:], method="conformal")
     right = updated.probabilities().idxmax(axis=1).loc[told.index[10:]]
     assert right.tolist() == told.iloc[10:].tolist()

@@ -148,7 +148,7 @@ def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
     weighed = calibration.stacked(found, blurred.data)
     again = calibration.calibrated(found, blurred.data.with_gold(gold), weighed)
     whole = crowdppl.fit("auto", blurred.data, gold=gold, seed=0)
-    np.testing.assert_array_equal(again.probabilities(), whole.probabilities())
+    np.testing.assert_array_equal(again.result.probabilities, whole.result.probabilities)
 
 
 def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(

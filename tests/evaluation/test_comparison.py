@@ -118,7 +118,7 @@ def test_what_is_refused() -> None:
     ("last", "settings", "text"),
     [
         ("auto", {}, "come with its fit"),
-        ("onecoin", {}, "no method 'onecoin'"),
+        ("onecoin", {}, "onecoin"),
         ("multinomial", {"multinomial": {"masss": 1}}, "masss"),
     ],
 )

@@ -222,8 +222,10 @@ def learned() -> Any:
 
 def hit(story: Any, tasks: Tasks, places: Any = None) -> float:
     """Share of query items that are told right."""
-    places = places or story.prepare(tasks.annotations()).embedding.places
-    rows = crowdppl.primitives.diagonal_prior(3, story.mass, story.diagonal).expand(tasks.n_annotators, -1, -1)
+    places = places or story.setup(tasks.annotations()).embedding.places
+    rows = crowdppl.primitives.diagonal_prior(3, story.prior_strength, story.prior_accuracy).expand(
+        tasks.n_annotators, -1, -1
+    )
     with torch.no_grad():
         found: UnrolledEM = story.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
         return float((found.log_shares(places(tasks.query)).argmax(-1) == tasks.asked).double().mean())
@@ -242,7 +244,7 @@ def test_the_story_has_the_density_of_the_steps() -> None:
         posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0), data)
         story: Any = posing.model
         block, k = posing.blocks[0], 3
-        c = crowdppl.primitives.diagonal_prior(k, story.mass).expand(3, -1, -1)
+        c = crowdppl.primitives.diagonal_prior(k, story.prior_strength).expand(3, -1, -1)
         placed = block.seen["embedding"]  # type: ignore[index]
         found = em_steps(placed, block.item, block.annotator, block.answer, c, steps=2, tau=0.5, prevalence=9.0)
         values = {n: getattr(found, n) for n in ("mean", "prevalence", "confusion")}
@@ -278,7 +280,7 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
         labels = (block.item, block.annotator, block.answer)
         how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": likelihood_power}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
-        torch.testing.assert_close(story.start(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
+        torch.testing.assert_close(story.init(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(
             run.ascent.state.gaussians.loc["mean"].detach(), found.mean, atol=1e-4, rtol=1e-4
         )

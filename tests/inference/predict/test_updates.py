@@ -41,9 +41,7 @@ def test_a_stranger_is_refused_with_a_way_out_that_is_there() -> None:
     given: list[Any] = [table, Annotations.from_frame(table)]
     for new in given:
         for asked in (posterior.predict, posterior.update):
-            with pytest.raises(
-                DataError, match=r"'nobody'.* (known ones|known).*; .*fit anew with it \(annotators= of Annota"
-            ) as raised:
+            with pytest.raises(DataError, match=r"fit anew with it \(annotators=") as raised:
                 asked(new)
             assert "grow=" not in str(raised.value)
     with pytest.raises(DataError, match="append it with grow=True"):
@@ -74,7 +72,7 @@ def test_labels_that_the_fit_has_are_warned_of() -> None:
     table = pd.DataFrame({"item": [1, 2, 3, 3], "annotator": list("xxxy"), "label": [0, 1, 1, 1]})
     posterior = crowdppl.fit("one_coin", Annotations.from_frame(table), inference="vb", seed=0)
     more = pd.DataFrame({"item": [9, 3, 1, 1], "annotator": list("xxyx"), "label": [1, 1, 0, 1]})
-    said = "2 of 4 new labels are by an annotator whose label of the item the fit has"
+    said = "2 of 4 new labels"
     with pytest.warns(crowdppl.errors.RepeatsWarning, match=said) as warned:
         posterior.update(more)
     assert [w.filename for w in warned if w.category is crowdppl.errors.RepeatsWarning] == [__file__]
