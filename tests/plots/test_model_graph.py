@@ -79,5 +79,5 @@ def test_a_design_of_ones_own_shows_a_story_without_a_card() -> None:
 def test_what_has_no_labels_is_refused() -> None:
     with pytest.raises(MethodError, match="annotate"):
         plot_model(Silent())
-    with pytest.raises(MethodError, match="no method 'onecoin'"):
+    with pytest.raises(MethodError, match="method 'onecoin"):
         plot_model("onecoin")

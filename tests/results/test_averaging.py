@@ -16,7 +16,7 @@ from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
-from crowdppl.results.correction import averaged, design_effect, members
+from crowdppl.results.correction import apply_map, averaged, design_effect, members
 from crowdppl.results.updating import OLDER
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
@@ -68,7 +68,7 @@ def test_new_items_are_averaged_as_those_of_the_fit(data: Annotations, truth_map
     new = pd.DataFrame({"item": ["x", "x", "x", "y"], "annotator": [0, 1, 2, 3], "label": [0, 0, 1, 2]})
     said = {name: fit.predict(new).to_numpy() for name, fit in posterior.members().items()}
     want = mixed(said, np.array([3, 1]))
-    want = want if truth_map is None else truth_map(want)
+    want = want if truth_map is None else apply_map(truth_map, want)
     np.testing.assert_allclose(posterior.predict(new), want, atol=1e-12)
     np.testing.assert_allclose(posterior.predict(data), posterior.probabilities(), atol=1e-3)
 

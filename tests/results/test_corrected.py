@@ -18,10 +18,12 @@ from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning
 from crowdppl.evaluation import calibration
 from crowdppl.inference.predict.predictive import refit
+from crowdppl.inference.result import Fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import (
     Correction,
     annotators_an_item,
+    corrected,
     design_effect,
     labels_an_item,
     truncated_evidence,
@@ -81,18 +83,19 @@ def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
 def test_all_that_were_averaged_start_from_their_old_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     found, started = crowdppl.fit("auto", crowd(20, 5, 3, 4), **QUICK), []
 
-    def spy(member: Posterior, data: Annotations) -> Posterior:
-        started.append(member)
-        return refit(member, data)
+    def spy(member: Fit, data: Annotations, *more: Any, **how: Any) -> Fit:
+        if not more and not how:  # not a fold
+            started.append(member)
+        return refit(member, data, *more, **how)
 
-    monkeypatch.setattr(automatic, "refit", spy)
+    monkeypatch.setattr(calibration, "refit", spy)
     left = found.without([0])
     assert found.correction is not None and left.correction is not None and len(found.correction.weights) > 1
     assert set(left.correction.scores) == {*MEMBERS, "average"}
     want = found.members()
     assert {fit.method for fit in started} == set(want)
     for fit in started:
-        np.testing.assert_array_equal(fit.probabilities(), want[fit.method].probabilities())
+        np.testing.assert_array_equal(fit.result.probabilities, want[fit.method].result.probabilities)
 
 
 def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
@@ -100,7 +103,7 @@ def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
     data = annotations(labels, 2).with_gold({0: 0})
     sure: Any = {"m": SimpleNamespace(result=SimpleNamespace(probabilities=np.array([[1.0, 0.0], [1.0, 0.0]])))}
     full = Correction(np.empty((0, 0)), {"m": 1.0}, {"m": 1.0}, {})
-    mixed = full({"m": sure["m"].result.probabilities}, data)
+    mixed = corrected(full, {"m": sure["m"].result.probabilities}, data)
     np.testing.assert_array_equal(mixed[0], [1, 0])
     assert 0.8 < mixed[1, 0] < 0.9  # 690 nats, of 400 labels that count as one
     (note,) = calibration._truncation_notes(sure, full, data)
@@ -134,19 +137,19 @@ def test_auto_warns_of_each_method_that_did_not_settle_by_name_and_not_of_its_fo
     assert len(said) <= 2 * len(MEMBERS) and len(set(said)) == len(said)
     for name in MEMBERS:
         assert any(text.startswith(f"{name}: vb did not converge after 2") for text in said)
-        assert name not in MEMBERS[:1] or any("told the known truths" in text for text in said)
+        assert name not in MEMBERS[:1] or any("with the known truths" in text for text in said)
 
 
 def test_what_is_found_in_the_labels_is_found_anew_without_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
 
-    def spy(member: Posterior, data: Annotations, story: Any = None, *, spread: bool = True) -> Posterior:
-        given.append(story)
-        return refit(member, data, story, spread=spread)
+    def spy(member: Fit, data: Annotations, model: Any = None, **how: Any) -> Fit:
+        given.append(model)
+        return refit(member, data, model, **how)
 
     monkeypatch.setattr(calibration, "refit", spy)
     crowdppl.fit("dependent_clusters", crowd(20, 5, 3, 4), inference="vb", calibrate=True, **QUICK)
-    assert len(given) == calibration.FOLDS and all(story.groups is None for story in given)
+    assert len(given) == calibration.FOLDS and all(model.groups is None for model in given)
 
 
 def test_few_known_truths_are_not_said_to_be_none() -> None:

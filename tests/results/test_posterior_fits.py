@@ -47,9 +47,17 @@ class Pretend:
         return posterior
 
 
-def test_new_data_get_the_codes_of_the_old() -> None:
+def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretend:
+    """Functions of the engines, replaced."""
     engines = Pretend()
-    held = Posterior(Handmade(), "handmade", "vb", data(), result(), _refit=engines)
+    for name in ("predict", "draw_labels", "update"):
+        monkeypatch.setattr(f"crowdppl.inference.predict.update.{name}", getattr(engines, name))
+    return engines
+
+
+def test_new_data_get_the_codes_of_the_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = pretended(monkeypatch)
+    held = Posterior(Handmade(), "handmade", "vb", data(), result())
     table = held.predict(pd.DataFrame({"item": ["n1", "n2"], "worker": ["c", "c"], "answer": ["yes", "yes"]}))
     assert list(table.index) == ["n1", "n2"]
     assert list(table.columns) == ["no", "yes"]
@@ -60,14 +68,15 @@ def test_new_data_get_the_codes_of_the_old() -> None:
         held.predict(pd.DataFrame({"item": [1], "worker": ["z"], "answer": ["yes"]}))
     with pytest.raises(DataError, match="'maybe'"):
         held.predict(pd.DataFrame({"item": [1], "worker": ["a"], "answer": ["maybe"]}))
-    assert held.update(data(), seed=3) is held
+    assert held.update(data(), seed=3).result is held.result
     assert engines.options == {"seed": 3}
     with pytest.raises(MethodError, match="'em'"):
         posterior().update(data())
 
 
-def test_drawn_labels_stand_as_the_rows_of_the_data() -> None:
-    held = Posterior(Handmade(), "handmade", "vb", data(), result(), _refit=Pretend())
+def test_drawn_labels_stand_as_the_rows_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretended(monkeypatch)
+    held = Posterior(Handmade(), "handmade", "vb", data(), result())
     drawn = held.draw_labels(n=2)
     assert drawn["draw"].tolist() == [0] * 8 + [1] * 8
     for number in (0, 1):
