@@ -172,7 +172,7 @@ def test_auto_says_that_features_have_no_part_in_it() -> None:
 def test_what_had_no_part_in_auto_is_said_of_no_other_correction() -> None:
     data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
     own = crowdppl.fit("one_coin", data, inference="vb", calibrate=True, **QUICK).without([0]).correction
-    assert own is not None and not [note for note in own.notes if note.startswith(automatic.OWN)]
+    assert own is not None and not [note for note in own.notes if note.startswith(calibration.AUTO_NOTE)]
 
 
 def test_methods_that_had_a_part_in_auto_keep_it_with_fewer_annotators() -> None:
@@ -181,7 +181,7 @@ def test_methods_that_had_a_part_in_auto_keep_it_with_fewer_annotators() -> None
     again = found.without([0])
     assert again.correction is not None and automatic._without_rows(again.data)
     assert set(automatic.ROWS) <= set(again.correction.scores)
-    assert not [note for note in again.correction.notes if note.startswith(automatic.OWN)]
+    assert not [note for note in again.correction.notes if note.startswith(calibration.AUTO_NOTE)]
 
 
 def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:

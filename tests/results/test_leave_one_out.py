@@ -370,5 +370,5 @@ def test_a_fit_that_has_not_settled_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = crowdppl.fit(story, data, inference="vb", max_iterations=1)
-    with pytest.raises(MethodError, match="not settled"):
+    with pytest.raises(MethodError, match="not converged"):
         leave_one_out(fitted, method="closed")
