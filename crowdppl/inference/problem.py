@@ -21,6 +21,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import Density, states_of, trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
+from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, read_sites, refuse_unaware_truth, refuse_wrong_truth, validate_model
 from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -217,6 +218,11 @@ class Problem:
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
         return typical_values(self.model, block, list(self.sites), given, self.plates, generator)
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        """Hashes of items, annotators and classes that labels cannot tell apart."""
+        return signatures(self.blocks)
 
     @cached_property
     def counts(self) -> Tensor:

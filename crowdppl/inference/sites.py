@@ -326,6 +326,7 @@ class Site:
         batch_shape: shape of its plates on the whole data, items counted as -1.
         event_shape: shape of one value.
         support: constraint on its values.
+        plates: name of the plate of each batch dimension, "" where there is none.
         idle: whether it reaches neither labels nor the prior of another site.
     """
 
@@ -335,6 +336,7 @@ class Site:
     batch_shape: tuple[int, ...]
     event_shape: tuple[int, ...]
     support: Any
+    plates: tuple[str, ...] = ()
     idle: bool = False
 
     @property
@@ -357,6 +359,11 @@ class Site:
         support = plain_support(self.support)
         found = next((name for name, constraint in named.items() if constraint is support), "")
         return "positive" if found == "nonnegative" else found  # 0 has probability 0, and the transform is the same
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """What each dimension of a value counts: the name of its plate, "" where there is none."""
+        return (*self.plates, *[""] * len(self.event_shape))
 
     def shape(self, n_items: int) -> tuple[int, ...]:
         """Shape of a value for data of ``n_items`` items."""
@@ -488,4 +495,5 @@ def _site(name: str, kind: Kind, site: TraceSite, idle: bool) -> Site:
         raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
     batch = site.fn.batch_shape
     shape = tuple(-1 if i - len(batch) in of_items else n for i, n in enumerate(batch))
-    return Site(name, kind, bool(of_items), shape, tuple(site.fn.event_shape), site.fn.support, idle)
+    names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
+    return Site(name, kind, bool(of_items), shape, tuple(site.fn.event_shape), site.fn.support, names, idle)

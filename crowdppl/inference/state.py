@@ -87,8 +87,9 @@ def first_state(problem: Problem, options: Options, engine: str, shares: Tensor 
     values = problem.typical(options.generator(2, number))
     logits = {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
-    seed = options.seed + number if engine == "vb" and options.guide == "normal" else None
-    gaussians = Gaussians.around(sites, values, problem.plates, seed)
+    normal = engine == "vb" and options.guide == "normal"
+    keys = problem.signatures if normal and sites else None
+    gaussians = Gaussians.around(sites, values, problem.plates, keys, options.seed + number)
     state = State({}, logits, gaussians)
     earlier = problem.earlier if number == 0 else None
     resumed = earlier is not None and earlier.fits(problem.sites)

@@ -242,8 +242,8 @@ def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
     local = {n: s for n, s in problem.sites.items() if s.local}
     values = problem.typical(options.generator(2, 0))
     normal = posterior.inference != "em" and options.guide == "normal"
-    seed, particles = options.seed if normal else None, quadrature_draws(problem)
-    gaussians = Gaussians.around(local, values, problem.plates, seed, particles=particles)
+    keys, particles = problem.signatures if normal else None, quadrature_draws(problem)
+    gaussians = Gaussians.around(local, values, problem.plates, keys, options.seed, particles=particles)
     ascent = Ascent(
         problem.full_pass(gaussians.chains), MeanFieldUpdate(), State({}, {}, gaussians), fixed, problem.steady
     )

@@ -299,7 +299,7 @@ def with_more_draws(problem: Problem, ascent: Ascent, seed: int) -> Ascent | Non
     gaussians, particles = ascent.state.gaussians, quadrature_draws(problem)
     if not gaussians.noise or not ascent.current.gaussians_in_labels or particles <= (gaussians.chains or 0):
         return None
-    finer = gaussians.with_particles(particles, seed)
+    finer = gaussians.with_particles(particles, problem.signatures, seed)
     state = replace(ascent.state, gaussians=finer)
     full_pass = problem.full_pass(particles)
     return Ascent(full_pass, ascent.rule, state, ascent.fixed, repeats=ascent.repeats, kind=ascent.kind)

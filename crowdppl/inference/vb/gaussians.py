@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from crowdppl.inference.signatures import Signatures
 from crowdppl.inference.sites import Site, expected
 
 PARTICLES = 8
@@ -42,33 +43,35 @@ class Gaussians:
         sites: Mapping[str, Site],
         values: Mapping[str, Tensor],
         plates: int,
-        seed: int | None = None,
+        signatures: Signatures | None = None,
+        seed: int = 0,
         scale: float = 0.1,
         particles: int = PARTICLES,
     ) -> Gaussians:
-        """Gaussians around given values, or points without a seed.
+        """Gaussians around given values, or points without signatures.
 
         Args:
             sites: sites to cover.
             values: where to start, in each site's own space.
             plates: nesting depth of the model.
-            seed: of the base draws; None for points.
+            signatures: keys of each coordinate's base draws; None for points.
+            seed: of the base draws.
             scale: first standard deviation, in unconstrained space.
             particles: base draws, where labels depend on a site.
         """
         loc, log_scale, noise = {}, {}, {}
         for name, site in sites.items():
             loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
-        if seed is not None:
+        if signatures is not None:
             in_labels = any(site.kind == "free" for site in sites.values())
             particles = particles if in_labels else enough_draws(sum(x.numel() for x in loc.values()))
             log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
-            noise = _noise(loc, seed, particles)
+            noise = _noise(sites, loc, signatures, seed, particles)
         return Gaussians(dict(sites), loc, log_scale, noise, plates)
 
-    def with_particles(self, particles: int, seed: int) -> Gaussians:
+    def with_particles(self, particles: int, signatures: Signatures, seed: int) -> Gaussians:
         """The same Gaussians with the same leaves, and another number of base draws."""
-        return replace(self, noise=_noise(self.loc, seed, particles))
+        return replace(self, noise=_noise(self.sites, self.loc, signatures, seed, particles))
 
     @property
     def chains(self) -> int | None:
@@ -110,13 +113,14 @@ class Gaussians:
         return {n: x.mean(0).reshape(self.loc[n].shape) if self.noise else x for n, x in values.items()}
 
 
-def _noise(loc: Mapping[str, Tensor], seed: int, particles: int) -> dict[str, Tensor]:
+def _noise(
+    sites: Mapping[str, Site], loc: Mapping[str, Tensor], signatures: Signatures, seed: int, particles: int
+) -> dict[str, Tensor]:
     """(P, ...) base draws of each site."""
-    stream = torch.Generator().manual_seed(seed % 2**63)
     noise = {}
     for name, x in loc.items():
-        keys = torch.rand((particles, *x.shape), generator=stream, dtype=torch.float64)
-        noise[name] = stratified(keys).to(x.device)
+        keys = signatures.uniform(x.shape, sites[name].counted, name, seed, particles)
+        noise[name] = stratified(torch.from_numpy(keys)).to(x.device)
     return decorrelated(noise)
 
 
