@@ -63,7 +63,7 @@ def entropy(posterior: Fit) -> pd.DataFrame:
               total  aleatoric  epistemic
         item
         36     0.27       0.25       0.02
-        38     0.66       0.61       0.05
+        38     0.68       0.61       0.07
     """
     found = posterior.result.entropies
     if found is None or _corrected(posterior):

@@ -24,7 +24,7 @@ def test_truths_that_the_fit_was_told_are_warned_of(drawn: Simulation) -> None:
     posterior = crowdppl.fit("one_coin", drawn.data, inference="em", gold=told)
     with pytest.warns(GoldLeakWarning, match="15 of the 60 truths"):
         evaluate(posterior, drawn.truth)
-    with pytest.warns(GoldLeakWarning, match="told 15 of the 15 truths"):
+    with pytest.warns(GoldLeakWarning, match="15 of the 15 truths"):
         crowdppl.plot_reliability(posterior, told)
     plain = crowdppl.fit("one_coin", drawn.data, inference="em")
     with warnings.catch_warnings():
