@@ -65,8 +65,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
     def moved(match: re.Match[str]) -> str:
         path = normpath(f"{dirname(source)}/{match[1]}".lstrip("/"))
-        if not (ROOT / path).is_file():
-            return match[0]  # MkDocs warns of it
+        if not (ROOT / path).is_file() or place(path) == here:
+            return match[0]  # MkDocs warns of a file that is not there; a page's own source is a download
         return f"]({relpath(place(path), dirname(here) or '.')}{match[2] or ''})"
 
     return LINK.sub(moved, markdown)
