@@ -16,12 +16,10 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.inference.tables import (
     MOST_DRAWS,
-    Dims,
     Draws,
     affordable,
     are_linear,
-    draws_for_spread,
-    draws_for_truth,
+    site_dims,
     table_draws,
     tables_at,
     thinned,
@@ -30,6 +28,12 @@ from crowdppl.inference.tables import (
 )
 from crowdppl.inference.vb.fit import VbRun
 from crowdppl.inference.vb.linear_response import weights
+
+SPREAD_DRAWS, SPREAD_READ = 50, 250_000
+"""Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
+TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
+"""Draws of a sampler over which the truth of small data is averaged, and the labels that this may read: of 200 the
+Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
 
 
 def result_of_state(
@@ -57,7 +61,8 @@ def result_of_state(
         draws = _vb_draws(problem, sites | widened, order)
         tables, prevalences = table_draws(problem, draws)
         if problem.spread:
-            over = truth_over(problem, thinned(draws, draws_for_spread(problem)))
+            few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
+            over = truth_over(problem, thinned(draws, few))
             sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     if mean is not None:
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
@@ -75,7 +80,8 @@ def result_of_draws(
 ) -> FitResult:
     """The result of a sampler: draws by site, (C, D, ..., event)."""
     flat = {n: x.flatten(0, 1) for n, x in draws.items()}
-    over = truth_over(problem, thinned(flat, draws_for_truth(problem)))
+    many = max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
+    over = truth_over(problem, thinned(flat, many))
     tables, prevalence = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     return FitResult(
         {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
@@ -139,7 +145,7 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
     if site.local:
         axis = 2 + site.batch_shape.index(-1)
         values = np.moveaxis(_by_code(np.moveaxis(values, axis, 0), order), 0, axis)
-    return SiteResult(name, Dims(problem).of(site), "draws", {"draws": values})
+    return SiteResult(name, site_dims(problem, site), "draws", {"draws": values})
 
 
 def _state_sites(problem: Problem, order: np.ndarray, run: VbRun, engine: str) -> dict[str, SiteResult]:
@@ -152,7 +158,7 @@ def _state_sites(problem: Problem, order: np.ndarray, run: VbRun, engine: str) -
         return _by_code(array, order) if name in means and problem.sites[name].local else array
 
     def add(name: str, family: str, support: str = "", **arrays: np.ndarray) -> None:
-        found[name] = SiteResult(name, Dims(problem).of(problem.sites[name]), family, arrays, support)
+        found[name] = SiteResult(name, site_dims(problem, problem.sites[name]), family, arrays, support)
 
     for name, x in state.parameters.items():
         if engine == "em":
@@ -181,28 +187,22 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
     import arviz as az  # slow to import, needed by samplers only
 
     out: dict[str, dict[str, float]] = {"rhat": {}, "ess_bulk": {}, "ess_tail": {}}
-    for name, x in draws.items():
-        values = (x.exp() if name in conjugate else x).reshape(*x.shape[:2], -1)
-        at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
-        array = values[..., at].cpu().numpy().astype(np.float64)
-        array = array[..., array.std((0, 1)) > 1e-12]
-        if array.shape[1] < 4 or array.shape[-1] == 0:
-            continue
-        rhat = np.full(array.shape[-1], np.nan)
-        if len(array) > 1:  # one chain has none, and ArviZ would warn of each site
-            with np.errstate(divide="ignore", invalid="ignore"):  # chains that do not move are infinitely apart
-                rhat = az.rhat(_dataset(array[:, :: max(1, array.shape[1] // 100)]))["x"].values
-        worst = _dataset(array[..., np.argsort(-np.nan_to_num(rhat))[:40]])
-        out["rhat"][name] = float("nan") if np.isnan(rhat).all() else float(np.nanmax(rhat))
-        out["ess_bulk"][name] = float(np.nanmin(az.ess(worst, method="bulk")["x"].values))
-        out["ess_tail"][name] = float(np.nanmin(az.ess(worst, method="tail")["x"].values))
-    return out
-
-
-def _dataset(draws: np.ndarray) -> Any:
-    """Draws (chains, draws, entries) for ArviZ, which takes many chains of few draws for dimensions mixed up."""
-    import arviz as az
-
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # many chains of few draws are no dimensions mixed up
         warnings.filterwarnings("ignore", "More chains", UserWarning)
-        return az.convert_to_dataset({"x": draws})
+        for name, x in draws.items():
+            values = (x.exp() if name in conjugate else x).reshape(*x.shape[:2], -1)
+            at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
+            array = values[..., at].cpu().numpy().astype(np.float64)
+            array = array[..., array.std((0, 1)) > 1e-12]
+            if array.shape[1] < 4 or array.shape[-1] == 0:
+                continue
+            rhat = np.full(array.shape[-1], np.nan)
+            if len(array) > 1:  # one chain has none, and ArviZ would warn of each site
+                some = az.convert_to_dataset({"x": array[:, :: max(1, array.shape[1] // 100)]})
+                with np.errstate(divide="ignore", invalid="ignore"):  # chains that do not move are infinitely apart
+                    rhat = az.rhat(some)["x"].values
+            worst = az.convert_to_dataset({"x": array[..., np.argsort(-np.nan_to_num(rhat))[:40]]})
+            out["rhat"][name] = float("nan") if np.isnan(rhat).all() else float(np.nanmax(rhat))
+            for tail in ("bulk", "tail"):
+                out[f"ess_{tail}"][name] = float(np.nanmin(az.ess(worst, method=tail)["x"].values))
+    return out

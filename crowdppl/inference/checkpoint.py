@@ -41,12 +41,12 @@ def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
         yield from learned_arrays(network)
     for block in problem.blocks:
         yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
-        for columns in (block.item_covariates, block.annotator_covariates):
-            if columns is not None:
-                yield f"{columns.what} {columns.names}", columns.values
+        covariates = (block.item_covariates, block.annotator_covariates)
+        yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
         yield "cells", block.bags.cells
         yield "rows", block.bags.row_starts
-        yield from (("features", part) for part in (() if block.features is None else parts(block.features)))
+        if block.features is not None:
+            yield from (("features", part) for part in parts(block.features))
 
 
 def learned_arrays(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -113,20 +113,14 @@ class Checkpoint:
 class TrialCache:
     """A file beside a checkpoint that holds what trials found before the first epoch.
 
-    Args:
-        path: of the file.
-        key: what the fit is; another fit's file is refused.
+    Path and key are as of ``Checkpoint``.
     """
 
     path: Path
     key: str
 
     def found(self) -> Arrays:
-        """What has been found, by name.
-
-        Raises:
-            ResultError: for the file of another fit, or one that cannot be read.
-        """
+        """What has been found, by name; errors as of ``Checkpoint.resume``."""
         return _read(self.path, self.key)[1] if self.path.exists() else {}
 
     def add(self, name: str, x: Tensor) -> None:
@@ -147,14 +141,12 @@ def check_path(path: Any) -> Path:
     """Where a checkpoint is to lie: a file, in a folder that is made if need be, and in which one can write.
 
     Raises:
-        MethodError: when it is no path, or a folder's.
+        MethodError: when it is no path of a file.
         ResultError: when nothing can be written there.
     """
-    if not isinstance(path, str | PathLike) or not str(path):
-        raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path")
+    if not isinstance(path, str | PathLike) or not str(path) or Path(path).is_dir():
+        raise MethodError(f"checkpoint={shown(path)} must be the path of a file, as text or a Path, and no folder")
     place = Path(path)
-    if place.is_dir():
-        raise MethodError(f"checkpoint={shown(str(place))} is a folder; name a file in it")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=place.parent):
@@ -177,8 +169,8 @@ def _read(path: Path, key: str) -> tuple[dict[str, Any], Arrays]:
         raise ResultError(f"{path} is no checkpoint, or has lost some of its tensors; remove it")
     if about.get("key") != key:
         raise ResultError(
-            f"{path} is the checkpoint of another fit, of other data, settings or seed, another network, "
-            "dtype or guide; give this fit a file of its own, or remove that one"
+            f"{path} is the checkpoint of another fit (data, settings, seed, network, dtype or guide); give this "
+            "fit a file of its own, or remove that one"
         )
     return about, arrays
 
@@ -194,11 +186,8 @@ def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -
         save_file(kept, aside, {"about": json.dumps({**about, "tensors": list(kept)})})
         aside.replace(path)
     except (OSError, SafetensorError) as error:
-        warn(
-            f"the checkpoint {path} could not be written: {error}; the fit goes on, and would go on from the last "
-            "one that could",
-            CrowdpplWarning,
-        )
+        text = f"the checkpoint {path} could not be written: {error}; the fit goes on, with the last one that could"
+        warn(text, CrowdpplWarning)
 
 
 def checkpoint_of(
@@ -207,9 +196,8 @@ def checkpoint_of(
     """The checkpoint that the options ask for; None where they ask for none."""
     if options.checkpoint is None:
         return None
-    return Checkpoint(
-        Path(options.checkpoint), options.checkpoint_every, key_of(problem, options, engine), take, put
-    )
+    key = key_of(problem, options, engine)
+    return Checkpoint(Path(options.checkpoint), options.checkpoint_every, key, take, put)
 
 
 def with_prefix(arrays: Mapping[str, Tensor], prefix: str) -> Arrays:

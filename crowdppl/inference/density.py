@@ -53,11 +53,11 @@ class _Tracer(EnumMessenger):
         value = self.values.get(message["name"])
         if value is not None:
             message["value"], message["is_observed"] = value, True
-        if not _skips_enumeration(message):
+        if not message["is_observed"] or "_markov_scope" in message["infer"]:  # else there is nothing to enumerate
             super()._pyro_sample(message)
 
     def _pyro_post_sample(self, message: Any) -> None:
-        if not _skips_enumeration(message):
+        if not message["is_observed"] or "_markov_scope" in message["infer"]:
             super()._pyro_post_sample(message)
         if not message["infer"].get("_do_not_trace"):
             self.trace.add_node(message["name"], **message.copy())
@@ -68,11 +68,6 @@ class _Tracer(EnumMessenger):
 
     def _pyro_post_param(self, message: Any) -> None:
         self.trace.add_node(message["name"], **message.copy())
-
-
-def _skips_enumeration(message: Any) -> bool:
-    """Whether a site has a value and is in no Markov chain."""
-    return bool(message["is_observed"]) and "_markov_scope" not in message["infer"]
 
 
 def traced(
@@ -124,11 +119,6 @@ class TraceSite(NamedTuple):
     scale: float
     log_prob: Tensor | None
 
-    @property
-    def plate_names(self) -> set[str]:
-        """Names of its plates."""
-        return {plate.name for plate in self.plates}
-
 
 def trace_sites(trace: Trace) -> dict[str, TraceSite]:
     """The sample statements of a trace by name, without those that plates make for themselves."""
@@ -156,42 +146,37 @@ def is_plate(message: Any) -> bool:
 
 SYMBOLS = string.ascii_lowercase
 """Names of tensor dimensions, counted from the right."""
-Terms = OrderedDict[frozenset[str], list[Tensor]]
-"""Factors by the plates in which they stand."""
+Terms = OrderedDict[frozenset[str], list[Any]]
+"""Factors by the plates in which they stand: tensors with the names of their dimensions, ``_pyro_dims``."""
 
 
 def contract(terms: Terms, sums: set[str], sizes: Mapping[str, int]) -> Terms:
-    """Sums dimensions out of a product of factors, by Pyro's plated contraction.
+    """Sums dimensions out of a product of named factors, by Pyro's plated contraction.
 
     A single discrete site in the plates of its labels needs no plan: there the sum is formed at once, which is
     what Pyro would do, too.
 
     Args:
-        terms: named factors by the plates in which they stand.
+        terms: factors by the plates in which they stand.
         sums: the dimensions to sum out.
         sizes: of all dimensions.
     """
     ring = DrawingRing(dim_to_size=sizes)  # type: ignore[no-untyped-call]
-    where = [plates for plates, found in terms.items() if any(_holds(x, sums) for x in found)]
+    where = [plates for plates, found in terms.items() if any(sums.intersection(x._pyro_dims) for x in found)]
     if len(sums) > 1 or len(where) != 1:
         planned: Terms = contract_tensor_tree(terms, sums, ring=ring)
         return planned
-    factors = terms[where[0]]
-    summed = ring.sumproduct([x for x in factors if _holds(x, sums)], frozenset(sums))
-    return OrderedDict({**terms, where[0]: [*(x for x in factors if not _holds(x, sums)), summed]})
+    held = [x for x in terms[where[0]] if sums.intersection(x._pyro_dims)]
+    rest = [x for x in terms[where[0]] if sums.isdisjoint(x._pyro_dims)]
+    return OrderedDict({**terms, where[0]: [*rest, ring.sumproduct(held, frozenset(sums))]})
 
 
-def _holds(factor: Tensor, dims: set[str]) -> bool:
-    return not dims.isdisjoint(factor._pyro_dims)  # type: ignore[attr-defined]
-
-
-def named(factor: Tensor, dtype: torch.dtype) -> Tensor:
+def named(factor: Tensor, dtype: torch.dtype) -> Any:
     """Drops expanded and unit dimensions, and names those that are left by their distance from the right."""
     factor = narrowed(factor)
-    dims = "".join(SYMBOLS[factor.dim() - 1 - i] for i, n in enumerate(factor.shape) if n > 1)
-    out = factor.squeeze().to(dtype)
+    out: Any = factor.squeeze().to(dtype)
     out = out + 0 if out is factor else out  # a fresh object, because the name is written on it
-    out._pyro_dims = dims  # type: ignore[attr-defined]
+    out._pyro_dims = "".join(SYMBOLS[factor.dim() - 1 - i] for i, n in enumerate(factor.shape) if n > 1)
     return out
 
 
@@ -206,42 +191,36 @@ def narrowed(x: Tensor) -> Tensor:
 class DrawingRing(LogRing):
     """Pyro's log ring with sums that know how to draw."""
 
-    def sumproduct(self, terms: list[Tensor], dims: frozenset[str]) -> Tensor:
+    def sumproduct(self, terms: list[Any], dims: frozenset[str]) -> Any:
+        sizes: dict[str, int] = self._dim_to_size
         terms = _without_leaves(terms, dims)
-        names: list[str] = [t._pyro_dims for t in terms]  # type: ignore[attr-defined]
-        every = set("".join(names))
-        out, summed = "".join(sorted(every - set(dims))), "".join(sorted(every & set(dims)))
+        every = set("".join(x._pyro_dims for x in terms))
+        out, summed = "".join(sorted(every - dims)), "".join(sorted(every & dims))
         order = summed + out
-        total: Tensor | None = None
-        for term, has in zip(terms, names, strict=True):
+        total: Any = None
+        for term in terms:
+            has = term._pyro_dims
             if has != order:
                 kept = [has.index(c) for c in order if c in has]
                 term = term if kept == sorted(kept) else term.permute(kept)
-                term = term.reshape([self._size[c] if c in has else 1 for c in order])
+                term = term.reshape([sizes[c] if c in has else 1 for c in order])
             total = term if total is None else total + term
-        assert total is not None
         if summed:
             total = logsumexp(total.flatten(0, len(summed) - 1), dim=0)
-        total._pyro_dims = out  # type: ignore[attr-defined]
+        total._pyro_dims = out
         return total
 
-    @property
-    def _size(self) -> dict[str, int]:
-        sizes: dict[str, int] = self._dim_to_size
-        return sizes
 
-
-def _without_leaves(terms: list[Tensor], dims: frozenset[str]) -> list[Tensor]:
+def _without_leaves(terms: list[Any], dims: frozenset[str]) -> list[Any]:
     """Sums out first, term by term, what only one term depends on, before terms grow by each other's dimensions."""
-    out, names = list(terms), [str(t._pyro_dims) for t in terms]  # type: ignore[attr-defined]
+    out = list(terms)
     for c in sorted(dims):
-        holders = [n for n, has in enumerate(names) if c in has]
-        if len(holders) != 1 or not dims & set(names[holders[0]]) - {c}:
-            continue  # others depend on it, too; or nothing else is summed out here, so that nothing would be saved
-        first = holders[0]
-        out[first] = logsumexp(out[first], dim=names[first].index(c))
-        names[first] = names[first].replace(c, "")
-        out[first]._pyro_dims = names[first]  # type: ignore[attr-defined]
+        holders = [n for n, x in enumerate(out) if c in x._pyro_dims]
+        names = out[holders[0]]._pyro_dims if len(holders) == 1 else ""
+        if dims & set(names) - {c}:  # else others depend on it, too, or nothing would be saved
+            summed: Any = logsumexp(out[holders[0]], dim=names.index(c))
+            summed._pyro_dims = names.replace(c, "")
+            out[holders[0]] = summed
     return out
 
 
@@ -318,34 +297,16 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
         factors: log-factors of all discrete and observed sites.
         dims: dimension of each discrete site's values, counted from the right.
     """
-    if not names:
-        return {}
-    narrow = {name: narrowed(x) for name, x in factors.items()}
+    narrow = {name: narrowed(x) for name, x in factors.items()} if names else {}
+    varies = {name: {i - x.dim() for i, n in enumerate(x.shape) if n > 1} for name, x in narrow.items()}
     found = {}
-    for name in names:
-        if name not in dims:
-            continue
-        touched = [other for other, x in narrow.items() if _varies(x, dims[name])]
-        above = [other for other, dim in dims.items() if other != name and _varies(narrow[name], dim)]
+    for name in (n for n in names if n in dims):
+        touched = [other for other, along in varies.items() if dims[name] in along]
+        above = [other for other, dim in dims.items() if other != name and dim in varies[name]]
         if touched == [name] and len(above) == 1:
             conditional = narrow[name].detach().log_softmax(dims[name]).exp()
             found[name] = Leaf(above[0], conditional, dims[above[0]])
     return found
-
-
-def states_of(sites: Mapping[str, TraceSite], n_items: int) -> int:
-    """The most log-factors that an item has: the alternatives that a pass keeps apart.
-
-    Args:
-        sites: of a trace on some items, discrete sites enumerated and log-probabilities computed.
-        n_items: how many items those are.
-    """
-    found = [x.log_prob for x in sites.values() if x.observed or x.enum_dim is not None]
-    return max((-(-narrowed(x).numel() // n_items) for x in found if x is not None), default=1)
-
-
-def _varies(x: Tensor, dim: int) -> bool:
-    return x.dim() >= -dim and x.shape[dim] > 1
 
 
 FLOOR = -80.0
@@ -478,7 +439,7 @@ class Density:
                 full = np.broadcast_shapes(factor.shape, sites[name].fn.batch_shape)
                 factor = factor + self._probe(name, factor.expand(full), how, tilt)
             factor = named(factor, dtype)
-            sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))  # type: ignore[attr-defined]
+            sizes.update(zip(factor._pyro_dims, factor.shape, strict=True))
             terms.setdefault(frozenset(SYMBOLS[-plate.dim - 1] for plate in sites[name].plates), []).append(factor)
         return terms, {SYMBOLS[-dim - 1] for dim in dims.values()}, sizes, scale, leaves
 

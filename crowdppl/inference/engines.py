@@ -19,15 +19,14 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
-from crowdppl.inference.loop import Progress
+from crowdppl.inference.loop import Progress, Run
 from crowdppl.inference.mcmc import gibbs, nuts
 from crowdppl.inference.neural.early_stopping import with_early_stopping
-from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.options import SAMPLERS, Options
+from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult
-from crowdppl.inference.state import Earlier
 from crowdppl.inference.svi import svi
-from crowdppl.inference.vb.fit import VbRun, prepare, run_starts
+from crowdppl.inference.vb.fit import prepare, run_starts
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
@@ -56,11 +55,9 @@ def fit_model(
     """One fit of one model by one engine, without correction.
 
     Args:
-        model: the model, with its settings.
+        model, data, options: with its settings; the annotations; of the engine.
         name: of the method, for the result and for messages.
-        data: the annotations.
         inference: an engine, or "auto".
-        options: of the engine.
         start: values of sites (or truth shares) to start from.
         evidence: (N, K) log-potentials of the truth by position, beside labels and gold.
         earlier: a fit of the same annotators and classes, which em and vb continue.
@@ -75,7 +72,7 @@ def fit_model(
         MemoryShortageError: when the fit needs more memory than there is.
     """
     began = time.perf_counter()
-    check_fit(model, data, inference)
+    check_fit(model, data, inference, options)
     setup = getattr(model, "setup", None)
     ready = model if setup is None else setup(data)
     if options.checkpoint is not None:
@@ -106,15 +103,20 @@ def fit_model(
     return Fit(ready, name, engine, data, result, options.kept())
 
 
-def check_fit(model: Model, data: Annotations, inference: str) -> None:
+def check_fit(model: Model, data: Annotations, inference: str, options: Options) -> None:
     """Refuses what can be refused before anything is built.
 
     Raises:
-        MethodError: for an unknown engine, or a history that the method's card does not list.
+        MethodError: for an unknown engine, minibatches of a sampler, or a history that the card does not list.
         DataError: for covariates that the card lists and the data lack.
     """
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
+    if options.batch_size is not None and inference in SAMPLERS:  # its draws would not be from the posterior
+        raise MethodError(
+            f"batch_size={options.batch_size} is a setting of vb and svi; {inference} runs over all items: leave "
+            "it out, or use inference='vb'"
+        )
     card = card_of(model)
     if card is not None and data.history is not None and "history" not in card.uses:
         raise MethodError(
@@ -154,10 +156,7 @@ def _with_training(
 ) -> tuple[Model, dict[str, float]]:
     """A model whose training has numbers for "auto" volume and for ``patience``, and the score of each volume.
 
-    Args:
-        model: before its setup.
-        problem: the model after its setup, and the data.
-        data, engine, select_volume: as in ``fit_model``.
+    ``model`` is as it was before its setup, that of the problem after.
     """
     ready, options = problem.model, problem.options
     volumes: dict[str, float] = {}
@@ -181,7 +180,7 @@ def refuse_engine(model: Model, engine: str) -> None:
         MethodError: with the card's reason.
     """
     card = card_of(model)
-    if engine in ("gibbs", "nuts") and network_of(model) is not None:
+    if engine in SAMPLERS and network_of(model) is not None:
         raise MethodError(
             f"{type(model).__name__} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
         )
@@ -227,10 +226,7 @@ def gibbs_seconds(problem: Problem, options: Options) -> float:
 def engine_support(model: Model, data: Annotations, engine: str) -> str:
     """What an engine does with a model: "exact", "mean-field", "gradient", or why it refuses.
 
-    Args:
-        model: the model.
-        data: any annotations of the kind that it takes; the model is run on a few items of it.
-        engine: one of the engines.
+    The data are any annotations of the kind that it takes; the model is run on a few items of them.
     """
     setup = getattr(model, "setup", None)
     options = Options(max_iterations=1, draws=4, warmup=1, chains=1)
@@ -266,7 +262,7 @@ def _diagnostics(progress: Progress, converged: bool, notes: list[str]) -> dict[
     }
 
 
-def _starts(runs: Sequence[VbRun] | Sequence[svi.SviRun]) -> dict[str, Any]:
+def _starts(runs: Sequence[Run]) -> dict[str, Any]:
     """Diagnostics of several starts, the best first."""
     kept = [{"start": r.start, "objective": r.objective, "iterations": r.progress.iterations} for r in runs]
     return {"start": runs[0].start, "restarts": kept}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from crowdppl.core.devices import pyro_state_kept
 from crowdppl.inference.checkpoint import Checkpoint
@@ -30,6 +31,36 @@ class Progress:
     def iterations(self) -> int:
         """Of all parts."""
         return self.before + len(self.objectives)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run from one start.
+
+    Attributes:
+        start: name of the start.
+        progress: objectives and how it ended.
+        objective: by which starts are compared.
+    """
+
+    start: str
+    progress: Progress
+    objective: float
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+def run_each(run: Callable[[int], AnyRun], starts: int) -> list[AnyRun]:
+    """Runs from start 0, 1, ... until the user presses Ctrl-C; the best run comes first."""
+    runs: list[AnyRun] = []
+    while len(runs) < starts and not (runs and runs[-1].progress.interrupted):
+        runs.append(run(len(runs)))
+    stopped = runs[-1].progress.interrupted
+    runs.sort(key=lambda run: -run.objective)
+    if stopped:  # further starts might have been better
+        runs[0].progress.interrupted, runs[0].progress.converged = True, False
+    return runs
 
 
 def iterate(

@@ -24,13 +24,11 @@ class LBFGSAscent:
     """L-BFGS with a strong Wolfe search on an objective that is to be raised.
 
     The curvature memory is kept between calls, although the objective may have moved a little in between
-    (other sites were updated): the search itself starts from a fresh gradient, and what changed the gradient
-    between calls is not taken for curvature.
+    (other sites were updated); what changed the gradient between calls is not taken for curvature.
 
     Args:
         leaves: tensors to move, in place.
-        first: looks at the objective by a call without memory, which begins with short steps; about as many as
-            quasi-Newton steps and one more, for the start.
+        first: looks at the objective by a call without memory, which begins with short steps.
         later: by any other call.
     """
 
@@ -41,21 +39,11 @@ class LBFGSAscent:
 
     def _fresh(self) -> None:
         self.search = torch.optim.LBFGS(
-            self.leaves,
-            history_size=20,
-            line_search_fn="strong_wolfe",
-            tolerance_change=0,
+            self.leaves, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0
         )
 
     def __call__(self, objective: Callable[[], tuple[float, Sequence[Tensor]]]) -> float:
-        """Raises the objective.
-
-        Args:
-            objective: returns its value and its gradient by each leaf.
-
-        Returns:
-            The value reached: never below the value at the start.
-        """
+        """Raises an objective, given with its gradient by each leaf, to a value never below that at the start."""
         start: list[float] = []
         before = [x.detach().clone() for x in self.leaves]
         tried: deque[tuple[float, list[Tensor]]] = deque(maxlen=KEPT)
@@ -84,7 +72,7 @@ class LBFGSAscent:
             self._back(before)
             raise
         places = [(start[0], before), *tried]
-        last = next((value for value, at in reversed(places) if self._stands(at)), None)
+        last = next((value for value, at in reversed(places) if all(map(torch.equal, self.leaves, at))), None)
         if last is None:  # the search ended where it had not been
             last, _ = objective()
         if last >= start[0]:
@@ -97,9 +85,6 @@ class LBFGSAscent:
             for leaf, x in zip(self.leaves, before, strict=True):
                 leaf.copy_(x)
         self._fresh()
-
-    def _stands(self, at: Sequence[Tensor]) -> bool:
-        return all(torch.equal(leaf, x) for leaf, x in zip(self.leaves, at, strict=True))
 
     def _begin_anew(self) -> None:
         """Makes torch's search compare its next gradient with this one; a pair without change is left out."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 import numpy as np
 import torch
@@ -144,19 +144,6 @@ def used_by(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if engine in ENGINES_WITH.get(name, (engine,))}
 
 
-def refuse_minibatch(options: Options, engine: str) -> None:
-    """Refuses minibatches for a sampler, whose draws would be of something else than the posterior.
-
-    Raises:
-        MethodError: naming the engines that take them.
-    """
-    if options.batch_size is not None:
-        raise MethodError(
-            f"batch_size={options.batch_size} is a setting of vb and svi; {engine} runs over all items: leave it "
-            "out, or use inference='vb'"
-        )
-
-
 LOOKUPS = 400_000
 """Labels x classes x chains up to which gibbs takes more than 4 chains: below, most of a sweep's cost is fixed."""
 
@@ -182,8 +169,7 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
     several = isinstance(inference, str) and inference in ("gibbs", "auto")
     if "chains" not in given and several and size > 0:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
-    build: Callable[..., Options] = Options
-    return build(**given)
+    return Options(**cast(Any, given))
 
 
 def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:

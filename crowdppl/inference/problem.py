@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, cast
 
+import numpy as np
 import pyro
 import torch
 from torch import Tensor
@@ -18,12 +18,13 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations, placed_features
 from crowdppl.data.blocks import Block
 from crowdppl.errors import DataError, MethodError, NumericalError
-from crowdppl.inference.density import Density, states_of, trace_sites
+from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
+from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, read_sites, refuse_unaware_truth, refuse_wrong_truth, validate_model
-from crowdppl.inference.starts import soft_truth, truth_site, typical_values, votes
+from crowdppl.inference.sites import Site, read_model
+from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.model import Model, plates_of
 
@@ -44,22 +45,17 @@ def without_validation(device: str, validate: bool = False) -> Iterator[None]:
         yield
 
 
-class _Reading(NamedTuple):
-    sites: dict[str, Site]
-    truth: str | None
-    states: int
+@dataclass(frozen=True)
+class Earlier:
+    """A fit of the same annotators and classes, which em and vb continue.
 
+    Attributes:
+        sites: its result, site by site.
+        order: item code at each position of the data to be fitted now.
+    """
 
-class EarlierFit(Protocol):
-    """A fit of the same annotators and classes, where em and vb go on (``vb.fit.Earlier``)."""
-
-    def fits(self, sites: Mapping[str, Site]) -> bool:
-        """Whether it has every site, in the same shape."""
-        ...
-
-    def state(self, sites: Mapping[str, Site], gaussians: Any) -> Any:
-        """The state in which it ended."""
-        ...
+    sites: Mapping[str, SiteResult]
+    order: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -71,6 +67,9 @@ class Problem:
         blocks: the data, on the device and in the precision of the fit.
         options: of the fit.
         whole: one block of all items, for models that keep something of each item.
+        sites, truth, states: what the model was found to be, as of ``Reading``.
+        plates: nesting depth of the model's plates.
+        conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
         spread: whether the spread of truth and tables over draws of the parameters is wanted; vb finds it in many
@@ -78,32 +77,35 @@ class Problem:
     """
 
     model: Model
-    blocks: Sequence[Block]
+    blocks: list[Block]
     options: Options
     whole: Callable[[], Block]
-    moments: Callable[[], Tensor] | None = None
+    sites: Mapping[str, Site]
+    truth: str | None
+    states: int
+    plates: int
+    conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
-    earlier: EarlierFit | None = None
+    earlier: Earlier | None = None
     spread: bool = True
 
-    @property
-    def program(self) -> Callable[[Any], Any]:
-        """The model's model."""
-        return self.model.model
+    @staticmethod
+    def of(model: Model, blocks: list[Block], options: Options, whole: Callable[[], Block]) -> Problem:
+        """A model and data, with the model's sites classified.
 
-    @property
-    def plates(self) -> int:
-        """Nesting depth of the model's plates."""
-        return plates_of(self.model)
+        Raises:
+            MethodError: when the model does not run, or has sites that no engine can treat.
+        """
+        found = read_model(model, next(b for b in blocks if b.n_items))
+        conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
+        return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
 
     @property
     def n_items(self) -> int:
-        """Items in the data."""
         return sum(b.n_items for b in self.blocks)
 
     @property
     def n_labels(self) -> int:
-        """Labels in the data."""
         return sum(b.n_labels for b in self.blocks)
 
     @property
@@ -133,48 +135,13 @@ class Problem:
         return type(self.model).__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
-    def default_tolerance(self) -> float:
-        """Relative gain at which em and vb stop: what the precision can resolve."""
-        return 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
-
-    @property
-    def sites(self) -> dict[str, Site]:
-        """The model's continuous and one-hot sites by name."""
-        return self._read.sites
-
-    @property
-    def truth(self) -> str | None:
-        """The discrete site that is the truth."""
-        return self._read.truth
-
-    @property
-    def states(self) -> int:
-        """The alternatives of an item that a pass keeps apart: the most log-factors that it has."""
-        return self._read.states
-
-    @cached_property
-    def _read(self) -> _Reading:
-        small, trace = validate_model(self.model, self._some_block)  # not kept: it holds tables of all annotators
-        sites = {s.name: s for s in read_sites(self.model, small, trace)}
-        truth = truth_site(self.model, trace)
-        if truth is not None:
-            refuse_wrong_truth(trace, truth, small.n_classes)
-            if any(b.potential is not None and bool(b.potential.any()) for b in self.blocks):
-                refuse_unaware_truth(self.model, small, trace, truth)
-        return _Reading(sites, truth, states_of(trace_sites(trace), small.n_items))
-
-    @property
-    def _some_block(self) -> Block:
-        return next(b for b in self.blocks if b.n_items)
+    def tolerance(self) -> float:
+        """Relative gain at which em and vb stop: by default, what the precision can resolve."""
+        default = 1e-8 if self.blocks[0].dtype == torch.float64 else 1e-7
+        return default if self.options.tolerance is None else self.options.tolerance
 
     def of_kind(self, kind: str) -> list[Site]:
-        """The sites of one kind."""
         return [s for s in self.sites.values() if s.kind == kind]
-
-    @property
-    def conjugate(self) -> frozenset[str]:
-        """Names of the conjugate sites."""
-        return frozenset(s.name for s in self.of_kind("conjugate"))
 
     def density(self, chains: int | None = None) -> Density:
         """The model's log marginal density; conjugate sites are given as log theta.
@@ -182,42 +149,21 @@ class Problem:
         Args:
             chains: number of values of all sites that are evaluated together, or None for one value.
         """
-        return Density(self.program, self.plates, chains, self.conjugate)
+        return Density(self.model.model, self.plates, chains, self.conjugate)
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""
         return FullPass(self.density(chains), self.blocks, self.sites)
 
-    def refuse_hyper(self, engine: str) -> None:
-        """Refuses models whose priors are themselves inferred.
-
-        Raises:
-            MethodError: naming the sites.
-        """
-        idle = [s.name for s in self.of_kind("hyper") if s.idle]
-        if idle:
-            raise MethodError(
-                f"{engine} refuses {type(self.model).__name__}: {', '.join(idle)} reaches neither labels nor the "
-                "prior of another site, so that data say nothing of it; use it in model, or take it out"
-            )
-        names = [s.name for s in self.of_kind("hyper")]
-        if names:
-            others = "'vb' or 'nuts'" if self.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
-            others = "'vb'" if networks_of(self.model) else others
-            raise MethodError(
-                f"{engine} refuses {type(self.model).__name__}: the prior parameters {', '.join(names)} are "
-                "inferred too, and their joint mode may be ill-posed (the density of rows at their mean grows "
-                f"without bound in a concentration); use inference={others}"
-            )
-
     def typical(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A first value for each site: the model's own start where it has one, else the prior mean."""
         start = getattr(self.model, "init", None)
         local = any(s.local for s in self.sites.values())
-        block = self.whole() if local or start is not None else self._some_block  # a start may read all labels
+        all_items = local or start is not None  # a start may read all labels
+        block = self.whole() if all_items else next(b for b in self.blocks if b.n_items)
         given = {**({} if start is None else dict(start(block))), **self.given}
         given = {n: x.double() for n, x in given.items() if n in self.sites}
-        return typical_values(self.model, block, list(self.sites), given, self.plates, generator)
+        return typical_values(self.model, block, list(self.sites), given, generator)
 
     @cached_property
     def signatures(self) -> Signatures:
@@ -237,8 +183,8 @@ class Problem:
             return "given", self.given[self.truth]
         if number == 0:
             return "votes", soft_truth(self.counts)
-        if number == 1 and self.moments is not None:
-            return "spectral", self.moments()
+        if number == 1:
+            return "spectral", spectral_truth(self.blocks)
         return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
 
 
@@ -273,12 +219,7 @@ def build_problem(
         every = with_network_outputs(model, data, [data.as_block().to(options.device, dtype)])[0]
         return replace(every, evidence=known)
 
-    def moments() -> Tensor:
-        from crowdppl.inference.starts import spectral_truth  # only restarts need it
-
-        return spectral_truth(blocks)
-
-    problem = Problem(model, blocks, options, whole, moments)
+    problem = Problem.of(model, blocks, options, whole)
     if start is not None and not isinstance(start, Mapping):
         raise MethodError(f"start is {kind_of(start)}; give a mapping from names of sites to values")
     return replace(problem, given=_checked(problem, start)) if start else problem
@@ -286,15 +227,16 @@ def build_problem(
 
 def _checked(problem: Problem, start: Mapping[str, Any]) -> dict[str, Tensor]:
     """Values to start from, each in the shape of its site."""
-    name, n, k = type(problem.model).__name__, problem.n_items, problem.blocks[0].n_classes
+    n, k = problem.n_items, problem.blocks[0].n_classes
     shapes = {site: x.shape(n) for site, x in problem.sites.items()}
     shapes |= {} if problem.truth is None else {problem.truth: (n, k)}
     out = {}
     for site, value in start.items():
         if site not in shapes:
-            near = get_close_matches(site, shapes, 1)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(shapes)}"
-            raise MethodError(f"start names {site!r}, which is no site of {name} that a fit starts from; {hint}")
+            raise MethodError(
+                f"start names {site!r}, which is no site of {type(problem.model).__name__} that a fit starts from; "
+                f"choose from {', '.join(shapes)}"
+            )
         try:
             x = torch.as_tensor(value).detach().to(problem.options.device, torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:

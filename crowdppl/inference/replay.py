@@ -17,20 +17,11 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Tensors = dict[str, Tensor]
-
-
 Memory = list[Any]
 
 
 class Step(NamedTuple):
-    """One operation.
-
-    Attributes:
-        run: the operation.
-        args: takes its arguments from memory.
-        kwargs: those by name, which are no tensors.
-        places: of what it makes: one, or of a list.
-    """
+    """One operation: ``args`` takes its arguments from memory, ``places`` says where what it makes goes."""
 
     run: Callable[..., Any]
     args: Callable[[Memory], Sequence[Any]]
@@ -88,19 +79,15 @@ def _filled(x: Any, memory: Memory) -> Any:
 
 
 class Kind(NamedTuple):
-    """What is known of an operation wherever it happens.
-
-    Attributes:
-        writes: which of its arguments it writes to.
-        draws: whether it draws at random.
-        shapes: whether numbers decide the shape of what comes out.
-        masks: whether they do where it is given a mask.
-    """
+    """What is known of an operation wherever it happens."""
 
     writes: list[int]
+    """Which of its arguments it writes to."""
     draws: bool
     shapes: bool
+    """Whether numbers decide the shape of what comes out."""
     masks: bool
+    """Whether they do where it is given a mask."""
 
 
 class Operation(NamedTuple):
@@ -116,12 +103,11 @@ class Operation(NamedTuple):
     written: list[Tensor]
 
     @classmethod
-    def of(cls, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, made: Any) -> Operation:
+    def of(cls, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) -> Operation:
         """From what the recorder noted."""
         kind = _kind(run)
-        reads = tensors((*args, *kwargs.values()) if kwargs else args)
-        written = tensors([args[i] for i in kind.writes]) if kind.writes else []
-        return cls(run, args, kwargs or {}, made, kind, reads, tensors(flat(made)), written)
+        written = tensors([args[i] for i in kind.writes])
+        return cls(run, args, kwargs, made, kind, tensors((*args, *kwargs.values())), tensors(flat(made)), written)
 
     @property
     def unsteady(self) -> bool:
@@ -210,7 +196,7 @@ class _Looks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in LOOKS and not _aside.get():
             self.seen.append(args[0])
-        return func(*args, **kwargs) if kwargs else func(*args)
+        return func(*args, **(kwargs or {}))
 
 
 class _Recorder(TorchDispatchMode):
@@ -218,7 +204,7 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.noted: list[tuple[Any, tuple[Any, ...], dict[str, Any] | None, Any]] = []
+        self.noted: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = []
         self.size = 0
 
     @classmethod
@@ -227,7 +213,8 @@ class _Recorder(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **kwargs) if kwargs else func(*args)
+        kwargs = kwargs or {}
+        made = func(*args, **kwargs)
         if not _aside.get():
             self.size += made.nbytes if type(made) is Tensor else sum(x.nbytes for x in tensors(flat(made)))
             if self.size > LARGEST:
@@ -262,7 +249,7 @@ class _Writing:
         if (
             any(o.kind.draws for o in self.operations)
             or any(o.unsteady for o in live)
-            or any(tensors([*o.kwargs.values()]) for o in self.operations if o.kwargs)
+            or any(tensors([*o.kwargs.values()]) for o in self.operations)
             or any(places.of(x) in moving for x in self.looks)
             or any(places.of(x) in moving for x in found.values())  # not its own, or a way in unseen
         ):
@@ -285,12 +272,7 @@ class _Writing:
         return found | {id(x): x for x in self.outputs.values() if id(x) not in own}
 
     def _moving(self, places: _Places, where: list[set[int]]) -> set[int]:
-        """Places in memory that do not hold the same in each run, or at each time of one.
-
-        Args:
-            places: in memory.
-            where: each operation reads or makes something.
-        """
+        """Places in memory that do not hold the same in each run, or at each time of one."""
         moving = {places.of(x) for x in self.inputs.values()}
         moving |= {places.of(x) for o in self.operations for x in o.written}
         before = 0
@@ -312,7 +294,7 @@ class _Writing:
 
     def _step(self, o: Operation) -> Step | None:
         """The step of an operation; of one that gives back the same numbers in the same place, none."""
-        if o.run in IDLE and _form(o.made) == _form(o.args[0]):
+        if o.run in IDLE and (o.made.shape, o.made.stride()) == (o.args[0].shape, o.args[0].stride()):
             self.slots[id(o.made)] = self._slot(o.args[0])
             return None
         args = [self._kept(x) for x in o.args]
@@ -330,10 +312,6 @@ class _Writing:
         if isinstance(x, (list, tuple)) and tensors(x):
             return [self._kept(y) for y in x]
         return self._slot(x, x)
-
-
-def _form(x: Tensor) -> tuple[Any, ...]:
-    return x.shape, x.stride()
 
 
 class _Places(dict[int, int]):
@@ -355,9 +333,8 @@ class Replayed:
     """A function of tensors that is replayed by its operations alone after some calls, bit for bit.
 
     On a small block, Pyro's and torch's bookkeeping takes longer than arithmetic. The function is recorded after
-    some calls, compared with its record at the next call with other values, and replaced by it. A function that
-    cannot be replayed is called each time. ``torch.fx``'s ``make_fx`` cannot trace these passes: they multiply by
-    sparse CSR matrices, which have no strides.
+    some calls, compared with its record at the next call with other values, and replaced by it. One that cannot be
+    replayed is called each time. (``make_fx`` of torch cannot trace sparse CSR matrices, which have no strides.)
 
     Args:
         function: of tensors by name, whose results depend on nothing else that changes. Its first result, where it
@@ -388,7 +365,8 @@ class Replayed:
         if _likeness(inputs) != self._like:
             return self.function(inputs)
         if self.program.stale:
-            return self._given_up(inputs)
+            self._hopeless, self.program = True, None
+            return self.function(inputs)
         if not self.trusted:
             return self._compared(inputs, self.program({n: x.detach().clone() for n, x in inputs.items()}))
         found = self.program(inputs)
@@ -413,10 +391,6 @@ class Replayed:
             if self.kind is not None and self.trusted:
                 _proven.add(self.kind)
         return results
-
-    def _given_up(self, inputs: Mapping[str, Tensor]) -> Tensors:
-        self._hopeless, self.program = True, None
-        return self.function(inputs)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -28,8 +28,7 @@ class SiteResult:
         arrays: by family: {"concentration"}, with "weight", the part of each row's that is knowledge, where that is
             known; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the site's own;
             {"probability"}; {"draws"} of shape (chains, draws, *dims).
-        support: of a normal site, what its own space is: "real", "positive", "unit" (from 0 to 1) or
-            "simplex"; "" for anything else.
+        support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
     """
 
     name: str
@@ -125,8 +124,7 @@ class UpdateState:
     """What labels of earlier fits taught.
 
     Attributes:
-        sites: priors of the last update: what annotators and everything else shared carry along, without what
-            items counted that came again.
+        sites: priors of the last update, without what items counted that came again.
         items: ids of the items of the last update, (N,).
         evidence: what earlier labels said of their truths, log-potentials (N, K); 0 of items that are new.
         votes: how many labels that name a class they had in earlier fits, int64 (N,).
@@ -200,15 +198,12 @@ class Correction:
         return len(self.weights) == 1 and not any(self.rates.values()) and not self.gold
 
     def __str__(self) -> str:
-        parts = [
-            f"{weight:.2f} {name}" + (f" (labels correlated by {self.rates[name]:g})" if self.rates[name] else "")
-            for name, weight in self.weights.items()
-        ]
-        if len(parts) == 1:
-            (name,) = self.rates
-            rate = self.rates[name]
+        if len(self.weights) == 1:
+            ((name, rate),) = self.rates.items()
             text = f"labels of an item are taken to be correlated by {rate:g}" if rate else f"{name} as it is"
         else:
+            correlated = {n: f" (labels correlated by {rate:g})" if rate else "" for n, rate in self.rates.items()}
+            parts = [f"{weight:.2f} {n}{correlated[n]}" for n, weight in self.weights.items()]
             text = "probabilities are averaged: " + " + ".join(parts)
         if self.truth_map is not None:
             text += f", then mapped to {self.gold} known truths (scale {self.truth_map.scale:.2f})"

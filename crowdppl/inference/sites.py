@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyro
@@ -27,45 +27,18 @@ from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.sums import Summing
 
 
-class Family(Protocol):
-    """A family in which a posterior is the prior's parameter plus counts of the leaf statistic."""
-
-    def natural(self, prior: Any) -> Tensor:
-        """Parameter of a prior found in a trace, float64, in the full shape of the site's value."""
-        ...
-
-    def mean(self, parameter: Tensor) -> Tensor:
-        """Expected leaf statistic."""
-        ...
-
-    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
-        """Leaf statistic of the mode; ``before`` where the parameter leaves it open."""
-        ...
-
-    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
-        """Leaf statistic of a random draw."""
-        ...
-
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
-        """Log-density up to a constant, as a function of the leaf statistic: (batch)."""
-        ...
-
-    def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        """Divergence of one member from another: (batch)."""
-        ...
-
-
 class DirichletFamily:
-    """Dirichlet distributions; the leaf statistic is log theta, the parameter the concentration (..., K)."""
+    """Dirichlets: a posterior is the prior's parameter plus counts of the leaf statistic.
+
+    The leaf statistic is log theta, the parameter the concentration (..., K).
+    """
 
     def natural(self, prior: Any) -> Tensor:
         """Concentration of a prior, float64, unwrapped and expanded to batch and event."""
-        shape = prior.batch_shape + prior.event_shape
         inner = unwrapped(prior)
         out: Tensor = inner.concentration
-        if isinstance(inner, ChosenDirichlet):
-            out = inner.blend(out)
-        return out.double().expand(shape)
+        out = inner.blend(out) if isinstance(inner, ChosenDirichlet) else out
+        return out.double().expand(prior.batch_shape + prior.event_shape)
 
     def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
         """A term of concentration and value, one number a row; expected where a one-hot site chooses the prior."""
@@ -140,19 +113,12 @@ class Softmax(Transform):
     Stick-breaking treats classes in order, so that a Gaussian fit would change when they are renamed. Here K
     real numbers stand for K - 1 proportions and one auxiliary total: with ``g = exp(u)``, ``x = g / sum g`` and
     ``G = sum g`` given the density Gamma(K, 1), the density of u is ``p(x) p(G)`` times ``G * prod x``, and
-    integrating over G leaves p(x). Gaussians in this space bound the evidence of the enlarged model, which is
-    the evidence of the model; a sampler that forgets G samples x exactly.
+    integrating over G leaves p(x).
     """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
     bijective = False
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Softmax)
-
-    def __hash__(self) -> int:
-        return hash(Softmax)
 
     def _call(self, x: Tensor) -> Tensor:
         return x.softmax(-1)
@@ -167,14 +133,6 @@ class Softmax(Transform):
         log_total = x.logsumexp(-1)
         log_density = (k - 1) * log_total - log_total.exp() - math.lgamma(k)
         return x.log_softmax(-1).sum(-1) + log_total + log_density
-
-    def forward_shape(self, shape: torch.Size) -> torch.Size:
-        """The same."""
-        return shape
-
-    def inverse_shape(self, shape: torch.Size) -> torch.Size:
-        """The same."""
-        return shape
 
 
 def plain_support(support: object) -> object:
@@ -196,35 +154,6 @@ class _Rooted(Messenger):
             message["value"] = message["value"].detach().requires_grad_()
 
 
-def validate_model(model: Model, block: Block) -> tuple[Block, Trace]:
-    """A few items of a block, and the model's trace on them at a draw from its prior, under Pyro's checks.
-
-    Priors and log-probabilities in the trace depend on the latents above them as gradients show.
-
-    Raises:
-        MethodError: when the model does not run, or has sites that no engine can treat.
-    """
-    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    name, plates = type(model).__name__, plates_of(model)
-    program = poutine.enum(model.model, first_available_dim=-1 - plates)
-    with seeded(0), pyro.validation_enabled(True):
-        try:
-            with _Rooted():  # outside the trace, which sees a site after it
-                trace = poutine.trace(program).get_trace(small)
-            _refuse_misplaced(name, trace_sites(trace), small)
-            trace.compute_log_prob(lambda _, node: not is_plate(node))
-        except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
-            if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
-                raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
-            if is_shortage(error):  # the model is well, and what it asks for too large
-                raise
-            raise MethodError(
-                f"the model {name} does not run on {small.n_items} items at a draw from its prior: {error}. Check "
-                f"shapes against its plates (declared depth: {plates})"
-            ) from error
-    return small, trace
-
-
 def _refuse_misplaced(name: str, sites: Mapping[str, TraceSite], block: Block) -> None:
     """Refuses labels that are drawn never, twice or outside their plate, and latents where no engine keeps them."""
     labels = {n: x for n, x in sites.items() if isinstance(x.fn, Labels)}
@@ -239,23 +168,39 @@ def _refuse_misplaced(name: str, sites: Mapping[str, TraceSite], block: Block) -
         )
     for n, site in labels.items():
         plate = f"{site.fn.within}s"
-        if plate not in site.plate_names:
+        if plate not in {x.name for x in site.plates}:
             raise MethodError(
                 f"{name} draws {n!r} outside the plate of {plate}; call annotate in plates.{plate}(data)"
             )
     for n, site in sites.items():
+        within = {x.name for x in site.plates}
         if site.observed:
             continue
-        if site.enumerated and not site.plate_names & {"items", "labels"}:
+        if site.enumerated and not within & {"items", "labels"}:
             raise MethodError(
                 f"site {n!r} of {name} cannot be summed out, because it is not of items; make it a "
                 "crowdppl.primitives.OneHot that enters the table linearly"
             )
-        if not site.enumerated and "labels" in site.plate_names:
+        if not site.enumerated and "labels" in within:
             raise MethodError(
                 f"site {n!r} of {name} has a value for each label, and engines keep those of items and annotators; "
                 "sum it out in the table (crowdppl.primitives.logsumexp), or make it one of items"
             )
+
+
+def _refuse_unaware(model: Model, small: Block, sites: Mapping[str, TraceSite], truth: str) -> None:
+    """Refuses a model whose truth is not conditioned on gold and earlier labels."""
+    values = {n: x.value.detach().double() for n, x in sites.items() if not x.observed and not x.enumerated}
+    known = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
+    try:
+        share = Density(model.model, plates_of(model))(known, values, marginals=(truth,)).marginals[truth]
+    except NumericalError:  # the first class may be impossible where a model rules classes out
+        return
+    if not bool((share[0] > 1 - 1e-6).all()):
+        raise MethodError(
+            f"the model draws {truth!r} by itself, so that gold and earlier labels do not enter; draw it by "
+            "crowdppl.primitives.truth(data, log_p)"
+        )
 
 
 def reads_item_covariates(model: Model, block: Block) -> bool:
@@ -268,46 +213,6 @@ def reads_item_covariates(model: Model, block: Block) -> bool:
     with seeded(0):
         poutine.trace(program).get_trace(replace(some, item_covariates=watched))
     return bool(watched.asked)
-
-
-def refuse_wrong_truth(trace: Trace, truth: str, n_classes: int) -> None:
-    """Refuses a site that is taken for the truth and has another number of values than there are classes.
-
-    Raises:
-        MethodError: naming the site.
-    """
-    found = len(trace_sites(trace)[truth].value)
-    if found != n_classes:
-        raise MethodError(
-            f"site {truth!r} is taken for the truth and has {found} values where data have {n_classes} classes; "
-            "call the truth's site 'truth', or name it on a card"
-        )
-
-
-def refuse_unaware_truth(model: Model, small: Block, trace: Trace, truth: str) -> None:
-    """Refuses a model whose truth is not conditioned on gold and earlier labels.
-
-    Args:
-        model: the model.
-        small, trace: as from ``validate_model``.
-        truth: the site that is the truth.
-
-    Raises:
-        MethodError: naming the site.
-    """
-    found = {n: x for n, x in trace_sites(trace).items() if not x.observed and not x.enumerated}
-    values = {n: x.value.detach().double() for n, x in found.items()}
-    known = replace(small, gold=torch.zeros(small.n_items, dtype=torch.int64, device=small.device))
-    try:
-        density = Density(model.model, plates_of(model))
-        share = density(known, values, marginals=(truth,)).marginals[truth]
-    except NumericalError:  # the first class may be impossible where a model rules classes out
-        return
-    if not bool((share[0] > 1 - 1e-6).all()):
-        raise MethodError(
-            f"the model draws {truth!r} by itself, so that gold and earlier labels do not enter; draw it by "
-            "crowdppl.primitives.truth(data, log_p)"
-        )
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]
@@ -327,7 +232,6 @@ class Site:
         event_shape: shape of one value.
         support: constraint on its values.
         plates: name of the plate of each batch dimension, "" where there is none.
-        idle: whether it reaches neither labels nor the prior of another site.
     """
 
     name: str
@@ -337,33 +241,26 @@ class Site:
     event_shape: tuple[int, ...]
     support: Any
     plates: tuple[str, ...] = ()
-    idle: bool = False
 
     @property
     def transform(self) -> Transform:
         """From the whole real space to the site's support; for proportions, from as many real numbers."""
-        out: Transform
-        out = Softmax() if plain_support(self.support) is constraints.simplex else biject_to(self.support)
+        simplex = plain_support(self.support) is constraints.simplex
+        out: Transform = Softmax() if simplex else biject_to(self.support)
         return out
 
     @property
     def space(self) -> str:
         """Name of the support: "real", "positive", "unit" or "simplex"; "" for anything else."""
-        named = {
-            "real": constraints.real,
-            "positive": constraints.positive,
-            "nonnegative": constraints.nonnegative,
-            "unit": constraints.unit_interval,
-            "simplex": constraints.simplex,
-        }
         support = plain_support(self.support)
-        found = next((name for name, constraint in named.items() if constraint is support), "")
-        return "positive" if found == "nonnegative" else found  # 0 has probability 0, and the transform is the same
-
-    @property
-    def counted(self) -> tuple[str, ...]:
-        """What each dimension of a value counts: the name of its plate, "" where there is none."""
-        return (*self.plates, *[""] * len(self.event_shape))
+        named = (
+            ("real", constraints.real),
+            ("positive", constraints.positive),
+            ("positive", constraints.nonnegative),  # 0 has probability 0, and the transform is the same
+            ("unit", constraints.unit_interval),
+            ("simplex", constraints.simplex),
+        )
+        return next((name for name, constraint in named if constraint is support), "")
 
     def shape(self, n_items: int) -> tuple[int, ...]:
         """Shape of a value for data of ``n_items`` items."""
@@ -379,43 +276,105 @@ class Site:
         return value if value.shape[dim] == 1 else value.narrow(dim, start, stop - start)
 
 
-def read_sites(model: Model, small: Block, trace: Trace) -> list[Site]:
-    """Sorts a model's latents by what engines can do with them.
+class Reading(NamedTuple):
+    """What a model is found to be.
 
-    A site is conjugate when the gradient under recorded draws is the same at two values of its leaf: then the
-    complete-data log-likelihood is linear in it.
+    Attributes:
+        sites: its continuous and one-hot sites by name.
+        truth: the discrete site that is the truth: that of the card, or "truth", or the first one.
+        states: the alternatives of an item that a pass keeps apart: the most log-factors that it has.
+    """
+
+    sites: dict[str, Site]
+    truth: str | None
+    states: int
+
+
+def read_model(model: Model, block: Block) -> Reading:
+    """Runs a model on a few items at a draw from its prior, under Pyro's checks, and sorts its sites.
 
     Args:
         model: the model.
-        small, trace: as from ``validate_model``.
+        block: the data, or a part of them; gold and evidence decide whether a truth must follow them.
+
+    Raises:
+        MethodError: when the model does not run, or has sites that no engine can treat.
+    """
+    small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
+    found = trace_sites(_checked_trace(model, small))  # the trace is not kept: it holds tables of all annotators
+    sites = _sorted_sites(model, small, found)
+    discrete = [n for n, x in found.items() if x.enum_dim is not None]
+    card = getattr(model, "card", None)
+    named = "truth" if card is None else str(card.truth)
+    truth = named if named in discrete else next(iter(discrete), None)
+    if truth is not None:
+        values = len(found[truth].value)
+        if values != small.n_classes:
+            raise MethodError(
+                f"site {truth!r} is taken for the truth and has {values} values where data have {small.n_classes} "
+                "classes; call the truth's site 'truth', or name it on a card"
+            )
+        if block.potential is not None and bool(block.potential.any()):
+            _refuse_unaware(model, small, found, truth)
+    scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
+    states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)
+    return Reading(sites, truth, states)
+
+
+def _checked_trace(model: Model, small: Block) -> Trace:
+    """The trace; priors and log-probabilities in it depend on the latents above them as gradients show."""
+    name, plates = type(model).__name__, plates_of(model)
+    program = poutine.enum(model.model, first_available_dim=-1 - plates)
+    with seeded(0), pyro.validation_enabled(True):
+        try:
+            with _Rooted():  # outside the trace, which sees a site after it
+                trace = poutine.trace(program).get_trace(small)
+            _refuse_misplaced(name, trace_sites(trace), small)
+            trace.compute_log_prob(lambda _, node: not is_plate(node))
+        except (ValueError, RuntimeError, IndexError, NotImplementedError) as error:
+            if isinstance(error, CrowdpplError):  # Pyro adds shapes to what it was raised from
+                raise (error.__cause__ if isinstance(error.__cause__, CrowdpplError) else error) from None
+            if is_shortage(error):  # the model is well, and what it asks for too large
+                raise
+            raise MethodError(
+                f"the model {name} does not run on {small.n_items} items at a draw from its prior: {error}. Check "
+                f"shapes against its plates (declared depth: {plates})"
+            ) from error
+    return trace
+
+
+def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) -> dict[str, Site]:
+    """A model's latents by what engines can do with them.
 
     Raises:
         MethodError: when a latent is discrete but not enumerated, or a site's shape breaks a plate.
     """
-    latents = {n: x for n, x in trace_sites(trace).items() if not x.observed and not x.enumerated}
+    latents = {n: x for n, x in sites.items() if not x.observed and not x.enumerated}
     for name, site in latents.items():
         if site.fn.support.is_discrete and not isinstance(site.fn, OneHot):
             raise MethodError(
                 f"site {name!r} is discrete and not enumerated: add infer={{'enumerate': 'parallel'}} to it if it "
                 "is of items, or make it a crowdppl.primitives.OneHot that enters the table linearly"
             )
-    values = {n: _inner(x.fn, x.value.detach().double()) for n, x in latents.items()}
     with seeded(0):
-        kinds = _kinds(Density(model.model, plates_of(model)), small, latents, values)
-    idle = {name for name, kind in kinds.items() if kind == "hyper"}
-    idle -= _parents(latents, set()) if idle else set()
-    return [_site(n, kinds[n], x, n in idle) for n, x in latents.items()]
+        kinds = _kinds(Density(model.model, plates_of(model)), small, latents)
+    found = {}
+    for name, site in latents.items():
+        plates, batch = {plate.dim: plate.name for plate in site.plates}, site.fn.batch_shape
+        names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
+        local = not {"items", "labels"}.isdisjoint(names)
+        if local and kinds[name] == "onehot":
+            raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
+        shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
+        event, support = tuple(site.fn.event_shape), site.fn.support
+        found[name] = Site(name, kinds[name], local, shape, event, support, names)
+    return found
 
 
-def _inner(fn: Any, value: Tensor) -> Tensor:
-    """The value; of a Dirichlet, one whose logarithm a model can be given."""
-    return value.clamp(min=1e-30) if is_dirichlet(fn) else value
-
-
-def _kinds(
-    density: Density, block: Block, latents: Mapping[str, TraceSite], values: Mapping[str, Tensor]
-) -> dict[str, Kind]:
-    """The kind of each site."""
+def _kinds(density: Density, block: Block, latents: Mapping[str, TraceSite]) -> dict[str, Kind]:
+    """The kind of each site; of a Dirichlet, found at a value whose logarithm a model can be given."""
+    values = {n: x.value.detach().double() for n, x in latents.items()}
+    values = {n: x.clamp(min=1e-30) if is_dirichlet(latents[n].fn) else x for n, x in values.items()}
     onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
     parents = _parents(latents, onehot)
     candidates = [n for n, x in latents.items() if is_dirichlet(x.fn) and n not in parents]
@@ -443,7 +402,10 @@ def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
 def _linear(
     density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
 ) -> set[str]:
-    """Candidates whose gradient under recorded draws does not change with their value."""
+    """Candidates whose gradient under recorded draws is the same at two values of their leaf.
+
+    The complete-data log-likelihood is then linear in it.
+    """
     if not names:
         return set()
     logged = Density(density.model, density.plates, None, frozenset(names))
@@ -455,12 +417,8 @@ def _linear(
     first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
     replay = Summing("replay", tape=tape)
     second = logged(block, {**values, **moved}, gradient=names, how=replay, extra=extra)
-
-    def same(name: str) -> bool:
-        a, b = first.gradient[name], second.gradient[name]
-        return bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())
-
-    return {n for n in names if same(n)}
+    pairs = ((n, first.gradient[n], second.gradient[n]) for n in names)
+    return {n for n, a, b in pairs if bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())}
 
 
 def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
@@ -486,14 +444,3 @@ def expected(x: Tensor, chains: int | None) -> Tensor:
     """The same, averaged over chains."""
     total = per_chain(x, chains)
     return total if chains is None else total.mean()
-
-
-def _site(name: str, kind: Kind, site: TraceSite, idle: bool) -> Site:
-    plates = {plate.dim: plate.name for plate in site.plates}
-    of_items = {dim for dim, plate in plates.items() if plate in ("items", "labels")}
-    if of_items and kind == "onehot":
-        raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
-    batch = site.fn.batch_shape
-    shape = tuple(-1 if i - len(batch) in of_items else n for i, n in enumerate(batch))
-    names = tuple(plates.get(i - len(batch), "") for i in range(len(batch)))
-    return Site(name, kind, bool(of_items), shape, tuple(site.fn.event_shape), site.fn.support, names, idle)

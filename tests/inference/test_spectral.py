@@ -29,7 +29,7 @@ def separable(k: int, m: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return tables / tables.sum(-1, keepdims=True), rng.dirichlet(5 * np.ones(k))
 
 
-@pytest.mark.parametrize(("k", "m", "seed"), [(2, 4, 0), (3, 6, 1), (3, 9, 2), (5, 12, 3), (7, 14, 4)])
+@pytest.mark.parametrize(("k", "m", "seed"), [(2, 4, 0), (3, 9, 2), (7, 14, 4)])
 def test_exact_moments_give_the_confusions_back(k: int, m: int, seed: int) -> None:
     tables, share = separable(k, m, seed)
     joints = 1000 * np.einsum("t,atl,bts->albs", share, tables, tables)

@@ -15,7 +15,7 @@ from pyro.ops.contract import contract_tensor_tree
 from torch import Tensor
 
 import crowdppl
-from crowdppl.core.devices import seed_streams, seeded
+from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
 from crowdppl.inference.density import DrawingRing, Terms, contract, log_factors, named, trace_sites, traced
 
@@ -46,11 +46,9 @@ def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
     ours, theirs = trace_sites(traced(story.model, block, given, 1)), trace_sites(plain(story.model, block, given))
     assert list(ours) == list(theirs)
     for n, x in ours.items():
-        assert (x.enum_dim, x.observed, x.plate_names) == (
-            theirs[n].enum_dim,
-            theirs[n].observed,
-            theirs[n].plate_names,
-        )
+        other = theirs[n]
+        assert (x.enum_dim, x.observed) == (other.enum_dim, other.observed)
+        assert {plate.name for plate in x.plates} == {plate.name for plate in other.plates}
         torch.testing.assert_close(x.value, theirs[n].value)
         torch.testing.assert_close(x.fn.log_prob(x.value), theirs[n].fn.log_prob(theirs[n].value))
 
@@ -64,13 +62,6 @@ def test_a_markov_chain_is_enumerated_as_by_pyro() -> None:
     for n in ("truth_0", "truth_1"):
         assert ours[n].enum_dim == theirs[n].enum_dim
         assert ours[n].value.shape == theirs[n].value.shape
-
-
-def test_a_run_ends_after_the_last_site_that_is_wanted() -> None:
-    story = crowdppl.method("dawid_skene")
-    found = trace_sites(traced(story.model, PATIENTS.as_block(), {}, 1, until=["prevalence"]))
-    assert "prevalence" in found
-    assert "confusion" not in found
 
 
 def factor(dims: str, sizes: dict[str, int], seed: int) -> Tensor:
@@ -119,18 +110,3 @@ def test_factors_are_not_expanded_where_nothing_varies() -> None:
     assert factors["truth"].shape == (4, 1)
     assert factors["label"].shape == (4, 45)
     assert dims == {"truth": -2}
-
-
-def test_streams_are_seeded_as_torch_does_and_go_on_as_before() -> None:
-    torch.manual_seed(3)
-    wanted, _ = torch.rand(4), torch.manual_seed(8)
-    after = torch.rand(2)
-    torch.manual_seed(8)
-    with seeded(3):
-        torch.testing.assert_close(torch.rand(4), wanted, rtol=0, atol=0)
-    torch.testing.assert_close(torch.rand(2), after, rtol=0, atol=0)
-    for seed in (-1, 2**63):  # what torch takes
-        seed_streams(seed)
-        found = torch.rand(2)
-        torch.manual_seed(seed)
-        torch.testing.assert_close(torch.rand(2), found, rtol=0, atol=0)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import crowdppl
 from crowdppl import Annotations
-from crowdppl.cli.commands import main
 from crowdppl.errors import UnusedOptionWarning
 from crowdppl.inference.engines import ENGINES
 from crowdppl.inference.options import ENGINES_WITH, FitOptions
@@ -77,21 +75,6 @@ def test_methods_that_are_compared_share_their_options(data: Annotations) -> Non
     assert "guide='point'" in found and "inference is by em and gibbs" in found
     (found,) = said(crowdppl.heldout_score, "one_coin", data, folds=2, inference="em", draws=20)
     assert "draws=20" in found
-
-
-def test_a_classifier_is_scored_by_the_engine_that_is_named() -> None:
-    how: Any = {"folds": 2, "inference": "em", "settings": {"training": {"epochs": 1}}, "draws": 20}
-    (found,) = said(crowdppl.classifier_score, "raykar", crowdppl.digits(seed=0).data, **how)
-    assert "draws=20 changes nothing" in found
-
-
-def test_the_command_says_it_as_its_own_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    crowdppl.anaesthetists().frame().to_csv(tmp_path / "answers.csv", index=False)
-    options = ("--inference", "vb", "--option", "draws=7", "--out", str(tmp_path / "result"))
-    with pytest.raises(SystemExit):
-        main(["fit", str(tmp_path / "answers.csv"), "--model", "one_coin", *options])
-    lines = [line for line in capsys.readouterr().err.splitlines() if "changes nothing" in line]
-    assert len(lines) == 1 and lines[0].startswith("crowdppl: warning: draws=7 changes nothing: it is")
 
 
 def test_every_engine_and_option_that_is_named_is_there() -> None:

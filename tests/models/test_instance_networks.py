@@ -184,9 +184,9 @@ def test_of_a_network_that_stands_still_three_chains_are_three_runs(name: str) -
     wide = {site: torch.stack([d[site] for d in draws]) for site in draws[0]}
     outside = {site for site, s in problem.sites.items() if not s.batch_shape}
     wide = {site: x.unsqueeze(1) if site in outside else x for site, x in wide.items()}
-    found = Density(problem.program, chains=3)(block, wide, marginals=("truth",))
+    found = Density(problem.model.model, chains=3)(block, wide, marginals=("truth",))
     for c, values in enumerate(draws):
-        one = Density(problem.program)(block, values, marginals=("truth",))
+        one = Density(problem.model.model)(block, values, marginals=("truth",))
         torch.testing.assert_close(found.per_item[c], one.per_item)
         torch.testing.assert_close(found.marginals["truth"][:, c], one.marginals["truth"])
     assert float((found.per_item[0] - found.per_item[1]).abs().max()) > 0.01

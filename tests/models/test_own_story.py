@@ -199,7 +199,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
 def test_nuts_follows_pyros_own_density() -> None:
     problem = posed(Rumour(), crowd(6, 4, 3, 3))
     torch.manual_seed(0)
-    u, theirs, constrain, _ = initialize_model(problem.program, (problem.blocks[0],), max_plate_nesting=1)
+    u, theirs, constrain, _ = initialize_model(problem.model.model, (problem.blocks[0],), max_plate_nesting=1)
     here, change = {}, torch.zeros(())
     for n, site in problem.sites.items():
         x = constrain[n].inv(u[n])

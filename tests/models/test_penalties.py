@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate, PriorTerms, State
+from crowdppl.inference.vb.coordinate_ascent import Ascent, Evaluated, MeanFieldUpdate, State
 from crowdppl.inference.vb.fit import prepare
 from tests.crowd import crowd, posed
 
@@ -30,7 +30,7 @@ def counts_of(ascent: Ascent) -> dict[str, Tensor]:
 def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> float:
     """The objective under a truth that stays as it is, but for what does not depend on conjugate sites."""
     state = State(dict(parameters), ascent.state.logits, ascent.state.gaussians)
-    terms = PriorTerms(ascent.full_pass, MeanFieldUpdate(), state)
+    terms = Evaluated(ascent.full_pass, MeanFieldUpdate(), state)
     logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
     said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
     return said + float(terms.dirichlet_terms(terms.prior_trace()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import Hmc, where
-from crowdppl.inference.options import Options, refuse_minibatch
+from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.replay import Function, Replayed
@@ -55,9 +56,8 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampl
         Draws by site, (C, D, ..., event) as the model's chains see them, Dirichlets as log theta; and progress.
 
     Raises:
-        MethodError: for a minibatch, or a site without an exact update.
+        MethodError: for a site without an exact update.
     """
-    refuse_minibatch(options, "gibbs")
     gibbs = Gibbs(problem, options)
     size = sum(x.numel() for x in gibbs.values().values())
     thin = max(1, -(-size * options.draws // MAX_NUMBERS))
@@ -91,10 +91,6 @@ class Gibbs:
     the drawn counts), then prior parameters given the counts with the Dirichlets integrated out, then the
     Dirichlets.
 
-    Args:
-        problem: model, data and sites.
-        options: chains and seed.
-
     Attributes:
         theta: log theta of Dirichlets, (C, ..., event).
         onehot: one-hot sites, (C, ..., event).
@@ -121,7 +117,12 @@ class Gibbs:
         stream = self.options.generator(5)
         self.theta, self.onehot, at = self._first_values(stream)
         self.hyper = HyperSampler(self.problem, at, self.options.chains) if at else None
-        self.theta = self._theta_around(self._start_truth(), stream)
+        tilt: Values = {}
+        if self.problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
+            numbers = (chain if chain != 1 else self.options.chains for chain in range(self.options.chains))
+            shares = [self.problem.start(number)[1] for number in numbers]
+            tilt = {self.problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
+        self.theta = self._theta_around(tilt, stream)
 
     def _first_values(self, stream: torch.Generator) -> tuple[Values, Values, Values]:
         """Typical values: Dirichlets as log theta, one-hot sites, and unconstrained prior parameters."""
@@ -137,14 +138,6 @@ class Gibbs:
             u = site.transform.inv(values[site.name])
             at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
         return theta, onehot, at
-
-    def _start_truth(self) -> Values:
-        """Log truth shares (K, C, N) to start from: the votes, perturbed votes, moments, then perturbed votes."""
-        if self.problem.truth is None:
-            return {}
-        numbers = (chain if chain != 1 else self.options.chains for chain in range(self.options.chains))
-        shares = [self.problem.start(number)[1] for number in numbers]
-        return {self.problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
 
     def _theta_around(self, tilt: Mapping[str, Tensor], stream: torch.Generator) -> Values:
         """A draw of the Dirichlets given expected counts under tilted truths."""
@@ -181,11 +174,8 @@ class Gibbs:
 
     def _drawing_pass(self, names: list[str], t: int, number: int) -> Total:
         """A pass that draws every enumerated site; its gradients are the drawn counts."""
-
-        def how(offset: int) -> Summing:
-            return Summing("draw", self.options.generator(7, number, t, offset))
-
-        return self.full_pass(self.values(), gradient=names, how=how)
+        stream = partial(self.options.generator, 7, number, t)
+        return self.full_pass(self.values(), gradient=names, how=lambda offset: Summing("draw", stream(offset)))
 
     def _mixture_gradient(self, name: str) -> Tensor | float:
         """Gradient of the Dirichlets' log-priors by a one-hot site on which they depend."""
@@ -195,19 +185,14 @@ class Gibbs:
         total = torch.zeros((), dtype=torch.float64)
         for site, theta in self.theta.items():
             total = total + DIRICHLET.full_log_prior(trace_sites(trace)[site].fn, theta).double().sum()
-        if not total.requires_grad:
-            return 0.0
-        (found,) = torch.autograd.grad(total, [values[name]], allow_unused=True)
+        found = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
         return 0.0 if found is None else found
 
     def relabel(self, t: int) -> None:
         """Restarts chains in which classes are permuted against the votes, from their truth relabelled.
 
-        For warm-up only. Where nothing but the labels identifies the classes, a permuted chain would stay permuted,
-        and means over chains would mean nothing.
-
-        Args:
-            t: number of the next sweep.
+        For warm-up only, before sweep t. Where nothing but the labels identifies the classes, a permuted chain
+        would stay permuted, and means over chains would mean nothing.
         """
         truth = self.problem.truth
         if truth is None or not self.theta or classes_identified(self.problem):
@@ -241,10 +226,7 @@ def _prior_like(trace: Trace, name: str, theta: Tensor) -> Tensor:
 class HyperSampler:
     """Draws prior parameters of all chains by HMC, given counts, with the Dirichlets integrated out.
 
-    Args:
-        problem: model, data and sites.
-        at: unconstrained position by site, (C, ...).
-        chains: C.
+    They start at unconstrained positions by site, (C, ...).
     """
 
     def __init__(self, problem: Problem, at: Values, chains: int) -> None:
@@ -266,15 +248,7 @@ class HyperSampler:
         *,
         adapting: bool,
     ) -> None:
-        """One trajectory a chain.
-
-        Args:
-            theta: log theta of Dirichlets, (C, ...); only their shapes matter.
-            onehot: one-hot sites, (C, ...).
-            counts: drawn for each Dirichlet, in its shape.
-            generator: random stream.
-            adapting: whether step sizes and masses may change.
-        """
+        """One trajectory a chain, at log theta (whose shapes alone matter), one-hot sites and counts, (C, ...)."""
         parts = {"theta": theta, "onehot": onehot, "count": counts}
         given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
 
@@ -307,12 +281,7 @@ class HyperSampler:
 def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int]]:
     """The class of the votes that corresponds to each class, in each chain of a finished run.
 
-    Args:
-        problem: model and data.
-        draws: by site, (C, D, ..., event) as the model's chains see them, Dirichlets as log theta.
-
-    Returns:
-        C lists of K classes, [0, 1, ...] where nothing is permuted; none where the model's truth is no class.
+    C lists of K classes, [0, 1, ...] where nothing is permuted; none where the model's truth is no class.
     """
     chains, length = next(iter(draws.values())).shape[:2]
     full_pass, found = problem.full_pass(chains), []
@@ -343,15 +312,7 @@ def classes_identified(problem: Problem) -> bool:
 
 
 def relabelled(shares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Truth shares of all chains with the classes permuted to those of the votes.
-
-    Args:
-        shares: truth probabilities of each chain, (K, C, N).
-        counts: votes, (N, K).
-
-    Returns:
-        Which chains are permuted, bool (C,); and log truth shares (K, C, N), unchanged in the others.
-    """
+    """Which chains are permuted against votes (N, K), bool (C,), and log truth shares (K, C, N) without that."""
     out, moved = shares.clone(), []
     for chain, similarity in enumerate(class_similarity(shares, counts)):
         best = best_permutation(similarity)
@@ -361,17 +322,10 @@ def relabelled(shares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def class_similarity(shares: Tensor, counts: Tensor) -> np.ndarray:
-    """Similarity of each chain's classes and those of the votes.
+    """Similarity of each chain's classes and those of the votes, [chain, class of the chain, class of the votes].
 
     The items that a chain gives to its class k and the votes to class j, over the geometric mean of all items of k
-    and of j: 1 where both are the same items, whatever the sizes of classes.
-
-    Args:
-        shares: truth probabilities of each chain, (K, C, N).
-        counts: votes, (N, K).
-
-    Returns:
-        (C, K, K), [chain, class of the chain, class of the votes].
+    and of j: 1 where both are the same items, whatever the sizes of classes. Shares are (K, C, N), votes (N, K).
     """
     voted = counts.sum(1, keepdim=True)
     votes = counts / voted.clamp(min=1)

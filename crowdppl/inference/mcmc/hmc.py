@@ -33,26 +33,18 @@ class Hmc:
     at: dict[str, Tensor]
     chains: int
     log_step: Tensor = field(init=False)
-    accepted: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         device = next(iter(self.at.values())).device
         self.log_step = torch.full((self.chains,), FIRST_LOG_STEP, dtype=torch.float64, device=device)
         self._average = self.log_step.clone()
         self._error = torch.zeros_like(self.log_step)
-        self.accepted = torch.zeros_like(self.log_step)
         self._time = self._calls = 0
         self._scale = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
         self._visited: list[dict[str, Tensor]] = []
 
     def move(self, log_density: LogDensity, generator: torch.Generator, *, adapting: bool) -> None:
-        """One trajectory a chain, accepted or rejected.
-
-        Args:
-            log_density: independent over chains.
-            generator: random stream.
-            adapting: whether step sizes and masses may change.
-        """
+        """One trajectory a chain, accepted or rejected; the density is independent over chains."""
         start = {n: x.detach() for n, x in self.at.items()}
         momentum = {
             n: torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) for n, x in start.items()
@@ -69,7 +61,6 @@ class Hmc:
         chance = (value - self._kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
         u = torch.rand(self.chains, generator=generator, dtype=torch.float64, device=chance.device)
         self.at = where(u < chance, at, start)
-        self.accepted = chance
         if adapting:
             self._adapt(chance)
 

@@ -15,7 +15,7 @@ from crowdppl.core.devices import pyro_state_kept, seeded
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.loop import Progress
-from crowdppl.inference.options import Options, refuse_minibatch
+from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.replay import Function, Replayed
@@ -26,9 +26,6 @@ from crowdppl.inference.state import first_state
 @dataclass
 class Marginal:
     """Potential energy of a model's continuous sites in unconstrained space.
-
-    Args:
-        problem: model, data and sites.
 
     Raises:
         MethodError: for a model with a one-hot site.
@@ -116,10 +113,9 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Progr
         chain that moved after each transition, warm-up included; divergences a chain.
 
     Raises:
-        MethodError: for a minibatch, or a model with a discrete site that cannot be summed out.
+        MethodError: for a model with a discrete site that cannot be summed out.
         KeyboardInterrupt: at Ctrl-C before the first chain has a start.
     """
-    refuse_minibatch(options, "nuts")
     marginal = Marginal(problem)
     progress = Progress()
     chains: list[_Chain] = []

@@ -52,15 +52,13 @@ def with_early_stopping(
     settings = getattr(model, "training", {})
     if not trained_networks(model) or training_of(settings).patience == 0:
         return model
-    cached = {} if cache is None else cache.found()
-    if KEY in cached:
-        best = int(cached[KEY])
-    else:
-        best = _best_epoch(model, data, engine, options, training_of(settings))
+    best = None if cache is None else cache.found().get(KEY)
+    if best is None:
+        best = torch.tensor(_best_epoch(model, data, engine, options, training_of(settings)))
         if cache is not None:
-            cache.add(KEY, torch.tensor(best))
+            cache.add(KEY, best)
     build: Any = replace
-    found: Model = build(model, training={**settings, "patience": 0, "stop_after": best})
+    found: Model = build(model, training={**settings, "patience": 0, "stop_after": int(best)})
     return found
 
 
@@ -104,8 +102,7 @@ def _epochs(problem: Problem, engine: str, training: Training) -> Iterator[tuple
             epochs = Epochs(problem, training, options, guide)
             for number in range(training.epochs):
                 epochs.run(number)
-                blocks: Any = problem.blocks
-                blocks[:] = cached_outputs(problem.model, list(blocks))
+                problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
                 yield density, point_of(problem, guide)
         return
     learner = learner_of(problem, options)

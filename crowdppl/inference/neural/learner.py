@@ -35,10 +35,6 @@ LOOKS = 12
 def batch_sizes(n_items: int, size: int) -> list[int]:
     """Items of each batch of an epoch; a single last item joins the batch before, for batch norm needs two.
 
-    Args:
-        n_items: items to learn from.
-        size: of a batch.
-
     Raises:
         DataError: when there are none.
     """
@@ -55,16 +51,11 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
 
 
 def check_trainable(network: nn.Module, name: str, features: Features, size: int) -> None:
-    """Runs a copy of a user's network in train mode on as many items as the smallest batch holds.
-
-    Args:
-        network: features to a row an item.
-        name: the model's attribute that holds it, for messages.
-        features: (N, ...).
-        size: items of the smallest batch.
+    """Runs a copy of a user's network in train mode on ``size`` items, as many as the smallest batch holds.
 
     Raises:
-        MethodError: when it fails, returns another shape than in eval mode, or no gradient reaches its weights.
+        MethodError: when it fails, returns another shape than in eval mode, or no gradient reaches its weights; it
+            gives ``name``, the model's attribute.
         DataError: when the features cannot be read.
     """
     if not learns(network) or (isinstance(network, Network) and not network.own):
@@ -113,10 +104,6 @@ def require_gradients(network: nn.Module, name: str, found: Tensor) -> None:
 class Learner:
     """Trains a model's network on soft labels, an epoch at a time, and writes its outputs to the blocks.
 
-    Args:
-        problem: model, data and options.
-        training: settings.
-
     Attributes:
         truth: the site whose probabilities are learned.
         epochs: number of epochs so far.
@@ -131,7 +118,8 @@ class Learner:
         self.problem, self.training, self.options = problem, training, problem.options
         self.network, self.truth, self.epochs = network, truth, 0
         init_weights(network, training, problem.options.seed)
-        self.features = joined([_features(block) for block in problem.blocks])
+        features = [block.features for block in problem.blocks if block.features is not None]
+        self.features = joined(features)  # a fit with a network gives its blocks some
         known = torch.cat([_is_known(block) for block in problem.blocks])
         self.rows = torch.nonzero(known).squeeze(-1)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
@@ -171,11 +159,7 @@ class Learner:
         self._write_outputs()
 
     def finish(self, interrupted: bool) -> None:
-        """Makes the blocks hold the network's outputs, wherever the fit ended.
-
-        Args:
-            interrupted: whether Ctrl-C may have ended an epoch half-way.
-        """
+        """Makes the blocks hold the network's outputs, wherever the fit ended (by Ctrl-C within an epoch, too)."""
         self.network.eval()
         if interrupted or self.on_votes:
             self._write_outputs(always=True)
@@ -185,17 +169,12 @@ class Learner:
         found = log_shares(self.network, self.features)
         if self.on_votes and not always:
             found = torch.full_like(found, -math.log(found.shape[1]))
-        blocks = self.problem.blocks
-        assert isinstance(blocks, list)
-        for n, block in enumerate(blocks):
+        for n, block in enumerate(self.problem.blocks):
             mine = found[block.offset : block.offset + block.n_items].to(block.dtype)
-            blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine})
+            self.problem.blocks[n] = replace(block, seen={**(block.seen or {}), "network": mine})
 
     def epoch(self, targets: Tensor) -> None:
-        """One pass over the items that have labels or a known truth.
-
-        Args:
-            targets: probabilities (N, K) of the truth, by position.
+        """One pass over the items that have labels or a known truth, with probabilities (N, K) as targets.
 
         Raises:
             NumericalError: when a loss is not finite.
@@ -246,11 +225,6 @@ class Learner:
                 )
 
 
-def _features(block: Block) -> Features:
-    assert block.features is not None, "a fit with a network gives its blocks features"
-    return block.features
-
-
 def _is_known(block: Block) -> Tensor:
     """Items with a known truth or a label that names a class, bool (n_items,)."""
     found = torch.from_numpy(has_informative_label(block)).to(block.device)
@@ -266,7 +240,16 @@ class FullBatch(Learner):
     """
 
     def __init__(self, problem: Problem, training: Training) -> None:
-        _refuse(problem, training)
+        if training.mixup > 0:
+            raise MethodError(
+                f"training: mixup={training.mixup} blends items at random, and full_batch=True is deterministic; "
+                "set mixup=0"
+            )
+        if getattr(problem.model, "counting", None) is not None:
+            raise MethodError(
+                "this model counts labels by another likelihood than its objective, which could fall; leave "
+                "full_batch out (raykar: bootstrapped=False)"
+            )
         self.votes_learned = training.warm_up == 0
         super().__init__(problem, training)
         require_gradients(self.network, "network", self.network(read_stored(self.features[:2])))
@@ -325,17 +308,3 @@ class FullBatch(Learner):
     def _update_penalty(self) -> None:
         self.network.eval()
         self.penalty = float(self._penalty(self._log_p()))
-
-
-def _refuse(problem: Problem, training: Training) -> None:
-    """Refuses what would make the objective random, or let it fall."""
-    if training.mixup > 0:
-        raise MethodError(
-            f"training: mixup={training.mixup} blends items at random, and full_batch=True is deterministic; set "
-            "mixup=0"
-        )
-    if getattr(problem.model, "counting", None) is not None:
-        raise MethodError(
-            "this model counts labels by another likelihood than its objective, which could fall; leave full_batch "
-            "out (raykar: bootstrapped=False)"
-        )

@@ -26,10 +26,6 @@ class RegularisedLoss:
     The loss of a blend of two items is that of both items' labels, in the shares of the blend, as in mixup with one
     label each (Zhang et al. 2018). Balance and volume are of the classifier's predictions of a batch.
 
-    Args:
-        problem: model and data.
-        training: settings.
-
     Raises:
         MethodError: for balance or volume, when the model has no classifier that is a network of its own.
     """

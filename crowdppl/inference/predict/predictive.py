@@ -22,9 +22,8 @@ from crowdppl.inference.engines import SelectVolume, fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
-from crowdppl.inference.problem import Problem, build_problem, without_validation
+from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit
-from crowdppl.inference.state import Earlier
 from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model
@@ -75,7 +74,7 @@ def refit(
     options = options_of(posterior)
     start = None if posterior.inference == "svi" else _warm_start(posterior, data, options)
     anew = model is not None and hasattr(model, "setup")  # the old sites need not fit settings found anew
-    earlier = None if anew else Earlier(posterior.result.sites, data.order, options.device)
+    earlier = None if anew else Earlier(posterior.result.sites, data.order)
     again, memory = model or posterior.model, posterior.memory
     if memory is not None:
         again = PosteriorAsPrior(again, memory.sites)
@@ -150,7 +149,7 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
 def one_item_sites(problem: Problem) -> dict[str, TraceSite]:
     """The sites of the model run on one item at a prior draw, of which only the structure is used."""
     block = next(block for block in problem.blocks if block.n_items)
-    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
+    model = poutine.enum(problem.model.model, first_available_dim=-1 - problem.plates)
     with torch.random.fork_rng():
         trace = poutine.trace(model).get_trace(block.subset(np.arange(1), 1.0))
     return trace_sites(trace)

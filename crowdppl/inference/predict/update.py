@@ -171,7 +171,7 @@ class _ReturningItems:
         local = [n for n in problem.sites if n not in names]
         if local:
             stream = self.options.generator(2, 0)
-            typical = typical_values(problem.model, block, local, {}, problem.plates, stream)
+            typical = typical_values(problem.model, block, local, {}, stream)
             logged = density.log_sites
             values |= {n: x.clamp(min=1e-30).log() if n in logged else x for n, x in typical.items()}
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
@@ -248,8 +248,8 @@ def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
         problem.full_pass(gaussians.chains), MeanFieldUpdate(), State({}, {}, gaussians), fixed, problem.steady
     )
     steps = options.max_iterations or 1000
-    tolerance = problem.default_tolerance if options.tolerance is None else options.tolerance
-    progress = iterate(lambda t: ascent.step(), replace(options, callback=None), steps=steps, tolerance=tolerance)
+    quiet = replace(options, callback=None)
+    progress = iterate(lambda t: ascent.step(), quiet, steps=steps, tolerance=problem.tolerance)
     if progress.interrupted:
         raise KeyboardInterrupt
     if not progress.converged:
@@ -291,13 +291,13 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
             found = density(block, local, marginals=_enumerated_sites(problem, block), how=how)
             given |= {n: x.argmax(0) for n, x in found.marginals.items()}
         design = replace(block, has_labels=False)
-        trace = poutine.trace(poutine.condition(problem.program, data=given)).get_trace(design)
+        trace = poutine.trace(poutine.condition(problem.model.model, data=given)).get_trace(design)
         cells = next(x.value for x in trace_sites(trace).values() if type(x.fn).__name__ == "Labels")
         out.append(cells.long() % block.n_answers)
     return np.asarray(torch.cat(out).cpu().numpy())
 
 
 def _enumerated_sites(problem: Problem, block: Block) -> list[str]:
-    model = poutine.enum(problem.program, first_available_dim=-1 - problem.plates)
+    model = poutine.enum(problem.model.model, first_available_dim=-1 - problem.plates)
     trace = poutine.trace(model).get_trace(block)
     return [n for n, x in trace_sites(trace).items() if x.enum_dim is not None]

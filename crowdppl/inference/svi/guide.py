@@ -21,7 +21,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, without_validation
-from crowdppl.inference.sites import plain_support
+from crowdppl.inference.sites import plain_support, unwrapped
 from crowdppl.inference.state import State, first_state
 from crowdppl.networks.outputs import cached_outputs
 from crowdppl.primitives.distributions import OneHot
@@ -129,7 +129,7 @@ class _FirstState:
         with block(), torch.enable_grad(), without_validation(str(self.whole.device)):
             whole = self.whole.to(self.whole.device, torch.float64)
             whole = cached_outputs(self.model, [whole])[0] if whole.trains_networks else whole
-            problem = Problem(self.model, [whole], Options(guide="point"), lambda: whole)
+            problem = Problem.of(self.model, [whole], Options(guide="point"), lambda: whole)
             return first_state(problem, problem.options, "vb", problem.start(0)[1])
 
     def share(self, name: str) -> Tensor:
@@ -158,9 +158,6 @@ def _parameter(x: Tensor) -> Tensor:
 def _approximation(name: str, fn: Any, first: _FirstState, point: bool) -> Any:
     """The approximation of one site, with its parameters in Pyro's store."""
     event = len(fn.event_shape)
-    inner = fn
-    while hasattr(inner, "base_dist"):
-        inner = inner.base_dist
 
     def param(part: str, init: Callable[[], Tensor], constraint: Any = constraints.real) -> Any:
         return pyro.param(f"q.{name}.{part}", init, constraint=constraint)
@@ -170,7 +167,7 @@ def _approximation(name: str, fn: Any, first: _FirstState, point: bool) -> Any:
     if point:
         at = param("point", lambda: first.value(name), plain_support(fn.support))
         return dist.Delta(at, event_dim=event)
-    if isinstance(inner, torch.distributions.Dirichlet):
+    if isinstance(unwrapped(fn), torch.distributions.Dirichlet):
         c = param("concentration", lambda: first.concentration(name), constraints.positive)
         return dist.Dirichlet(c).to_event(event - 1)
     transform = biject_to(fn.support)

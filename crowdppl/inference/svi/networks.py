@@ -39,15 +39,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     """Trains networks and the guide together; call it within a scope of Pyro's parameter store.
 
     Afterwards the guide's parameters are in the store, networks have their last weights, and the problem's blocks
-    hold their outputs.
-
-    Args:
-        problem: model and data.
-        options: seed, progress, callback.
-        guide: of the model.
-
-    Returns:
-        Progress with an ELBO an epoch: the mean over its minibatches, each scaled to all items.
+    hold their outputs. Progress has an ELBO an epoch: the mean over its minibatches, each scaled to all items.
 
     Raises:
         MethodError: for settings that have no meaning here.
@@ -65,9 +57,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     checkpoint = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
     progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=checkpoint)
     progress.converged = not progress.interrupted
-    blocks = problem.blocks
-    assert isinstance(blocks, list)
-    blocks[:] = cached_outputs(problem.model, blocks)
+    problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
     return progress
 
 
@@ -97,7 +87,7 @@ class Epochs:
         elbo: Any = TraceEnum_ELBO(max_plate_nesting=problem.plates)
         self.loss = elbo.differentiable_loss
         seed_streams(options.seed)
-        self.loss(problem.program, guide, self._batch(self.rows[: training.batch_size]))  # makes the parameters
+        self.loss(problem.model.model, guide, self._batch(self.rows[: training.batch_size]))  # makes the parameters
         self.regularised = RegularisedLoss(problem, training)
         self.optimiser = adamw(self._groups())
         self.rates = [group["lr"] for group in self.optimiser.param_groups]
@@ -145,7 +135,7 @@ class Epochs:
     def _step(self, rows: np.ndarray, epoch: int, step: int) -> float:
         """One minibatch; its loss."""
         batch = self._batch(rows)
-        loss, terms = self.regularised(lambda block: self.loss(self.problem.program, self.guide, block), batch)
+        loss, terms = self.regularised(lambda block: self.loss(self.problem.model.model, self.guide, block), batch)
         if not bool(torch.isfinite(loss)):
             raise NumericalError(
                 f"the loss is {loss.item()} in epoch {epoch + 1}, step {step + 1}; lower learning_rate "

@@ -20,7 +20,7 @@ from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.density import trace_sites
-from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.loop import Progress, Run, iterate, run_each
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.state import first_state
@@ -38,34 +38,27 @@ FEWEST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class SviRun:
-    """One finished run from one start.
+class SviRun(Run):
+    """A run of svi, whose start is "guide" where the guide has one of its own.
 
     Attributes:
-        start: name of the start, as of em and vb; "guide" for a guide with a start of its own.
         draws: from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a point
             guide).
-        progress: objectives and how it ended.
     """
 
-    start: str
     draws: dict[str, Tensor]
-    progress: Progress
 
-    @property
-    def objective(self) -> float:
-        """The mean ELBO over the last tenth of the steps, each of which is noisy."""
-        objectives = self.progress.objectives
-        return float(np.mean(objectives[-max(1, len(objectives) // 10) :])) if objectives else -math.inf
+
+def _finished(start: str, progress: Progress, draws: dict[str, Tensor]) -> SviRun:
+    """A run whose objective is the mean ELBO over the last tenth of the steps, each of which is noisy."""
+    last = progress.objectives[-max(1, len(progress.objectives) // 10) :]
+    return SviRun(start, progress, float(np.mean(last)) if last else -math.inf, draws)
 
 
 def fit(problem: Problem, options: Options) -> list[SviRun]:
     """Stochastic variational inference.
 
-    Args:
-        problem: model and data.
-        options: steps, learning rate (decays a hundredfold over the run), tolerance, restarts, batch_size, seed.
-            Models run in float64 whatever ``dtype`` says: Pyro mixes no precisions.
+    Models run in float64 whatever ``dtype`` says: Pyro mixes no precisions.
 
     Returns:
         The run from each start; the best, whose mean ELBO over the last tenth of its steps is highest, comes first.
@@ -79,16 +72,7 @@ def fit(problem: Problem, options: Options) -> list[SviRun]:
         if problem.given or options.restarts > 1:
             raise MethodError("start and restarts have no meaning for svi where a network learns; leave them out")
         return [_run_with_networks(problem, options, guide)]
-    runs: list[SviRun] = []
-    for number in range(options.restarts):
-        runs.append(_run(problem, options, guide, number))
-        if runs[-1].progress.interrupted:
-            break
-    stopped = runs[-1].progress.interrupted
-    best, *others = sorted(runs, key=lambda run: -run.objective)
-    if stopped:  # further starts might have been better
-        best.progress.interrupted, best.progress.converged = True, False
-    return [best, *others]
+    return run_each(lambda number: _run(problem, options, guide, number), options.restarts)
 
 
 def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
@@ -110,7 +94,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
                 raise _not_finite(f"the objective is {-value}")
             return value
 
-        svi = SVI(problem.program, guide, optimiser, elbo.loss, loss_and_grads)
+        svi = SVI(problem.model.model, guide, optimiser, elbo.loss, loss_and_grads)
         progress = iterate(
             lambda _: -float(svi.step(_batch(whole, problem, options, rng))), options, steps=steps, name="svi"
         )
@@ -118,7 +102,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
             raise _not_finite("the last step failed")
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
         progress.converged = _converged(progress.objectives, tolerance) and not progress.interrupted
-        return SviRun(start, _draw(problem, guide, whole), progress)
+        return _finished(start, progress, _draw(problem, guide, whole))
 
 
 @contextmanager
@@ -169,7 +153,7 @@ def _run_with_networks(problem: Problem, options: Options, guide: Any) -> SviRun
         start = "votes" if _has_derived_guide() else "guide"
         pyro.clear_param_store()
         progress = train(problem, options, guide)
-        return SviRun(start, _draw(problem, guide, for_pyro(problem.whole())), progress)
+        return _finished(start, progress, _draw(problem, guide, for_pyro(problem.whole())))
 
 
 def _batch(whole: Block, problem: Problem, options: Options, rng: np.random.Generator) -> Block:

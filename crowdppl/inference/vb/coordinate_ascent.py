@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pyro.poutine import Trace
@@ -17,41 +17,19 @@ from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.replay import Replayed
-from crowdppl.inference.sites import DIRICHLET, Site, expected
+from crowdppl.inference.sites import DIRICHLET, expected
 from crowdppl.inference.state import State, prior_parameters
 
 Tensors = dict[str, Tensor]
 
 
-class UpdateRule(Protocol):
-    """How em or vb treats conjugate sites.
-
-    Attributes:
-        many_iterations: whether a fit mostly takes a dozen iterations or more.
-    """
-
-    many_iterations: bool
-
-    def leaf(self, parameter: Tensor) -> Tensor:
-        """Log theta at which the labels' term is evaluated."""
-        ...
-
-    def update(self, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
-        """New parameter, given prior concentrations and expected counts."""
-        ...
-
-    def prior_term(self, prior: Any, parameter: Tensor) -> Tensor:
-        """The site's term of the objective, one for each row; ``prior`` is the trace's distribution."""
-        ...
-
-
 class MapUpdate:
     """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
 
-    many_iterations = True
+    many_iterations = True  # a fit mostly takes a dozen or more
 
     def leaf(self, parameter: Tensor) -> Tensor:
-        """Log theta itself."""
+        """Log theta at which the labels' term is evaluated: the parameter itself."""
         return parameter
 
     def update(self, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
@@ -59,7 +37,7 @@ class MapUpdate:
         return DIRICHLET.mode(prior + counts, before)
 
     def prior_term(self, prior: Any, parameter: Tensor) -> Tensor:
-        """``sum of (c - 1) log theta``."""
+        """The site's term of the objective, one for each row: ``sum of (c - 1) log theta``."""
         return DIRICHLET.over(prior, DIRICHLET.log_prior, parameter)
 
 
@@ -90,12 +68,20 @@ class MeanFieldUpdate:
         return -DIRICHLET.over(prior, lambda c, q: DIRICHLET.kl(q, c), parameter)
 
 
+UpdateRule = MapUpdate | MeanFieldUpdate
+"""How em or vb treats conjugate sites."""
+
+
 @dataclass(frozen=True)
-class PriorTerms:
-    """The objective's terms of priors and entropies at the current state (pure functions).
+class Evaluated:
+    """Objective, counts and gradients at the current state (pure functions).
+
+    ``expected_counts``, ``new_logits`` and ``gaussian_gradient`` return tensors by name, so that their operations
+    can be replayed.
 
     Args:
-        full_pass: the model on all blocks; priors of sites of items are read block by block.
+        full_pass: the model on all blocks, with as many chains as there are particles if sites that are not
+            conjugate enter labels, and none otherwise.
         rule: em's or vb's treatment of conjugate sites.
         state: the current state.
         fixed: values of sites that do not move.
@@ -107,14 +93,19 @@ class PriorTerms:
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
-    def sites(self) -> Mapping[str, Site]:
-        """The model's sites."""
-        return self.full_pass.sites
-
-    @property
     def density(self) -> Density:
         """The model's, with as many chains as there are particles."""
         return replace(self.full_pass.density, chains=self.state.gaussians.chains)
+
+    @property
+    def gaussians_in_labels(self) -> bool:
+        """Whether labels depend on a Gaussian directly, so that moving it costs a pass over them."""
+        return any(self.full_pass.sites[n].kind == "free" for n in self.state.gaussians.sites)
+
+    @property
+    def particles(self) -> int:
+        """Particles over which a pass adds up."""
+        return self.full_pass.density.chains or 1
 
     def leaves(self) -> Tensors:
         """Values of all sites but the Gaussians."""
@@ -122,38 +113,44 @@ class PriorTerms:
         onehot = {n: x.softmax(-1) for n, x in self.state.logits.items()}
         return {**self.fixed, **leaves, **onehot}
 
-    def prior_trace(self) -> Trace:
-        """The model's trace at the current state, for the priors of global sites; no pass over labels."""
+    def values(self) -> Tensors:
+        """The value of each site at which a pass over the labels is made."""
+        gaussians = self.state.gaussians
         with torch.no_grad():
-            return self._prior_trace_at(self.state.gaussians.values())
+            return {**self.leaves(), **(gaussians.values() if self.gaussians_in_labels else gaussians.means())}
 
-    def _prior_trace_at(self, gaussians: Mapping[str, Tensor]) -> Trace:
+    def prior_trace(self, gaussians: Mapping[str, Tensor] | None = None) -> Trace:
+        """The model's trace, for the priors of global sites, at values of the Gaussians; no pass over labels."""
+        if gaussians is None:
+            with torch.no_grad():
+                return self.prior_trace(self.state.gaussians.values())
         return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
 
     def prior_parameters(self, trace: Trace) -> Tensors:
         """Prior concentrations of the conjugate sites, averaged over particles."""
-        names, n_items = self.state.parameters, self.full_pass.n_items
-        return prior_parameters(trace, names, self.sites, n_items, self.density.chains)
+        return prior_parameters(trace, self.state.parameters, self.full_pass, self.density.chains)
 
-    def prior_terms(self, trace: Trace) -> Tensor:
-        """All of them at the current state."""
+    def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
+        """One pass: the objective (without a network's penalty), the pass, and priors of conjugate sites."""
+        total = self.full_pass(self.values(), gradient=list(self.state.parameters), marginals=marginals)
+        gaussians = self.state.gaussians
+        # The pass's own trace has priors at the means of Gaussians.
+        trace = self.prior_trace() if gaussians.sites else total.trace
         with torch.no_grad():
-            total = self.dirichlet_terms(trace)
+            terms = self.dirichlet_terms(trace)
             for logits in self.state.logits.values():
-                total = total - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
-            gaussians = self.state.gaussians
+                terms = terms - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
             if gaussians.sites:
                 at = gaussians.unconstrained()
-                total = total + self.gaussian_terms(at, gaussians.values(at), trace)
-        return total
+                terms = terms + self.gaussian_terms(at, gaussians.values(at), trace)
+        objective = total.objective.mean() if total.objective.dim() else total.objective
+        return objective + terms, total, self.prior_parameters(trace)
 
     def dirichlet_terms(self, trace: Trace) -> Tensor:
         """Of conjugate sites; expected over particles, where prior parameters are inferred too."""
-        total = self._zero()
+        sites, total = trace_sites(trace), self._zero()
         for name, parameter in self.state.parameters.items():
-            total = total + expected(
-                self.rule.prior_term(trace_sites(trace)[name].fn, parameter), self.density.chains
-            )
+            total = total + expected(self.rule.prior_term(sites[name].fn, parameter), self.density.chains)
         return total
 
     def collapsed_terms(self, trace: Trace, counts: Mapping[str, Tensor]) -> Tensor:
@@ -163,10 +160,10 @@ class PriorTerms:
         ``log B(prior + counts) - log B(prior)``, the log-probability of the counts in a Polya urn. Both logarithms
         are expected over particles; the first is of their mean prior, because the site has one posterior for all.
         """
-        total = self._zero()
+        sites, total = trace_sites(trace), self._zero()
         for name, prior in self.prior_parameters(trace).items():
-            fn, parameter = trace_sites(trace)[name].fn, self.state.parameters[name]
-            before = DIRICHLET.over(fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
+            parameter = self.state.parameters[name]
+            before = DIRICHLET.over(sites[name].fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
             after = DIRICHLET.log_normaliser(prior + counts[name]).sum()
             total = total + after - expected(before, self.density.chains)
         return total
@@ -174,24 +171,13 @@ class PriorTerms:
     def _zero(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64, device=self.full_pass.blocks[0].device)
 
-    def mixture_gradient(self, name: str) -> Tensor | float:
-        """Gradient by a one-hot site through the priors of conjugate sites (a community's own Dirichlet)."""
-        with torch.no_grad():
-            values = {**self.leaves(), **self.state.gaussians.values()}
-        values[name] = values[name].detach().requires_grad_()
-        total = self.dirichlet_terms(self.density.priors(self.full_pass.blocks[0], values))
-        if not total.requires_grad:
-            return 0.0
-        (found,) = torch.autograd.grad(total, values[name], allow_unused=True)
-        return 0.0 if found is None else found
-
     def gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], trace: Trace) -> Tensor:
         """Expected log-prior plus entropy; sites of items block by block, the others from the first's trace."""
-        density, sites = self.density, self.sites
+        density, sites, found = self.density, self.full_pass.sites, trace_sites(trace)
         total = self.state.gaussians.entropy(at, values)
         for name in values:
             if not sites[name].local:
-                total = total + expected(trace_sites(trace)[name].fn.log_prob(values[name]), density.chains)
+                total = total + expected(found[name].fn.log_prob(values[name]), density.chains)
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.full_pass.blocks if local else ()):
             of_block = self.full_pass.cut({**self.leaves(), **values}, block)
@@ -200,47 +186,6 @@ class PriorTerms:
                 total = total + expected(found[name].fn.log_prob(of_block[name]), density.chains)
         return total
 
-
-@dataclass(frozen=True)
-class Evaluated(PriorTerms):
-    """Objective, counts and gradients at the current state (pure functions).
-
-    ``expected_counts``, ``new_logits`` and ``gaussian_gradient`` return tensors by name, so that their operations
-    can be replayed. The density of ``full_pass`` has as many chains as there are particles, if sites that are not
-    conjugate enter labels, and none otherwise.
-    """
-
-    @property
-    def gaussians_in_labels(self) -> bool:
-        """Whether labels depend on a Gaussian directly, so that moving it costs a pass over them."""
-        return any(self.sites[n].kind == "free" for n in self.state.gaussians.sites)
-
-    @property
-    def particles(self) -> int:
-        """Particles over which a pass adds up."""
-        return self.full_pass.density.chains or 1
-
-    def values(self) -> Tensors:
-        """The value of each site at which a pass over the labels is made."""
-        gaussians = self.state.gaussians
-        with torch.no_grad():
-            return {**self.leaves(), **(gaussians.values() if self.gaussians_in_labels else gaussians.means())}
-
-    def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
-        """One pass: the objective (without a network's penalty), the pass, and priors of conjugate sites."""
-        total = self.full_pass(self.values(), gradient=list(self.state.parameters), marginals=marginals)
-        trace = self._prior_trace_after(total)
-        objective = total.objective.mean() if total.objective.dim() else total.objective
-        return objective + self.prior_terms(trace), total, self.prior_parameters(trace)
-
-    def priors_after(self, total: Total) -> Tensors:
-        """Prior concentrations of the conjugate sites, after a pass here."""
-        return self.prior_parameters(self._prior_trace_after(total))
-
-    def _prior_trace_after(self, total: Total) -> Trace:
-        """The pass's own trace, unless it had the means of Gaussians."""
-        return self.prior_trace() if self.state.gaussians.sites else total.trace
-
     def expected_counts(self) -> Tensors:
         """One pass: the objective, and of each conjugate site its prior and its counts."""
         objective, total, priors = self.evaluate()
@@ -248,9 +193,17 @@ class Evaluated(PriorTerms):
         return {"objective": objective, **counts, **{f"prior.{name}": x for name, x in priors.items()}}
 
     def new_logits(self, name: str) -> Tensors:
-        """New logits of a one-hot site: given the truth's posterior, the objective is linear in it."""
-        total = self.full_pass(self.values(), gradient=[name])
-        return {"logits": total.gradient[name] / self.particles + self.mixture_gradient(name)}
+        """New logits of a one-hot site: given the truth's posterior, the objective is linear in it.
+
+        It may also enter through the priors of conjugate sites (a community's own Dirichlet).
+        """
+        logits = self.full_pass(self.values(), gradient=[name]).gradient[name] / self.particles
+        with torch.no_grad():
+            values = {**self.leaves(), **self.state.gaussians.values()}
+        values[name] = values[name].detach().requires_grad_()
+        total = self.dirichlet_terms(self.density.priors(self.full_pass.blocks[0], values))
+        slope = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
+        return {"logits": logits if slope is None else logits + slope}
 
     def gaussian_gradient(self, counts: Mapping[str, Tensor]) -> Tensors:
         """The objective as a function of the Gaussians (priors, entropy, labels that depend on any), with slopes.
@@ -261,12 +214,12 @@ class Evaluated(PriorTerms):
         gaussians = self.state.gaussians
         at = gaussians.unconstrained()
         values = gaussians.values(at)
-        trace = self._prior_trace_at(values)
+        trace = self.prior_trace(values)
         dirichlets = self.collapsed_terms(trace, counts) if counts else self.dirichlet_terms(trace)
         total = self.gaussian_terms(at, values, trace) + dirichlets
         objective = total.detach()
         if self.gaussians_in_labels:
-            free = [n for n in values if self.sites[n].kind == "free"]
+            free = [n for n in values if self.full_pass.sites[n].kind == "free"]
             given = {**self.leaves(), **{n: x.detach() for n, x in values.items()}}
             labels = self.full_pass(given, gradient=free)
             objective = objective + labels.objective.mean()
@@ -283,10 +236,8 @@ class Ascent:
     """Raises the objective, one block of sites at a time; every block update is an ascent step.
 
     Args:
-        full_pass: as of ``Evaluated``.
-        rule: em's or vb's treatment of conjugate sites.
-        state: where to start.
-        fixed: values of sites that do not move.
+        full_pass, rule, fixed: as of ``Evaluated``.
+        state: where to start; it is moved in place.
         repeats: whether the model is known to do the same at the same values, so that passes may be replayed.
         kind: shared by fits whose passes differ in data alone; None where nothing is known.
         learner: trains the network, where the model has one.
@@ -314,24 +265,19 @@ class Ascent:
         return float(objective) + (0.0 if learner is None else learner.penalty), total, priors
 
     def step(self) -> float:
-        """One iteration; returns the objective at its start."""
-        if self.learner is not None:
-            return self._step_with(self.learner)
-        found = self._replay("pass", lambda current, _: current.expected_counts())
-        self._update(with_prefix(found, "prior"), with_prefix(found, "count"))
-        return float(found["objective"])
-
-    def _step_with(self, learner: Learner) -> float:
-        """One iteration, at the end of which the network learns."""
+        """One iteration; returns the objective at its start. A network learns at its end."""
+        learner = self.learner
+        if learner is None:
+            found = self._replay("pass", Evaluated.expected_counts)
+            self._update(with_prefix(found, "prior"), with_prefix(found, "count"))
+            return float(found["objective"])
         learner.learn_votes_first()
         objective, total, priors = self.evaluate()
-        if learner.on_votes:  # annotators, too, stay as the votes made them
-            learner.learn(total.marginals[learner.truth])
-            return objective
-        self._update(priors, self._counting_pass(total, learner).gradient)
-        moved = self.state.logits or self.state.gaussians.sites
-        if learner.training.full_batch and moved:  # the pass's probabilities are then those of another state
-            total = self.full_pass(self.current.values(), marginals=(learner.truth,))
+        if not learner.on_votes:  # else annotators, too, stay as the votes made them
+            self._update(priors, self._counting_pass(total, learner).gradient)
+            moved = self.state.logits or self.state.gaussians.sites
+            if learner.training.full_batch and moved:  # the pass's probabilities are then those of another state
+                total = self.full_pass(self.current.values(), marginals=(learner.truth,))
         learner.learn(total.marginals[learner.truth])
         return objective
 
@@ -343,24 +289,23 @@ class Ascent:
         full_pass = replace(self.full_pass, density=replace(self.full_pass.density, model=counting))
         return full_pass(self.current.values(), gradient=list(self.state.parameters))
 
-    def _replay(
-        self,
-        name: str,
-        function: Callable[[Evaluated, Tensors], Tensors],
-        more: Mapping[str, Tensor] | None = None,
-    ) -> Tensors:
+    def _replay(self, name: str, function: Callable[..., Tensors], *more: Tensors) -> Tensors:
         """A function of the current state and of more tensors, replayed where that is known to be right."""
-        current, given = self.current, dict(more or {})
+        current = self.current
         if not self.repeats:
-            return function(current, given)
+            return function(current, *more)
 
         def elsewhere(at: Mapping[str, Tensor]) -> Tensors:
-            return function(replace(current, state=current.state.at(at)), {n: at[n] for n in given})
+            here = replace(current, state=current.state.at(at))
+            return function(here, *({n: at[n] for n in given} for given in more))
 
         if name not in self._replayed:
             kind = self.kind and (self.kind, name, type(self.rule))
             self._replayed[name] = Replayed(elsewhere, 0 if self.rule.many_iterations else None, kind)
-        return self._replayed[name]({**self.state.arrays(), **given})
+        inputs = self.state.arrays()
+        for given in more:
+            inputs |= given
+        return self._replayed[name](inputs)
 
     def _update(self, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> None:
         """Moves each block of sites, given the priors and the summed counts of conjugate sites."""
@@ -370,13 +315,13 @@ class Ascent:
             parameters[name] = self.rule.update(parameters[name], prior, mean)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in self.state.logits:
-            found = self._replay(f"logits of {name}", partial(_new_logits, name))
+            found = self._replay(f"logits of {name}", partial(Evaluated.new_logits, name=name))
             self.state.logits[name] = found["logits"]
         if self.state.gaussians.sites:
             self._search_gaussians(priors)
 
     def _search_gaussians(self, priors: Mapping[str, Tensor]) -> None:
-        """A search for the Gaussians.
+        """A search for the Gaussians, which keeps its curvature between iterations.
 
         Where they are parameters of priors alone, the conjugate sites move with them: with fixed Dirichlets, a
         crowd's row and its annotators', whose prior it is, would follow each other in small steps.
@@ -384,28 +329,21 @@ class Ascent:
         Args:
             priors: of conjugate sites, as their parameters were made with.
         """
-        if self.current.gaussians_in_labels:
-            self._search()(lambda: self._objective(None))
-            return
-        with torch.no_grad():  # a minibatch's counts are mixed with an earlier prior
-            counts = {n: (self.state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
-        self._search()(lambda: self._objective(counts))
-        current = self.current
-        for name, prior in current.prior_parameters(current.prior_trace()).items():
-            self.state.parameters[name] = prior + counts[name]
-
-    def _search(self) -> LBFGSAscent:
-        """The search for Gaussians, which keeps its curvature between iterations."""
+        in_labels, counts = self.current.gaussians_in_labels, Tensors()
+        if not in_labels:
+            with torch.no_grad():  # a minibatch's counts are mixed with an earlier prior
+                counts = {n: (self.state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
+        leaves = self.state.gaussians.leaves
         if self._lbfgs is None:
-            of_priors = not self.current.gaussians_in_labels and self.learner is None
-            self._lbfgs = LBFGSAscent(self.state.gaussians.leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
-        return self._lbfgs
+            of_priors = not in_labels and self.learner is None
+            self._lbfgs = LBFGSAscent(leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
 
-    def _objective(self, counts: Mapping[str, Tensor] | None) -> tuple[float, list[Tensor]]:
-        """The objective as a function of the Gaussians, and its slopes."""
-        found = self._replay("gaussians", lambda current, given: current.gaussian_gradient(given), counts)
-        return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(self.state.gaussians.leaves))]
+        def objective() -> tuple[float, list[Tensor]]:
+            found = self._replay("gaussians", Evaluated.gaussian_gradient, counts)
+            return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(leaves))]
 
-
-def _new_logits(name: str, current: Evaluated, _: Tensors) -> Tensors:
-    return current.new_logits(name)
+        self._lbfgs(objective)
+        if not in_labels:
+            current = self.current
+            for name, prior in current.prior_parameters(current.prior_trace()).items():
+                self.state.parameters[name] = prior + counts[name]

@@ -11,7 +11,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of
-from crowdppl.inference.loop import Progress, iterate
+from crowdppl.inference.loop import Progress, Run, iterate, run_each
 from crowdppl.inference.neural.learner import FullBatch, Learner
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
@@ -33,20 +33,10 @@ MOST_DRAWS, DRAWS_X_LABELS = 64, 40_000
 
 
 @dataclass(frozen=True)
-class VbRun:
-    """One finished run from one start.
+class VbRun(Run):
+    """A run of em or vb; ``ascent`` is the engine at its last state."""
 
-    Attributes:
-        start: name of the start.
-        ascent: the engine at its last state.
-        progress: objectives and how it ended.
-        objective: the last objective.
-    """
-
-    start: str
     ascent: Ascent
-    progress: Progress
-    objective: float
 
 
 def run_starts(problem: Problem, options: Options, engine: str) -> list[VbRun]:
@@ -60,19 +50,20 @@ def run_starts(problem: Problem, options: Options, engine: str) -> list[VbRun]:
     Raises:
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """
-    runs, learner = [], learner_of(problem, options)
-    for number in range(options.restarts):
+    learner = learner_of(problem, options)
+
+    def run(number: int) -> VbRun:
         name, shares = problem.start(number)
         ascent = prepare(problem, options, engine, shares, number)
-        ascent.learner = learner
-        runs.append(_run(problem, options, ascent, name, engine, number))
-        if runs[-1].progress.interrupted:
-            break
-    stopped = runs[-1].progress.interrupted
-    best, *others = sorted(runs, key=lambda r: -r.objective)
-    if stopped:  # further starts might have been better
-        best.progress.interrupted, best.progress.converged = True, False
-    return [best, *others]
+        title = f"{engine} from {name}"
+        if learner is None:
+            ascent, progress = _run(problem, options, ascent, title, number)
+        else:
+            ascent.learner = learner
+            progress = _run_with(learner, options, ascent, title, engine)
+        return VbRun(name, progress, progress.objectives[-1] if progress.objectives else -np.inf, ascent)
+
+    return run_each(run, options.restarts)
 
 
 def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> Ascent:
@@ -83,36 +74,26 @@ def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | No
     return Ascent(problem.full_pass(chains), rule, state, repeats=problem.steady, kind=problem.kind)
 
 
-def _run(problem: Problem, options: Options, ascent: Ascent, name: str, engine: str, number: int) -> VbRun:
-    """A run from one start."""
-    if ascent.learner is not None:
-        return _run_with(ascent.learner, options, ascent, name, engine)
+def _run(problem: Problem, options: Options, ascent: Ascent, title: str, number: int) -> tuple[Ascent, Progress]:
+    """A run from one start, until the objective converges; then again, with more draws of Gaussians."""
     if options.batch_size is not None and options.batch_size < problem.n_items:
         warm_up(ascent, problem, options)
-    tolerance = options.tolerance if options.tolerance is not None else problem.default_tolerance
-    title, extrapolates = f"{engine} from {name}", engine == "vb" and not ascent.state.logits
-    extrapolates = extrapolates and not ascent.current.gaussians_in_labels
-    fit = Extrapolation(ascent, tolerance) if extrapolates else ascent
-    progress = _iterate(fit, options, tolerance, title, Progress())
-    unfinished = progress.converged and progress.iterations < (options.max_iterations or 1000)
-    finer = with_more_draws(problem, ascent, options.seed + number) if unfinished else None
-    if finer is not None:
-        ascent, progress = finer, _iterate(finer, options, tolerance, title, progress)
-    objective = progress.objectives[-1] if progress.objectives else -np.inf
-    return VbRun(name, ascent, progress, objective)
-
-
-def _iterate(
-    fit: Ascent | Extrapolation, options: Options, tolerance: float, name: str, before: Progress
-) -> Progress:
-    """Iterates until the objective converges, after an earlier part of the fit with another objective."""
-    start, callback = before.iterations, options.callback
-    if callback is not None and start:
-        options = replace(options, callback=lambda t, value: callback(start + t, value))
-    steps = (options.max_iterations or 1000) - start
-    progress = iterate(lambda t: fit.step(), options, steps=steps, tolerance=tolerance, name=name)
-    progress.before = start
-    return progress
+    in_labels, most = ascent.current.gaussians_in_labels, options.max_iterations or 1000
+    extrapolates = isinstance(ascent.rule, MeanFieldUpdate) and not ascent.state.logits and not in_labels
+    fit = Extrapolation(ascent, problem.tolerance) if extrapolates else ascent
+    progress = iterate(lambda t: fit.step(), options, steps=most, tolerance=problem.tolerance, name=title)
+    before, callback = progress.iterations, options.callback
+    finer = None
+    if progress.converged and before < most:
+        finer = with_more_draws(problem, ascent, options.seed + number)
+    if finer is None:
+        return ascent, progress
+    if callback is not None:
+        options = replace(options, callback=lambda t, value: callback(before + t, value))
+    ascent, steps = finer, most - before
+    progress = iterate(lambda t: ascent.step(), options, steps=steps, tolerance=problem.tolerance, name=title)
+    progress.before = before
+    return ascent, progress
 
 
 def learner_of(problem: Problem, options: Options) -> Learner | None:
@@ -136,22 +117,20 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     return (FullBatch if training.full_batch else Learner)(problem, training)
 
 
-def _run_with(learner: Learner, options: Options, ascent: Ascent, name: str, engine: str) -> VbRun:
+def _run_with(learner: Learner, options: Options, ascent: Ascent, title: str, engine: str) -> Progress:
     """A run of as many iterations as the network's training has epochs; in full batch, at most."""
 
     def restore(arrays: dict[str, Tensor], epochs: int) -> None:
         ascent.state.restore(arrays)
         learner.restore(arrays, epochs)
 
-    full, tolerance = learner.training.full_batch, options.tolerance
-    if tolerance is None:
-        tolerance = learner.problem.default_tolerance
+    full = learner.training.full_batch
     progress = iterate(
         lambda t: ascent.step(),
         options,
         steps=learner.training.length,
-        tolerance=tolerance if full else None,
-        name=f"{engine} and network from {name}",
+        tolerance=learner.problem.tolerance if full else None,
+        name=title,
         checkpoint=checkpoint_of(
             learner.problem, options, engine, lambda: ascent.state.arrays() | learner.arrays(), restore
         ),
@@ -159,19 +138,14 @@ def _run_with(learner: Learner, options: Options, ascent: Ascent, name: str, eng
     learner.finish(progress.interrupted)
     if not full or learner.training.stop_after is not None:
         progress.converged = not progress.interrupted
-    return VbRun(name, ascent, progress, progress.objectives[-1] if progress.objectives else -np.inf)
+    return progress
 
 
 def warm_up(ascent: Ascent, problem: Problem, options: Options) -> None:
-    """Moves a fit by a few epochs over minibatches, before full passes.
+    """Moves a fit at its start by a few epochs over minibatches, before full passes.
 
     Dirichlets move by natural gradients, one-hot sites by averaged logits (assigned logits would follow every
     batch), prior parameters as in full batch.
-
-    Args:
-        ascent: the engine at its start; its state is moved in place.
-        problem: model and data.
-        options: items a minibatch, seed.
 
     Raises:
         MethodError: for em, and for models with sites of items or other sites that need gradients.
@@ -282,7 +256,7 @@ class Extrapolation:
 
 
 def quadrature_draws(problem: Problem) -> int:
-    """Number of base draws of Gaussians for so many labels."""
+    """Number of base draws of Gaussians where labels depend on them."""
     return max(PARTICLES, min(MOST_DRAWS, DRAWS_X_LABELS // max(problem.n_labels, 1)))
 
 
@@ -290,11 +264,6 @@ def with_more_draws(problem: Problem, ascent: Ascent, seed: int) -> Ascent | Non
     """The same fit with more base draws, to continue after convergence; None where there are enough.
 
     Few draws, each of which costs a pass, serve for most of the way.
-
-    Args:
-        problem: model and data.
-        ascent: a fit by vb or em.
-        seed: of the base draws.
     """
     gaussians, particles = ascent.state.gaussians, quadrature_draws(problem)
     if not gaussians.noise or not ascent.current.gaussians_in_labels or particles <= (gaussians.chains or 0):

@@ -119,7 +119,9 @@ def _noise(
     """(P, ...) base draws of each site."""
     noise = {}
     for name, x in loc.items():
-        keys = signatures.uniform(x.shape, sites[name].counted, name, seed, particles)
+        keys = signatures.uniform(
+            x.shape, (*sites[name].plates, *[""] * len(sites[name].event_shape)), name, seed, particles
+        )
         noise[name] = stratified(torch.from_numpy(keys)).to(x.device)
     return decorrelated(noise)
 

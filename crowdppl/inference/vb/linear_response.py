@@ -50,8 +50,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, set
     vb has stopped short of its fixed point, on a flat way, the weights are found at the fixed point.
 
     Args:
-        problem: model and data.
-        ascent: vb at its fixed point; its state is restored.
+        problem, ascent: vb at its fixed point; its state is restored.
         generator: random stream of the signs.
         settled: whether the fit ended because it had converged.
 
@@ -65,19 +64,14 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, set
     if upward and settled and ascent.learner is None:
         kept = ascent.state.copy()
         try:
-            _continue(problem, ascent)
+            fit = ascent if ascent.state.logits else Extrapolation(ascent, CONVERGED)
+            quiet = replace(problem.options, progress=False, callback=None)
+            if iterate(lambda t: fit.step(), quiet, steps=MORE, tolerance=CONVERGED).interrupted:
+                raise KeyboardInterrupt
             found, _ = _weights(problem, ascent, generator)
         finally:
             ascent.state.restore(kept)
     return found
-
-
-def _continue(problem: Problem, ascent: Ascent) -> None:
-    """Continues vb to its fixed point."""
-    fit = ascent if ascent.state.logits else Extrapolation(ascent, CONVERGED)
-    quiet = replace(problem.options, progress=False, callback=None)
-    if iterate(lambda t: fit.step(), quiet, steps=MORE, tolerance=CONVERGED).interrupted:
-        raise KeyboardInterrupt
 
 
 def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
@@ -86,11 +80,10 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
     if not concentration:
         return {}, False
     current = ascent.current
-    total = ascent.full_pass(current.values(), gradient=list(ascent.state.parameters))
-    priors = current.priors_after(total)
+    _, _, priors = current.evaluate()
     rows, curvature = DirichletMaps(concentration), _Curvature(problem, ascent)
-    cost = max(problem.n_labels, _cells(problem))
-    most = _affordable(cost, problem.states, sum(x.numel() for x in concentration.values()))
+    within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
+    most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in concentration.values())))
     k = problem.blocks[0].n_classes
     unsupported = problem.model.unsupported if isinstance(problem.model, PosteriorAsPrior) else {}
     found = {}
@@ -105,11 +98,6 @@ def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tu
 def _cells(problem: Problem) -> int:
     """Number of annotators' answers: a pass makes the tables of all, however few their labels."""
     return problem.blocks[0].n_annotators * problem.blocks[0].n_answers
-
-
-def _affordable(labels: int, states: int, numbers: int) -> int:
-    """Number of vectors, given labels (or answers, if more), alternatives an item and numbers in all sites."""
-    return max(FEWEST, min(PROBES, min(LABELS, FACTORS // states) // max(labels, 1), NUMBERS // numbers))
 
 
 @dataclass(frozen=True)

@@ -103,18 +103,8 @@ def test_without_settings_the_loss_is_left_alone_and_of_a_standing_network_nothi
     assert [x.item() for x in still(lambda b: network(b.features).sum() * 0 + 7, block)] == [7, 0]
 
 
-def test_a_hook_is_taken_back_when_a_loss_raises() -> None:
-    data, _ = clouds(40, 40)
-    house, block, network = regularised(data, balance=1.0)
-    with pytest.raises(ZeroDivisionError):
-        house(lambda _: torch.tensor(1 // 0), block)
-    assert not network._forward_hooks
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("ccem", {}), ("ccem", {"likelihood": "joint"}), ("geo_crowdnet", {"volume": "W"}), ("madl", {})],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "settings"), [("ccem", {}), ("geo_crowdnet", {"volume": "W"})])
 def test_the_house_recipe_trains_methods_by_gradients(
     both: tuple[Annotations, pd.Series], name: str, settings: dict[str, Any]
 ) -> None:
@@ -122,13 +112,13 @@ def test_the_house_recipe_trains_methods_by_gradients(
     how: dict[str, Any] = {"inference": "svi", "seed": 2, "settings": {**settings, "training": HOUSE}}
     found = crowdppl.fit(name, data, **how)
     shares = found.classify(data.features)
-    pd.testing.assert_frame_equal(shares, crowdppl.fit(name, data, **how).classify(data.features), check_exact=True)
     assert evaluate(shares, truth).accuracy > 0.85
     for left_out in ("mixup", "balance", "volume"):
         how["settings"]["training"] = {**HOUSE, left_out: 0.0}
         assert not shares.equals(crowdppl.fit(name, data, **how).classify(data.features))
 
 
+@pytest.mark.slow
 def test_balance_draws_predictions_to_the_shares_of_the_classes(both: tuple[Annotations, pd.Series]) -> None:
     data, _ = both
     frame = data.frame()
@@ -140,13 +130,6 @@ def test_balance_draws_predictions_to_the_shares_of_the_classes(both: tuple[Anno
         found = crowdppl.fit("ccem", crowd, inference="svi", settings={"training": training})
         off[balance] = np.abs(found.classify(data.features).mean() - 1 / 3).max()
     assert off[5.0] < 0.5 * off[0.0]
-
-
-def test_a_story_without_a_network_of_its_own_may_blend(both: tuple[Annotations, pd.Series]) -> None:
-    data, truth = both
-    settings = {"training": {"epochs": 20, "mixup": 1.0}}
-    found = crowdppl.fit("mmlc", data, inference="svi", seed=0, settings=settings)
-    assert evaluate(found.classify(data.features), truth).accuracy > 0.6
 
 
 def test_a_network_that_the_loss_never_asks_is_named() -> None:

