@@ -16,7 +16,6 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import FitResult, SiteResult
 from crowdppl.inference.tables import (
     MOST_DRAWS,
-    Draws,
     affordable,
     are_linear,
     site_dims,
@@ -39,15 +38,7 @@ Monte Carlo error is a fourteenth of a probability's spread, which turns an item
 def result_of_state(
     problem: Problem, order: np.ndarray, run: VbRun, engine: str, diagnostics: dict[str, Any]
 ) -> FitResult:
-    """The result of em or vb.
-
-    Args:
-        problem: model and data.
-        order: item code at each position.
-        run: the best run.
-        engine: "em" gives points, "vb" distributions.
-        diagnostics: of the run.
-    """
+    """The result of em (points) or vb (distributions) after its best run; ``order`` has item codes by position."""
     values, chains = run.ascent.current.values(), run.ascent.full_pass.density.chains
     probabilities = _by_code(truth_at(problem, values, chains), order)
     sites = _state_sites(problem, order, run, engine)
@@ -58,7 +49,7 @@ def result_of_state(
     mean = _sufficient_mean(problem, sites)
     sd = entropies = tables = prevalences = None
     if problem.spread or mean is None:
-        draws = _vb_draws(problem, sites | widened, order)
+        draws = draws_of(problem, sites | widened, order, affordable(problem), problem.options.generator(8))
         tables, prevalences = table_draws(problem, draws)
         if problem.spread:
             few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
@@ -68,7 +59,10 @@ def result_of_state(
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
     else:
         # The mean-field draws are narrower than the widened ones: the same mean with less noise.
-        drawn = table_draws(problem, _vb_draws(problem, sites, order)) if widened else (tables, prevalences)
+        drawn = (tables, prevalences)
+        if widened:
+            stream = problem.options.generator(8)
+            drawn = table_draws(problem, draws_of(problem, sites, order, affordable(problem), stream))
         table, prevalence = (x.mean(0, dtype=np.float64) for x in drawn if x is not None)
     return FitResult(
         sites | widened, probabilities, sd, table, tables, prevalence, prevalences, diagnostics, entropies
@@ -112,14 +106,7 @@ def result_of_point(
 
 def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
     """From positions to codebook order along the first dimension; quickest where memory runs along it."""
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order), dtype=order.dtype)
-    return x.T.take(position, -1).T
-
-
-def _vb_draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> Draws:
-    """As many draws of vb's sites as are affordable."""
-    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
+    return x.T.take(np.argsort(order), -1).T
 
 
 def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:

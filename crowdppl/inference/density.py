@@ -36,13 +36,7 @@ class _Stop(Exception):
 
 
 class _Tracer(EnumMessenger):
-    """Pyro's condition, enum and trace in one handler: on a small block, each handler costs as much as arithmetic.
-
-    Args:
-        values: of sites.
-        first: the dimension of the first enumerated site.
-        until: sites after the last of which the run ends; None for all of it.
-    """
+    """Pyro's condition, enum and trace in one: on a small block, each handler costs as much as arithmetic."""
 
     def __init__(self, values: Mapping[str, Tensor], first: int, until: Collection[str] | None) -> None:
         super().__init__(first_available_dim=first)
@@ -77,8 +71,8 @@ def traced(
     plates: int,
     chains: int | None = None,
     until: Collection[str] | None = None,
-) -> Trace:
-    """The trace of a model with every discrete site enumerated.
+) -> TraceSites:
+    """The sample statements of a model with every discrete site enumerated.
 
     Args:
         model: the Pyro program.
@@ -93,7 +87,7 @@ def traced(
     # The plate of chains is inside the enumeration: a discrete site is spread over chains before it is enumerated.
     with suppress(_Stop), _Tracer(values, first, until) as tracer, many:
         model(block)
-    return tracer.trace
+    return trace_sites(tracer.trace)
 
 
 class TraceSite(NamedTuple):
@@ -101,7 +95,6 @@ class TraceSite(NamedTuple):
 
     Attributes:
         fn: its distribution.
-        value: its value.
         observed: whether it was given or observed.
         enumerated: whether it is marked to be summed out.
         enum_dim: dimension of its values, counted from the right, where it was enumerated.
@@ -120,7 +113,10 @@ class TraceSite(NamedTuple):
     log_prob: Tensor | None
 
 
-def trace_sites(trace: Trace) -> dict[str, TraceSite]:
+TraceSites = dict[str, TraceSite]
+
+
+def trace_sites(trace: Trace) -> TraceSites:
     """The sample statements of a trace by name, without those that plates make for themselves."""
     nodes: dict[str, Any] = trace.nodes
     return {
@@ -155,11 +151,6 @@ def contract(terms: Terms, sums: set[str], sizes: Mapping[str, int]) -> Terms:
 
     A single discrete site in the plates of its labels needs no plan: there the sum is formed at once, which is
     what Pyro would do, too.
-
-    Args:
-        terms: factors by the plates in which they stand.
-        sums: the dimensions to sum out.
-        sizes: of all dimensions.
     """
     ring = DrawingRing(dim_to_size=sizes)  # type: ignore[no-untyped-call]
     where = [plates for plates, found in terms.items() if any(sums.intersection(x._pyro_dims) for x in found)]
@@ -229,11 +220,6 @@ def log_factors(
 ) -> tuple[dict[str, Tensor], dict[str, int], float]:
     """What discrete and observed sites contribute.
 
-    Args:
-        sites: of a trace, discrete sites enumerated.
-        values: sites that were given.
-        drawing: whether counts are to be drawn.
-
     Returns:
         Log-factors by site, expanded to the site's plates or not, the dimension of each discrete site's values
         counted from the right, and the scale.
@@ -290,13 +276,7 @@ class Leaf:
 
 
 def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Mapping[str, int]) -> dict[str, Leaf]:
-    """Those of some sites that are leaves.
-
-    Args:
-        names: sites whose marginals are wanted.
-        factors: log-factors of all discrete and observed sites.
-        dims: dimension of each discrete site's values, counted from the right.
-    """
+    """Those of some sites that are leaves; factors and dimensions are as from ``log_factors``."""
     narrow = {name: narrowed(x) for name, x in factors.items()} if names else {}
     varies = {name: {i - x.dim() for i, n in enumerate(x.shape) if n > 1} for name, x in narrow.items()}
     found = {}
@@ -323,14 +303,14 @@ class Evaluation:
         gradient: of the objective, for each site asked for: counts at Dirichlet sites (with respect to
             log theta), plain gradients elsewhere.
         marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot.
-        trace: of the model: priors are ``trace_sites(trace)[site].fn``.
+        sites: of the model's run: priors are ``sites[name].fn``.
     """
 
     objective: Tensor
     per_item: Tensor
     gradient: dict[str, Tensor]
     marginals: dict[str, Tensor]
-    trace: Trace
+    sites: TraceSites
 
 
 @dataclass(frozen=True)
@@ -349,12 +329,12 @@ class Density:
     chains: int | None = None
     log_sites: frozenset[str] = frozenset()
 
-    def trace(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
-        """The trace at given values; labels are not scored, so that this costs no pass over data."""
+    def sites(self, block: Block, values: Mapping[str, Tensor]) -> TraceSites:
+        """The model's sites at given values; labels are not scored, so that this costs no pass over data."""
         return traced(self.model, block, self._given(values), self.plates, self.chains)
 
-    def priors(self, block: Block, values: Mapping[str, Tensor]) -> Trace:
-        """The trace up to the last site that is given a value, without the tables that come after it."""
+    def priors(self, block: Block, values: Mapping[str, Tensor]) -> TraceSites:
+        """The same up to the last site that is given a value, without the tables that come after it."""
         return traced(self.model, block, self._given(values), self.plates, self.chains, until=values)
 
     def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -369,7 +349,7 @@ class Density:
         marginals: Collection[str] = (),
         tilt: Mapping[str, Tensor] | None = None,
         how: Summing | None = None,
-        extra: Callable[[Trace, Mapping[str, Tensor]], Tensor] | None = None,
+        extra: Callable[[TraceSites, Mapping[str, Tensor]], Tensor] | None = None,
     ) -> Evaluation:
         """Evaluates the objective and its derivatives.
 
@@ -381,7 +361,7 @@ class Density:
             marginals: discrete sites, or named sums of the model, whose posterior (or draw) is wanted.
             tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
             how: how sums differentiate; expectations by default.
-            extra: adds global terms to the objective, given the trace and what the model received: float64 (C,).
+            extra: adds global terms to the objective, given the sites and what the model received: float64 (C,).
 
         Raises:
             MethodError: when a latent is neither given nor enumerated.
@@ -393,20 +373,23 @@ class Density:
         leaves = {n: given[n].detach().requires_grad_() for n in gradient}
         at = {**given, **leaves}
         with summing(how):
-            trace = traced(self.model, block, at, self.plates, self.chains)
-            sites = trace_sites(trace)
+            sites = traced(self.model, block, at, self.plates, self.chains)
             terms, sums, sizes, scale, below = self._factors(sites, values, how, tilt or {}, block.dtype)
             parts = contract(terms, sums, sizes)
             per_item = self._per_item(parts)
             objective = per_item.double().sum(-1)
             objective = objective if scale == 1.0 else objective * scale
             if extra is not None:
-                objective = objective + extra(trace, at)
+                objective = objective + extra(sites, at)
             with aside():
                 _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
-            got = _gradient(objective, wanted)
+            got = {n: torch.zeros_like(x) for n, x in wanted.items()}  # where the objective does not depend on it
+            if wanted and objective.requires_grad:
+                total = objective.sum() if objective.dim() else objective
+                slopes = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
+                got |= {n: g for n, g in zip(wanted, slopes, strict=True) if g is not None}
         shares = {n: got[f"probe {n}"] for n in probes}
         shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
         return Evaluation(
@@ -414,7 +397,7 @@ class Density:
             per_item.detach(),
             {n: got[n] * x.detach() if n in self.log_sites else got[n] for n, x in leaves.items()},
             {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
-            trace,
+            sites,
         )
 
     def _factors(
@@ -504,13 +487,3 @@ def _require_finite(objective: Tensor, values: Mapping[str, Tensor], sites: Mapp
         f"the log-likelihood is {objective.reshape(-1)[0].item()}: {where}; look for a probability of exactly "
         "0 in the model, contradictory gold, or a scale that overflows"
     )
-
-
-def _gradient(objective: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Gradient by each tensor; zeros where the objective does not depend on it."""
-    found: Collection[Tensor | None] = (None,) * len(wanted)
-    if wanted and objective.requires_grad:
-        total = objective.sum() if objective.dim() else objective
-        found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
-    pairs = zip(wanted.items(), found, strict=True)
-    return {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}

@@ -22,25 +22,15 @@ def draws_of(
 ) -> dict[str, Tensor]:
     """n draws of every site: (n, [1, ...] batch, event), Dirichlets as log theta, items by position.
 
-    Stored draws are taken evenly spread; a point repeats.
-
-    Args:
-        problem: the model and the data on which it is to be run.
-        sites: stored posteriors; sites that are absent are left out.
-        order: item code at each position, for sites that belong to items.
-        n: number of draws.
-        stream: random stream.
+    Stored draws are taken evenly spread; a point repeats. ``order`` is the item code at each position.
     """
     out = {}
-    for name, stored in sites.items():
-        if name not in problem.sites:
-            continue
+    for name in (n for n in sites if n in problem.sites):
         site = problem.sites[name]
-        x = _draw(site, stored, n, stream)
+        x = _draw(site, sites[name], n, stream)
         if site.local:
-            x = x.index_select(
-                1 + site.batch_shape.index(-1), torch.from_numpy(order.astype(np.int64)).to(x.device)
-            )
+            at = torch.from_numpy(order.astype(np.int64)).to(x.device)
+            x = x.index_select(1 + site.batch_shape.index(-1), at)
         out[name] = site.widen(x, problem.plates)
     return out
 
@@ -89,13 +79,8 @@ def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable
 def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generator) -> dict[str, Tensor]:
     """Three values on a line for each site of shares, one site after another: two ends and the middle.
 
-    Args:
-        problem: the model and its sites.
-        mean: values as from ``mean_of``; sites of other kinds stay there.
-        stream: random stream.
-
-    Returns:
-        (3 S, [1, ...] batch, event) for S sites of shares; those that do not move stand at random shares.
+    (3 S, [1, ...] batch, event) for S sites of shares, of which those that do not move stand at random shares;
+    sites of other kinds stay at the mean.
     """
     moved = [n for n in mean if problem.sites[n].kind in ("conjugate", "onehot")]
     out = {}

@@ -104,12 +104,7 @@ def fit_model(
 
 
 def check_fit(model: Model, data: Annotations, inference: str, options: Options) -> None:
-    """Refuses what can be refused before anything is built.
-
-    Raises:
-        MethodError: for an unknown engine, minibatches of a sampler, or a history that the card does not list.
-        DataError: for covariates that the card lists and the data lack.
-    """
+    """Refuses unknown engines, and options and data that do not fit the engine and the method's card."""
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
     if options.batch_size is not None and inference in SAMPLERS:  # its draws would not be from the posterior
@@ -174,11 +169,7 @@ def _with_training(
 
 
 def refuse_engine(model: Model, engine: str) -> None:
-    """Refuses an engine that the method's card rules out.
-
-    Raises:
-        MethodError: with the card's reason.
-    """
+    """Refuses an engine that the method's card rules out, with the card's reason."""
     card = card_of(model)
     if engine in SAMPLERS and network_of(model) is not None:
         raise MethodError(
@@ -211,8 +202,7 @@ def choose_engine(problem: Problem, options: Options, fits: int = 1) -> str:
 def gibbs_seconds(problem: Problem, options: Options) -> float:
     """About how long gibbs takes, by a formula and never by a clock, so that a seed has one result everywhere.
 
-    An item has as many states as classes, or more where a model sums out a variable of its own (a mixture of
-    classes, a subtype). Each one-hot site of annotators takes a pass of its own.
+    Each one-hot site of annotators takes a pass of its own.
     """
     numbers = sum(math.prod(s.shape(problem.n_items)) for s in problem.of_kind("conjugate")) * options.chains
     lookups = problem.n_labels * problem.states * options.chains

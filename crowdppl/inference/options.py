@@ -151,10 +151,7 @@ LOOKUPS = 400_000
 def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Options:
     """Checks the keywords of ``fit``.
 
-    Args:
-        given: the keywords.
-        inference: the engine; gibbs runs 4 to 32 chains, the more the smaller the data; other samplers run 4.
-        size: labels x classes.
+    Gibbs runs 4 to 32 chains, the more the smaller the data, of ``size`` labels x classes; other samplers run 4.
 
     Raises:
         MethodError: for an unknown keyword, with the nearest one, or a value out of range.
@@ -173,12 +170,7 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
 
 
 def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
-    """Warns of options that were given and that none of some engines has.
-
-    Args:
-        given: the keywords of ``fit``.
-        engines: those that ran, or will; nothing is said of "auto", which may become any, and of what is no engine.
-    """
+    """Warns of keywords of ``fit`` that none of some engines has; not of "auto", which may become any engine."""
     if not all(isinstance(engine, str) and engine in CLIMBERS + SAMPLERS for engine in engines):
         return
     for name, value in given.items():

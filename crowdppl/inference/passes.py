@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import Density, Evaluation
+from crowdppl.inference.density import Density, Evaluation, TraceSites
 from crowdppl.inference.sites import Extra, Site, one_hot_terms
 from crowdppl.primitives.sums import Summing
 
@@ -22,14 +21,14 @@ class Total:
     Attributes:
         objective: float64 (C,) or ().
         gradient: float64, for each site asked for; local sites in the order of positions.
-        trace: the first block's trace, for priors of global sites.
+        trace_sites: of the run on the first block, for priors of global sites.
         per_item: ([C,] N) log evidence by position, where asked for.
         marginals: (T, [C,] N) by position, for each discrete site asked for.
     """
 
     objective: Tensor
     gradient: dict[str, Tensor]
-    trace: Trace
+    trace_sites: TraceSites
     per_item: Tensor | None
     marginals: dict[str, Tensor]
 
@@ -80,10 +79,9 @@ class FullPass:
         objective, sums = torch.zeros(()), dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
         for block in (b for b in self.blocks if b.n_items):
-            if extra is not None:
-                terms = extra(first is None)
-            else:
-                terms = one_hot_terms(onehot, self.density.chains) if first is None else None
+            terms = None if extra is None else extra(first is None)
+            if extra is None and onehot and first is None:
+                terms = one_hot_terms(onehot, self.density.chains)
             span = slice(block.offset, block.offset + block.n_items)
             one = self.density(
                 block,
@@ -108,7 +106,7 @@ class FullPass:
         return Total(
             objective,
             sums | {n: torch.cat(x, -1 - len(self.sites[n].event_shape)) for n, x in slopes.items()},
-            first.trace,
+            first.sites,
             torch.cat(per_item, -1) if evidence else None,
             {n: torch.cat(x, -1) for n, x in shares.items()},
         )

@@ -36,7 +36,6 @@ class Program:
     Attributes:
         memory: what is there before the first step: whatever depends on no input.
         inputs, outputs: their places in memory.
-        steps: operations in order.
         found: tensors that were there before the function ran, and their versions.
     """
 
@@ -69,13 +68,13 @@ class Program:
 
 def fetching(args: Sequence[Any]) -> Callable[[Memory], Sequence[Any]]:
     """What takes arguments from their places in memory: quickly, unless there is a list of places among them."""
-    if not args or list in map(type, args):
-        return lambda memory: [_filled(x, memory) for x in args]
-    return itemgetter(*args) if len(args) > 1 else itemgetter(slice(args[0], args[0] + 1))
+    if args and list not in map(type, args):
+        return itemgetter(*args) if len(args) > 1 else itemgetter(slice(args[0], args[0] + 1))
 
+    def filled(memory: Memory, places: Sequence[Any] = args) -> list[Any]:
+        return [filled(memory, x) if type(x) is list else memory[x] for x in places]
 
-def _filled(x: Any, memory: Memory) -> Any:
-    return [_filled(y, memory) for y in x] if type(x) is list else memory[x]
+    return filled
 
 
 class Kind(NamedTuple):
@@ -159,13 +158,8 @@ _aside: ContextVar[bool] = ContextVar("aside", default=False)
 def recorded(function: Function, inputs: Mapping[str, Tensor]) -> tuple[Tensors, Program | None]:
     """Runs a function and records its operations, those of backward passes inside it included.
 
-    Args:
-        function: of tensors by name; what it returns depends on nothing else that changes.
-        inputs: by name.
-
-    Returns:
-        What the function returned, and its program; None where it has none, because it draws at random, looks at
-        numbers that depend on the inputs (``if x > 0``), writes to what was there before, or is too large.
+    Its program is None where it has none, because it draws at random, looks at numbers that depend on the inputs
+    (``if x > 0``), writes to what was there before, or is too large.
     """
     own = {name: x.detach() for name, x in inputs.items()}
     with _Looks() as looks, _Recorder() as recorder:

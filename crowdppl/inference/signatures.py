@@ -33,15 +33,10 @@ class Signatures:
     n_classes: int
 
     def uniform(self, shape: Sequence[int], plates: Sequence[str], name: str, seed: int, n: int) -> np.ndarray:
-        """n uniform numbers for each coordinate of a site: (n, *shape).
+        """n uniform numbers for each coordinate of a site of some name: (n, *shape).
 
-        Args:
-            shape: of one value, unconstrained.
-            plates: what each dimension counts: "items", "annotators", or "" for anything else; a dimension as
-                long as there are classes counts as theirs.
-            name: of the site.
-            seed: of the fit.
-            n: how many.
+        ``plates`` says what each dimension of an unconstrained value counts: "items", "annotators", or "" for
+        anything else; a dimension as long as there are classes counts as theirs.
         """
         key = np.array(seed % 2**63, np.uint64)
         for letter in name.encode():

@@ -11,7 +11,6 @@ import numpy as np
 import pyro
 import torch
 from pyro import poutine
-from pyro.poutine import Trace
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import biject_to, constraints
@@ -20,7 +19,7 @@ from torch.distributions.transforms import Transform
 from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
-from crowdppl.inference.density import FLOOR, Density, TraceSite, is_plate, narrowed, trace_sites
+from crowdppl.inference.density import FLOOR, Density, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model, plates_of
@@ -216,7 +215,7 @@ def reads_item_covariates(model: Model, block: Block) -> bool:
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]
-Extra = Callable[[Trace, Mapping[str, Tensor]], Tensor]
+Extra = Callable[[TraceSites, Mapping[str, Tensor]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ def read_model(model: Model, block: Block) -> Reading:
         MethodError: when the model does not run, or has sites that no engine can treat.
     """
     small = block.subset(np.arange(min(PROBE_ITEMS, block.n_items)), 1.0)
-    found = trace_sites(_checked_trace(model, small))  # the trace is not kept: it holds tables of all annotators
+    found = _checked_sites(model, small)  # not kept: they hold tables of all annotators
     sites = _sorted_sites(model, small, found)
     discrete = [n for n, x in found.items() if x.enum_dim is not None]
     card = getattr(model, "card", None)
@@ -321,8 +320,8 @@ def read_model(model: Model, block: Block) -> Reading:
     return Reading(sites, truth, states)
 
 
-def _checked_trace(model: Model, small: Block) -> Trace:
-    """The trace; priors and log-probabilities in it depend on the latents above them as gradients show."""
+def _checked_sites(model: Model, small: Block) -> TraceSites:
+    """The sites; priors and log-probabilities depend on the latents above them as gradients show."""
     name, plates = type(model).__name__, plates_of(model)
     program = poutine.enum(model.model, first_available_dim=-1 - plates)
     with seeded(0), pyro.validation_enabled(True):
@@ -340,7 +339,7 @@ def _checked_trace(model: Model, small: Block) -> Trace:
                 f"the model {name} does not run on {small.n_items} items at a draw from its prior: {error}. Check "
                 f"shapes against its plates (declared depth: {plates})"
             ) from error
-    return trace
+    return trace_sites(trace)
 
 
 def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) -> dict[str, Site]:
@@ -412,7 +411,7 @@ def _linear(
     leaf = {n: values[n].log() for n in names}
     moved = {n: x + 2 * torch.rand(x.shape, dtype=x.dtype) - 1.3 for n, x in leaf.items()}
     tape: dict[int, Tensor] = {}
-    extra = one_hot_terms(onehot)
+    extra = one_hot_terms(onehot) if onehot else None
     record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
     first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
     replay = Summing("replay", tape=tape)
@@ -421,13 +420,10 @@ def _linear(
     return {n for n, a, b in pairs if bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())}
 
 
-def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra | None:
+def one_hot_terms(names: Collection[str], chains: int | None = None) -> Extra:
     """The log-prior of one-hot sites as an extra term of the objective, so that their weights get counts."""
-    if not names:
-        return None
 
-    def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
-        sites = trace_sites(trace)
+    def extra(sites: TraceSites, values: Mapping[str, Tensor]) -> Tensor:
         terms = (sites[name].fn.log_prob(values[name]) for name in sorted(names))
         return torch.stack([per_chain(x, chains) for x in terms]).sum(0)
 

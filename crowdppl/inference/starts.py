@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.distributions import biject_to
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import ragged_sum
-from crowdppl.inference.density import is_plate, trace_sites, traced
+from crowdppl.inference.density import is_plate, traced
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
 
@@ -44,30 +45,27 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
 
 
+@dataclass(eq=False)
 class Typical(Messenger):
     """Replaces every latent that is not given by its prior mean, or the middle of its space."""
 
-    def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
-        self.generator = generator
+    generator: torch.Generator
 
     def _pyro_sample(self, msg: dict[str, Any]) -> None:
-        if not (msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate") or msg["value"] is not None):
-            msg["value"] = self._typical(msg["fn"])
-
-    def _typical(self, fn: Any) -> Tensor:
-        shape = fn.batch_shape + fn.event_shape
+        if msg["is_observed"] or is_plate(msg) or msg["infer"].get("enumerate") or msg["value"] is not None:
+            return
+        fn = msg["fn"]
+        shape, mean = fn.batch_shape + fn.event_shape, _mean(fn)
         if isinstance(fn, OneHot):
             weights = fn.log_p.exp().expand(shape).double()
             noise = torch.rand(shape, generator=self.generator, dtype=torch.float64, device=weights.device)
             mixed = weights * (0.5 + noise)
-            return mixed / mixed.sum(-1, keepdim=True)
-        mean = _mean(fn)
-        if mean is not None and math.isfinite(float(mean.sum())):
-            return mean.expand(shape).detach().double()
-        transform = biject_to(fn.support)
-        middle: Tensor = transform(torch.zeros(transform.inverse_shape(shape), dtype=torch.float64))
-        return middle
+            msg["value"] = mixed / mixed.sum(-1, keepdim=True)
+        elif mean is not None and math.isfinite(float(mean.sum())):
+            msg["value"] = mean.expand(shape).detach().double()
+        else:
+            transform = biject_to(fn.support)
+            msg["value"] = transform(torch.zeros(transform.inverse_shape(shape), dtype=torch.float64))
 
 
 def _mean(fn: Any) -> Tensor | None:
@@ -90,18 +88,10 @@ def typical_values(
     given: Mapping[str, Tensor],
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """A value for each site: what the model's own start gives, else the prior mean.
-
-    Args:
-        model: the model.
-        block: all items whose local sites are wanted.
-        names: the sites.
-        given: values that are known already.
-        generator: breaks the symmetry of one-hot sites.
-    """
+    """A value for each named site: what is given, else the prior mean; one-hot sites are told apart at random."""
     program = poutine.condition(model.model, data=dict(given))
     with Typical(generator):
-        sites = trace_sites(traced(program, block, {}, plates_of(model), until=names))
+        sites = traced(program, block, {}, plates_of(model), until=names)
     return {n: sites[n].value.detach() for n in names}
 
 
@@ -114,11 +104,7 @@ SHARED = 5
 def pairwise_joints(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
     """How often each pair of annotators gives each pair of classes to the same item.
 
-    Args:
-        blocks: the data; the annotators with most labels are used, at most 300.
-
-    Returns:
-        The annotators' codes (M,), and counts (M, K, M, K) [annotator, label, annotator, label].
+    The codes (M,) of the annotators with most labels, and counts (M, K, M, K) [annotator, label, annotator, label].
     """
     import scipy.sparse as sparse  # slow to import, needed by spectral starts only
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import FLOOR, trace_sites
+from crowdppl.inference.density import FLOOR, TraceSites
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Earlier, Problem
@@ -74,8 +73,7 @@ def first_state(problem: Problem, options: Options, engine: str, shares: Tensor 
     The first start continues an earlier fit where there is one.
 
     Args:
-        problem: model, data and sites.
-        options: guide and seed.
+        problem, options: model, data and sites; guide and seed.
         engine: "em" for points; "vb" for distributions.
         shares: truth shares (N, K) of the start, by position; None without a truth.
         number: of the start.
@@ -122,19 +120,19 @@ def _prior_and_counts(
         drawn = gaussians.values()
     full_pass = problem.full_pass(gaussians.chains if in_labels else None)
     total = full_pass(leaves | (drawn if in_labels else gaussians.means()), gradient=list(log_theta), tilt=tilt)
-    trace = total.trace
+    sites = total.trace_sites
     if gaussians.sites:
         with torch.no_grad():
-            trace = problem.density(gaussians.chains).priors(problem.blocks[0], {**leaves, **drawn})
-    priors = prior_parameters(trace, log_theta, full_pass, gaussians.chains)
+            sites = problem.density(gaussians.chains).priors(problem.blocks[0], {**leaves, **drawn})
+    priors = prior_parameters(sites, log_theta, full_pass, gaussians.chains)
     return priors, {n: x / (full_pass.density.chains or 1) for n, x in total.gradient.items()}
 
 
 def prior_parameters(
-    trace: Trace, names: Collection[str], full_pass: FullPass, chains: int | None
+    sites: TraceSites, names: Collection[str], full_pass: FullPass, chains: int | None
 ) -> dict[str, Tensor]:
-    """Prior concentrations of conjugate sites in a trace, averaged over chains."""
-    out, sites = {}, trace_sites(trace)
+    """Prior concentrations of conjugate sites, averaged over chains."""
+    out = {}
     for name in names:
         x = DIRICHLET.natural(sites[name].fn)
         mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)

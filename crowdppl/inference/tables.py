@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
-from crowdppl.inference.density import FLOOR, Density, trace_sites
+from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
@@ -31,18 +31,14 @@ def new_item_quantiles(
     Sites of one number go through evenly spaced quantiles of their prior; several are paired at random, since
     they are independent. The rest stand at the prior mean: quantiles of many numbers would take many more looks.
 
-    Args:
-        density: the model, with or without chains.
-        block: the items, which all get the same values.
-        given: a value for every site that is shared.
-        names: sites of items; without any there is one look, at nothing.
+    All items of the block get the same values. Without sites of items there is one look, at nothing.
     """
     if not names:
         yield {}
         return
     stream = torch.Generator(device=block.device).manual_seed(0)
     with Typical(stream):
-        found = trace_sites(density.trace(block, given))
+        found = density.sites(block, given)
     plain = {n: found[n].value.detach() for n in names}
     plain = {n: x.clamp(min=math.exp(FLOOR)).log() if n in density.log_sites else x for n, x in plain.items()}
     moving = {n: found[n].fn for n in names if _quantile(found[n].fn, 0.5, block.device) is not None}
@@ -188,7 +184,12 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     """
     block = problem.blocks[0]
     probe = probe_block(block)
-    views, total, ruled, tables = _views(problem, block, probe), torch.zeros(()), torch.zeros(()), None
+    views: list[Block] = []
+    if block.seen is not None and networks_of(problem.model).keys() - {"network"}:  # more than a classifier looks
+        for n in torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist():
+            seen = {name: x[n].expand(probe.n_items, *x.shape[1:]) for name, x in block.seen.items()}
+            views.append(replace(probe, seen=seen))
+    total, ruled, tables = torch.zeros(()), torch.zeros(()), None
     alike, told = True, False
     for view in views:
         joint, before = _joint(problem, values, chains, view), tables
@@ -242,20 +243,6 @@ def _tables(joint: Tensor, block: Block) -> tuple[Tensor, Tensor]:
     return tables.movedim(0, -2), prevalence.movedim(0, -1)
 
 
-def _views(problem: Problem, block: Block, probe: Block) -> list[Block]:
-    """The items of ``probe`` as each of some typical items is seen; none where a classifier alone looks."""
-    if block.seen is None or not networks_of(problem.model).keys() - {"network"}:
-        return []
-    at = torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist()
-    return [
-        replace(
-            probe,
-            seen={name: x[n].expand(probe.n_items, *x.shape[1:]) for name, x in block.seen.items()},
-        )
-        for n in at
-    ]
-
-
 def probe_block(block: Block) -> Block:
     """One item for each (annotator, answer) pair, and one without labels."""
     cells, known = block.n_annotators * block.n_answers, block.item_covariates
@@ -297,10 +284,6 @@ def are_linear(problem: Problem, crossed: Draws) -> bool:
     """Whether truth and answer together are linear in each site of shares; the mean table is then that at the mean.
 
     They are not where a one-hot site chooses among rows of others, or a row is used twice.
-
-    Args:
-        problem: the model and data.
-        crossed: as from ``crowdppl.inference.draws.crossed``.
     """
     if not len(next(iter(crossed.values()))):
         return True

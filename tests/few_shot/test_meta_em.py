@@ -252,7 +252,7 @@ def test_the_story_has_the_density_of_the_steps() -> None:
         given = values | {n: values[n].log() for n in ("prevalence", "confusion")}
         got = density(block, given, marginals=("truth",))
         torch.testing.assert_close(got.marginals["truth"].t(), found.shares)
-        log_prior = sum(got.trace.nodes[n]["fn"].log_prob(x).sum() for n, x in values.items())
+        log_prior = sum(got.sites[n].fn.log_prob(x).sum() for n, x in values.items())
         shares, rows = torch.full((k,), 10.0), 1 + c
         constants = sum((x.lgamma().sum(-1) - x.sum(-1).lgamma()).sum() for x in (shares, rows))
         constants = constants + k * 2 / 2 * math.log(2 * math.pi / 0.5)

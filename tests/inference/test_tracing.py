@@ -43,7 +43,7 @@ def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
     with seeded(0):
         first = trace_sites(poutine.trace(story.model).get_trace(block))
     given = {n: x.value for n, x in first.items() if not x.observed and not x.enumerated}
-    ours, theirs = trace_sites(traced(story.model, block, given, 1)), trace_sites(plain(story.model, block, given))
+    ours, theirs = traced(story.model, block, given, 1), trace_sites(plain(story.model, block, given))
     assert list(ours) == list(theirs)
     for n, x in ours.items():
         other = theirs[n]
@@ -56,7 +56,7 @@ def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
 def test_a_markov_chain_is_enumerated_as_by_pyro() -> None:
     block, given = PATIENTS.as_block(), {"stay": torch.tensor([[0.9, 0.1], [0.2, 0.8]])}
     ours, theirs = (
-        trace_sites(traced(chain_of_truths, block, given, 1)),
+        traced(chain_of_truths, block, given, 1),
         trace_sites(plain(chain_of_truths, block, given)),
     )
     for n in ("truth_0", "truth_1"):
@@ -106,7 +106,7 @@ def test_factors_are_not_expanded_where_nothing_varies() -> None:
     with seeded(0):
         given = {"ability": torch.full((5, 2), 0.5)}
         trace = traced(story.model, block, given, 1)
-    factors, dims, _ = log_factors(trace_sites(trace), given, drawing=False)
+    factors, dims, _ = log_factors(trace, given, drawing=False)
     assert factors["truth"].shape == (4, 1)
     assert factors["label"].shape == (4, 45)
     assert dims == {"truth": -2}

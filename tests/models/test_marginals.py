@@ -153,11 +153,11 @@ def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any], tiny
         close(found.marginals["truth"][:, c].t(), both / both.sum(-1, keepdim=True))
         for site in wide:
             close(found.gradient[site][c].reshape(values[site].shape), gradient[site])
-        single = Density(story.model, plates).trace(tiny.built[1], values)
+        single = Density(story.model, plates).sites(tiny.built[1], values)
         for site, x in wide.items():  # priors too: a chain must not see another chain's parameters
             value = x.exp() if site in logs else x
-            prior = found.trace.nodes[site]["fn"].log_prob(value)
-            own = single.nodes[site]["fn"].log_prob(values[site])
+            prior = found.sites[site].fn.log_prob(value)
+            own = single[site].fn.log_prob(values[site])
             close(prior[c].reshape(own.shape), own)
 
 

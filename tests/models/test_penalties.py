@@ -33,7 +33,7 @@ def under(ascent: Ascent, parameters: Mapping[str, Tensor], counts: Mapping[str,
     terms = Evaluated(ascent.full_pass, MeanFieldUpdate(), state)
     logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
     said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
-    return said + float(terms.dirichlet_terms(terms.prior_trace()))
+    return said + float(terms.dirichlet_terms(terms.prior_sites()))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_collapsed_is_the_most_that_the_objective_can_be(name: str, settings: di
     ascent = begun(name, **settings)
     counts = counts_of(ascent)
     current = ascent.current
-    trace = current.prior_trace()
+    trace = current.prior_sites()
     most = float(current.collapsed_terms(trace, counts))
     best = {n: prior + counts[n] for n, prior in current.prior_parameters(trace).items()}
     assert under(ascent, best, counts) == pytest.approx(most, rel=1e-10)
@@ -61,7 +61,7 @@ def test_a_search_ends_where_conjugate_sites_have_followed() -> None:
     ascent = begun()
     before, _, priors = ascent.evaluate()
     ascent.step()
-    after = ascent.current.prior_parameters(ascent.current.prior_trace())
+    after = ascent.current.prior_parameters(ascent.current.prior_sites())
     assert not torch.allclose(after["confusion"], priors["confusion"])
     left = ascent.state.parameters["confusion"] - after["confusion"]
     assert left.min() > -1e-9

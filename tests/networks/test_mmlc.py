@@ -117,8 +117,8 @@ def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -
     want = sum(np.log(labels[a, i, x]) for i, a, x in LABELS) + np.log(answers(story, centre, data.features)[0, 1])
     assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
     prior = torch.distributions.Dirichlet(7 * centre + 1e-6)
-    trace = crowdppl.inference.density.Density(story.model).trace(data.as_block(), values)
-    torch.testing.assert_close(trace.nodes["gate"]["fn"].log_prob(gate), prior.log_prob(gate))
+    sites = crowdppl.inference.density.Density(story.model).sites(data.as_block(), values)
+    torch.testing.assert_close(sites["gate"].fn.log_prob(gate), prior.log_prob(gate))
 
 
 def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) -> None:

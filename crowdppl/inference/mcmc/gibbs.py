@@ -8,12 +8,11 @@ from functools import partial
 
 import numpy as np
 import torch
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import trace_sites
+from crowdppl.inference.density import TraceSites
 from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import Hmc, where
 from crowdppl.inference.options import Options
@@ -144,12 +143,12 @@ class Gibbs:
         if not self.theta:
             return {}
         total = self.full_pass(self.values(), gradient=list(self.theta), tilt=tilt)
-        return self._draw_theta(total.trace, total.gradient, stream)
+        return self._draw_theta(total.trace_sites, total.gradient, stream)
 
-    def _draw_theta(self, trace: Trace, counts: Mapping[str, Tensor], stream: torch.Generator) -> Values:
+    def _draw_theta(self, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator) -> Values:
         out = {}
         for name, theta in self.theta.items():
-            prior = _prior_like(trace, name, theta)
+            prior = _prior_like(sites, name, theta)
             out[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
         return out
 
@@ -165,11 +164,11 @@ class Gibbs:
             self.onehot[name] = _draw_onehot(total.gradient[name] + self._mixture_gradient(name), stream)
         total = self._drawing_pass(list(self.theta), t, 0)
         counts = {n: g.round() for n, g in total.gradient.items()}
-        trace = total.trace
+        sites = total.trace_sites
         if self.hyper is not None:
             self.hyper.move(self.theta, self.onehot, counts, stream, adapting=adapting)
-            trace = self.density.trace(self.problem.blocks[0], self.values())
-        self.theta = self._draw_theta(trace, counts, stream)
+            sites = self.density.sites(self.problem.blocks[0], self.values())
+        self.theta = self._draw_theta(sites, counts, stream)
         return float(total.objective.mean())
 
     def _drawing_pass(self, names: list[str], t: int, number: int) -> Total:
@@ -181,10 +180,10 @@ class Gibbs:
         """Gradient of the Dirichlets' log-priors by a one-hot site on which they depend."""
         values = self.values()
         values[name] = values[name].detach().requires_grad_()
-        trace = self.density.trace(self.problem.blocks[0], values)
+        sites = self.density.sites(self.problem.blocks[0], values)
         total = torch.zeros((), dtype=torch.float64)
         for site, theta in self.theta.items():
-            total = total + DIRICHLET.full_log_prior(trace_sites(trace)[site].fn, theta).double().sum()
+            total = total + DIRICHLET.full_log_prior(sites[site].fn, theta).double().sum()
         found = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
         return 0.0 if found is None else found
 
@@ -195,10 +194,14 @@ class Gibbs:
         would stay permuted, and means over chains would mean nothing.
         """
         truth = self.problem.truth
-        if truth is None or not self.theta or classes_identified(self.problem):
-            return
-        shares = _truth_shares(self.problem, self.full_pass, self.values())
-        if shares is None:
+        known = any(  # else than by labels
+            block.evidence is not None
+            or block.history is not None
+            or (block.gold is not None and bool((block.gold >= 0).any()))
+            for block in self.problem.blocks
+        )
+        shares = None if known else _truth_shares(self.problem, self.full_pass, self.values())
+        if truth is None or shares is None or not self.theta:
             return
         moved, tilt = relabelled(shares, self.problem.counts)
         if not bool(moved.any()):
@@ -217,9 +220,9 @@ def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
     return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)
 
 
-def _prior_like(trace: Trace, name: str, theta: Tensor) -> Tensor:
+def _prior_like(sites: TraceSites, name: str, theta: Tensor) -> Tensor:
     """Prior concentrations of a Dirichlet site, in the shape of its value (C, ..., event)."""
-    prior = DIRICHLET.natural(trace_sites(trace)[name].fn)
+    prior = DIRICHLET.natural(sites[name].fn)
     return prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
 
 
@@ -263,16 +266,16 @@ class HyperSampler:
         at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
         theta, counts, values = with_prefix(given, "theta"), with_prefix(given, "count"), self.values(at)
         known = {**theta, **with_prefix(given, "onehot"), **values}
-        trace = self.density.trace(self.problem.blocks[0], known)
+        sites = self.density.sites(self.problem.blocks[0], known)
         total = torch.zeros(self.chains, dtype=torch.float64)
         for name, x in theta.items():
-            prior = _prior_like(trace, name, x)
+            prior = _prior_like(sites, name, x)
             if prior.requires_grad:
                 log_p = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
                 total = total + per_chain(log_p, self.chains)
         for name, x in values.items():
             transform = self.problem.sites[name].transform
-            total = total + per_chain(trace_sites(trace)[name].fn.log_prob(x), self.chains)
+            total = total + per_chain(sites[name].fn.log_prob(x), self.chains)
             total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), self.chains)
         slopes = torch.autograd.grad(total.sum(), list(at.values()))
         return {"value": total.detach(), **{f"slope.{n}": g for n, g in zip(at, slopes, strict=True)}}
@@ -299,16 +302,6 @@ def _truth_shares(problem: Problem, full_pass: FullPass, values: Mapping[str, Te
         return None
     shares = full_pass(values, marginals=(problem.truth,)).marginals[problem.truth]
     return shares if len(shares) == problem.counts.shape[1] else None
-
-
-def classes_identified(problem: Problem) -> bool:
-    """Whether something else than the labels identifies the classes: known truths, evidence or history."""
-    return any(
-        block.evidence is not None
-        or block.history is not None
-        or (block.gold is not None and bool((block.gold >= 0).any()))
-        for block in problem.blocks
-    )
 
 
 def relabelled(shares: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from pyro.infer.mcmc import MCMC, NUTS
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.core.devices import pyro_state_kept, seeded
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import trace_sites
+from crowdppl.inference.density import TraceSites
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
@@ -76,12 +75,12 @@ class Marginal:
     def _prior(self, first: bool) -> Extra:
         """Log priors: those of items with each block, the others with the first."""
 
-        def extra(trace: Trace, values: Mapping[str, Tensor]) -> Tensor:
+        def extra(sites: TraceSites, values: Mapping[str, Tensor]) -> Tensor:
             total = torch.zeros((), dtype=torch.float64)
             for name, site in self.problem.sites.items():
                 if not (first or site.local):
                     continue
-                fn = trace_sites(trace)[name].fn
+                fn = sites[name].fn
                 if name in self.full_pass.density.log_sites:
                     total = total + DIRICHLET.full_log_prior(fn, values[name].log()).sum()
                 else:

@@ -75,12 +75,9 @@ class RegularisedLoss:
 
 
 def mix(x: Tensor, t: Tensor, members: int, mixup: float) -> tuple[Tensor, Tensor]:
-    """Blends each item with another of the same member's batch, all of a batch in one share.
+    """Blends each item with another of the same member's batch, all of a batch in one share of Beta(mixup).
 
-    Args:
-        x, t: features (M * B, ...) and probabilities (M * B, K), one batch after the other.
-        members: M.
-        mixup: parameter of the Beta distribution of shares.
+    Features (M * B, ...) and probabilities (M * B, K) stand one batch after the other.
     """
     share, other = _partners(len(x) // members, members, mixup, x.device)
     of_x, of_t = (share.reshape(-1, *[1] * (y.dim() - 1)).to(y.dtype) for y in (x, t))
@@ -96,13 +93,9 @@ def _partners(size: int, members: int, mixup: float, device: torch.device) -> tu
 
 
 def class_shares(votes: Tensor, kind: str) -> Tensor | None:
-    """Expected shares of the classes, float32 (K,); None where "auto" finds votes far from even.
+    """Expected shares of classes, float32 (K,), "uniform" or by "votes"; None where "auto" finds these not even.
 
     Such votes show that classes are not even, but not how common they are: errors even votes out.
-
-    Args:
-        votes: of each class, (K,).
-        kind: "uniform", "votes", or "auto".
     """
     found = (votes + 1) / (votes + 1).sum()
     if kind == "votes":

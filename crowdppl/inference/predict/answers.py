@@ -37,7 +37,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     """
     stored, order = posterior.result.sites, posterior.data.order
     with without_validation("cpu"):
-        problem = problem_of(posterior, posterior.data, replace(options_of(posterior), device="cpu", dtype=None))
+        problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         if {site.family for site in stored.values()} <= {"point", "dirichlet", "onehot"}:
             values, chains = center_of(problem, stored, list(problem.sites)), None
             for site in (s for s in problem.sites.values() if s.local):
@@ -71,7 +71,7 @@ class AnswerTables:
         self.data, self.annotators = posterior.data, annotators
         item, self._cell = row_codes(self.data.blocks, self.data.order)
         self._starts = np.searchsorted(item, np.arange(self.data.n_items + 1))
-        options = replace(options_of(posterior), device="cpu", dtype=None)
+        options = options_of(posterior, device="cpu", dtype=None)
         with without_validation("cpu"):
             self._problem = build_problem(posterior.model, self.data, options)
             alone = truth_alone(self._problem)

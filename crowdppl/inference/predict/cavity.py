@@ -14,7 +14,7 @@ from crowdppl.data.annotations import row_codes
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.density import FLOOR, trace_sites
+from crowdppl.inference.density import FLOOR
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.passes import Total
 from crowdppl.inference.predict.held_out import copies, pieces
@@ -131,9 +131,8 @@ def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Te
 
 def _no_closed_form(problem: Problem, why: str) -> MethodError:
     """The refusal of a model, and what to do instead."""
-    draws = "method='psis' after a fit by gibbs, nuts or vb, or "
-    if networks_of(problem.model):  # trained on every label, whatever is drawn
-        draws = ""
+    trained = networks_of(problem.model)  # on every label, whatever is drawn
+    draws = "" if trained else "method='psis' after a fit by gibbs, nuts or vb, or "
     return MethodError(
         f"{type(problem.model).__name__} has no closed form for a label left out: {why}; use {draws}heldout_score, "
         "which fits again"
@@ -241,7 +240,6 @@ class _EvaluatedFit:
     Attributes:
         item: of each label, (S,), sorted.
         labels, truth: entries behind each label, (K, S), and behind each item's truth, (K, N).
-        statistics: by site.
         potential: (K, N) log-potentials of the truth from gold.
         log_given: (K, S) log p(label | truth) under the fit.
         log_truth: (K, N) log p(truth | labels).
@@ -292,13 +290,9 @@ def _items(fit: _EvaluatedFit) -> np.ndarray:
 
 
 def _evaluate(posterior: Fit) -> _EvaluatedFit:
-    """Runs the model at the fit.
-
-    Raises:
-        MethodError: when the model or the posterior has no closed form.
-    """
+    """Runs the model at the fit; refuses models and posteriors without a closed form."""
     data = posterior.data
-    options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+    options = options_of(posterior, dtype=torch.float64, device="cpu")
     problem = build_problem(posterior.model, data, options)
     _refuse(problem, posterior)
     item, cell = row_codes(data.blocks, data.order)
@@ -322,11 +316,7 @@ def _evaluate(posterior: Fit) -> _EvaluatedFit:
 
 
 def _refuse(problem: Problem, posterior: Fit) -> None:
-    """Refuses what can be refused before labels are looked at.
-
-    Raises:
-        MethodError: naming the site or the engine.
-    """
+    """Refuses what can be refused before labels are looked at."""
     if problem.truth is None:
         raise _no_closed_form(problem, "it sums out no truth")
     if getattr(problem.model, "counting", None) is not None:
@@ -366,7 +356,7 @@ def _of_site(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> Cavit
     if stored.family == "dirichlet":
         c = stored.arrays["concentration"]
         return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
-    prior = DIRICHLET.natural(trace_sites(total.trace)[name].fn).expand(leaf.shape)
+    prior = DIRICHLET.natural(total.trace_sites[name].fn).expand(leaf.shape)
     refuse_below_one(name, prior)
     width = prior.shape[-1]
     concentration = (prior + total.gradient[name]).numpy().reshape(-1, width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -66,21 +65,14 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
     """Log-probabilities of labels, alone and an item's together, from truth probabilities and mean tables.
 
     For points, and for mean fields, in which truth and tables are independent, these are the means over draws.
-
-    Args:
-        posterior: a fit to other labels, whose likelihood has a power.
-        cell: table cell of each label, (S,).
-        mine: codes of their items, (n,), and ``at`` the place of each label's among them, (S,).
-
-    Raises:
-        MethodError: after a sampler, whose draws of truth and tables depend on each other; or where labels of an
-            item share more than its truth, so that its other labels change the tables.
+    Refused after a sampler, whose draws of truth and tables depend on each other, and where labels of an item share
+    more than its truth. ``mine`` are codes of items, (n,), ``at`` the place of each label's among them, (S,).
     """
     power = f"{posterior.method} takes the labels' likelihood to a power (likelihood_power)"
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(f"{power}; labels left out are then scored after em or vb, not after a sampler")
     with without_validation("cpu"):
-        options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+        options = options_of(posterior, dtype=torch.float64, device="cpu")
         alone = truth_alone(build_problem(posterior.model, posterior.data, options))
     if not alone:
         raise MethodError(
@@ -124,12 +116,7 @@ def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarr
 
 
 def _with_and_without_each(item: np.ndarray, cell: np.ndarray, out: np.ndarray) -> LabelBags:
-    """All labels of each item that some labels belong to, then each label's item without that label.
-
-    Args:
-        item, cell: of all labels, (S,), sorted by item.
-        out: consecutive places of the labels.
-    """
+    """All labels of each item that some consecutive labels belong to, then each label's item without that label."""
     mine, at = np.unique(item[out], return_inverse=True)
     first, last = np.searchsorted(item, [mine[0], mine[-1] + 1])
     bag = np.searchsorted(mine, item[first:last])
@@ -156,10 +143,7 @@ def pieces(work: np.ndarray, size: int) -> list[np.ndarray]:
 def copies(owner: np.ndarray, wanted: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """All entries of each wanted owner: the place in ``wanted`` and the entry of each copy.
 
-    Args:
-        owner: of each entry, sorted, below n.
-        wanted: owners, in any order.
-        n: number of owners.
+    Owners are sorted, and below n; those that are wanted stand in any order.
     """
     sizes = np.bincount(owner, minlength=n)
     starts = (np.cumsum(sizes) - sizes)[wanted]

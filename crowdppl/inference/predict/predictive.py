@@ -123,7 +123,7 @@ def predictive(posterior: Fit, bags: LabelBags, n_draws: int = DRAWS) -> np.ndar
 
 def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int) -> Iterator[np.ndarray]:
     """The same for one portion of bags after another, at the same draws."""
-    options = replace(options_of(posterior), dtype=torch.float64, device="cpu")
+    options = options_of(posterior, dtype=torch.float64, device="cpu")
     data = posterior.data
     with without_validation("cpu"):
         problem = problem_of(posterior, data, options)
@@ -185,13 +185,9 @@ def _evidence(problem: Problem, block: Block, draws: Mapping[str, Tensor], posit
 
 
 def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_truths: bool) -> dict[str, Any]:
-    """Fields of a block whose items are those of some codes: what is known of each apart from its labels.
+    """Fields of a block whose items are those of some codes (B,): what is known of each apart from its labels.
 
-    Args:
-        problem: model and data.
-        data: the annotations of the problem.
-        item: codes, (B,); an item may come several times.
-        known_truths: whether gold and evidence of earlier labels are among them.
+    An item may come several times. Gold and evidence of earlier labels are among them where ``known_truths`` says.
     """
     position, blocks = positions(data, item), problem.blocks
     known: dict[str, Any] = {"gold": None, "evidence": None, "features": None, "offset": 0, "scale": 1.0}
@@ -209,6 +205,4 @@ def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_
 
 def positions(data: Annotations, item: np.ndarray) -> Tensor:
     """Position of each item code in the order of the blocks."""
-    position = np.empty(data.n_items, np.int64)
-    position[data.order] = np.arange(data.n_items)
-    return torch.from_numpy(position[item])
+    return torch.from_numpy(np.argsort(data.order)[item])

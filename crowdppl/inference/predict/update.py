@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, cast
@@ -52,12 +52,11 @@ REMEDIES = {
 """Arguments of ``fit`` that an update does not take, and what to do instead."""
 
 
-def options_of(posterior: Fit) -> Options:
-    """The options of a fit that still apply to work on its result."""
+def options_of(posterior: Fit, **other: Any) -> Options:
+    """The options of a fit that still apply to work on its result; some may be others."""
     known = {f.name for f in fields(Options)} - set(SESSION)
     given = {k: v for k, v in posterior.options.items() if k in known}
-    build: Callable[..., Options] = Options
-    return build(**{**given, "device": device_or_cpu(given.get("device", "cpu"))})
+    return Options(**{**given, "device": device_or_cpu(given.get("device", "cpu")), **other})
 
 
 def problem_of(posterior: Fit, data: Annotations, options: Options) -> Problem:
@@ -84,15 +83,13 @@ def update(posterior: Fit, data: Annotations, **options: Any) -> Fit:
         raise MethodError("checkpoint is for fits in which a network learns; leave it out of an update")
     for name in sorted(REMEDIES.keys() & options.keys()):
         raise MethodError(f"update takes no {name}=: {REMEDIES[name]}")
-    given: dict[str, Any] = {**vars(options_of(posterior)), **options}
-    chosen = options_from(cast(FitOptions, given))
+    chosen = options_from(cast(FitOptions, {**vars(options_of(posterior)), **options}))
     with without_validation(chosen.device):
         memory = _update_state(posterior, data, chosen)
     evidence = torch.from_numpy(memory.said_of(data))
     model = PosteriorAsPrior(posterior.model, memory.sites)
     found = fit_model(model, posterior.method, data, "vb", chosen, evidence=evidence)
-    kept = chosen.kept()
-    return replace(posterior, data=data, result=found.result, options=kept, correction=None, memory=memory)
+    return replace(posterior, data=data, result=found.result, options=found.options, correction=None, memory=memory)
 
 
 def _update_state(posterior: Fit, data: Annotations, options: Options) -> UpdateState:
@@ -150,14 +147,10 @@ class _ReturningItems:
     def evidence(self, items: np.ndarray, shares: np.ndarray, sites: Sites) -> np.ndarray:
         """Log-potentials (n, K) of some items' labels; their truths' counts are added to ``counts``.
 
-        Args:
-            items: codes, (n,).
-            shares: probabilities of their truths, (n, K).
-            sites: of the fit that found them.
+        ``shares`` are the probabilities of their truths, (n, K), and ``sites`` those of the fit that found them.
         """
         whole, out = self.problem.whole(), np.empty_like(shares)
-        position = np.empty(self.data.n_items, np.int64)
-        position[self.data.order] = np.arange(self.data.n_items)
+        position = np.argsort(self.data.order)
         by_position = np.argsort(position[items])
         for at in np.array_split(by_position, -(-len(items) // BLOCK_ITEMS)):
             out[at] = self._of_block(whole.subset(position[items[at]], 1.0), shares[at], sites)
@@ -177,17 +170,12 @@ class _ReturningItems:
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
         found = density(block, values, gradient=names, tilt={truth: evidence})
-        trace = trace_sites(found.trace)
         for name, x in found.gradient.items():
-            self._count(sites[name], x.double(), trace[name].fn)
+            self._count(sites[name], x.double(), found.sites[name].fn)
         return np.asarray(evidence.t().cpu().numpy())
 
     def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
-        """Adds counts of one shared site.
-
-        Raises:
-            MethodError: for a site that is not a Dirichlet.
-        """
+        """Adds counts of one shared site; refuses one that is not a Dirichlet."""
         if not bool((counts.abs() > SMALLEST_COUNT).any()):
             return
         if stored.family != "dirichlet":
@@ -267,7 +255,7 @@ def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:
     "posterior" keeps drawn parameters and each item's drawn truth (and other discrete latents), and draws the
     labels anew; "prior" draws everything from the model, gold apart.
     """
-    options = replace(options_of(posterior), seed=seed, device="cpu")
+    options = options_of(posterior, seed=seed, device="cpu")
     data = posterior.data
     with without_validation("cpu"), seeded(seed):
         if kind == "prior":

@@ -107,11 +107,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
 
 @contextmanager
 def _starting_at(problem: Problem, options: Options, number: int) -> Iterator[str]:
-    """Derived guides start at given values, or at another start than the votes; yields its name.
-
-    Raises:
-        MethodError: for a guide with a start of its own.
-    """
+    """Derived guides start at given values, or at another start than the votes (others are refused); its name."""
     name, shares = problem.start(number)
     if not problem.given and number == 0:
         yield name

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from pyro.poutine import Trace
 from torch import Tensor
 
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import FLOOR, Density, trace_sites
+from crowdppl.inference.density import FLOOR, Density, TraceSites
 from crowdppl.inference.neural.learner import Learner
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
@@ -119,49 +118,49 @@ class Evaluated:
         with torch.no_grad():
             return {**self.leaves(), **(gaussians.values() if self.gaussians_in_labels else gaussians.means())}
 
-    def prior_trace(self, gaussians: Mapping[str, Tensor] | None = None) -> Trace:
-        """The model's trace, for the priors of global sites, at values of the Gaussians; no pass over labels."""
+    def prior_sites(self, gaussians: Mapping[str, Tensor] | None = None) -> TraceSites:
+        """The model's sites, for the priors of global ones, at values of the Gaussians; no pass over labels."""
         if gaussians is None:
             with torch.no_grad():
-                return self.prior_trace(self.state.gaussians.values())
+                return self.prior_sites(self.state.gaussians.values())
         return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
 
-    def prior_parameters(self, trace: Trace) -> Tensors:
+    def prior_parameters(self, sites: TraceSites) -> Tensors:
         """Prior concentrations of the conjugate sites, averaged over particles."""
-        return prior_parameters(trace, self.state.parameters, self.full_pass, self.density.chains)
+        return prior_parameters(sites, self.state.parameters, self.full_pass, self.density.chains)
 
     def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
         """One pass: the objective (without a network's penalty), the pass, and priors of conjugate sites."""
         total = self.full_pass(self.values(), gradient=list(self.state.parameters), marginals=marginals)
         gaussians = self.state.gaussians
-        # The pass's own trace has priors at the means of Gaussians.
-        trace = self.prior_trace() if gaussians.sites else total.trace
+        # The pass's own have priors at the means of Gaussians.
+        sites = self.prior_sites() if gaussians.sites else total.trace_sites
         with torch.no_grad():
-            terms = self.dirichlet_terms(trace)
+            terms = self.dirichlet_terms(sites)
             for logits in self.state.logits.values():
                 terms = terms - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
             if gaussians.sites:
                 at = gaussians.unconstrained()
-                terms = terms + self.gaussian_terms(at, gaussians.values(at), trace)
+                terms = terms + self.gaussian_terms(at, gaussians.values(at), sites)
         objective = total.objective.mean() if total.objective.dim() else total.objective
-        return objective + terms, total, self.prior_parameters(trace)
+        return objective + terms, total, self.prior_parameters(sites)
 
-    def dirichlet_terms(self, trace: Trace) -> Tensor:
+    def dirichlet_terms(self, sites: TraceSites) -> Tensor:
         """Of conjugate sites; expected over particles, where prior parameters are inferred too."""
-        sites, total = trace_sites(trace), self._zero()
+        total = self._zero()
         for name, parameter in self.state.parameters.items():
             total = total + expected(self.rule.prior_term(sites[name].fn, parameter), self.density.chains)
         return total
 
-    def collapsed_terms(self, trace: Trace, counts: Mapping[str, Tensor]) -> Tensor:
+    def collapsed_terms(self, sites: TraceSites, counts: Mapping[str, Tensor]) -> Tensor:
         """Of conjugate sites and of these counts, when each site is prior plus counts.
 
         The maximum of vb's objective under a fixed truth: with ``B`` the integral of an unnormalised Dirichlet,
         ``log B(prior + counts) - log B(prior)``, the log-probability of the counts in a Polya urn. Both logarithms
         are expected over particles; the first is of their mean prior, because the site has one posterior for all.
         """
-        sites, total = trace_sites(trace), self._zero()
-        for name, prior in self.prior_parameters(trace).items():
+        total = self._zero()
+        for name, prior in self.prior_parameters(sites).items():
             parameter = self.state.parameters[name]
             before = DIRICHLET.over(sites[name].fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
             after = DIRICHLET.log_normaliser(prior + counts[name]).sum()
@@ -171,9 +170,9 @@ class Evaluated:
     def _zero(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64, device=self.full_pass.blocks[0].device)
 
-    def gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], trace: Trace) -> Tensor:
-        """Expected log-prior plus entropy; sites of items block by block, the others from the first's trace."""
-        density, sites, found = self.density, self.full_pass.sites, trace_sites(trace)
+    def gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], found: TraceSites) -> Tensor:
+        """Expected log-prior plus entropy; sites of items block by block, the others from those of the first."""
+        density, sites = self.density, self.full_pass.sites
         total = self.state.gaussians.entropy(at, values)
         for name in values:
             if not sites[name].local:
@@ -181,7 +180,7 @@ class Evaluated:
         local = [n for n in values if sites[n].local]
         for number, block in enumerate(self.full_pass.blocks if local else ()):
             of_block = self.full_pass.cut({**self.leaves(), **values}, block)
-            found = trace_sites(trace if number == 0 else density.priors(block, of_block))
+            found = found if number == 0 else density.priors(block, of_block)
             for name in local:
                 total = total + expected(found[name].fn.log_prob(of_block[name]), density.chains)
         return total
@@ -214,9 +213,9 @@ class Evaluated:
         gaussians = self.state.gaussians
         at = gaussians.unconstrained()
         values = gaussians.values(at)
-        trace = self.prior_trace(values)
-        dirichlets = self.collapsed_terms(trace, counts) if counts else self.dirichlet_terms(trace)
-        total = self.gaussian_terms(at, values, trace) + dirichlets
+        sites = self.prior_sites(values)
+        dirichlets = self.collapsed_terms(sites, counts) if counts else self.dirichlet_terms(sites)
+        total = self.gaussian_terms(at, values, sites) + dirichlets
         objective = total.detach()
         if self.gaussians_in_labels:
             free = [n for n in values if self.full_pass.sites[n].kind == "free"]
@@ -345,5 +344,5 @@ class Ascent:
         self._lbfgs(objective)
         if not in_labels:
             current = self.current
-            for name, prior in current.prior_parameters(current.prior_trace()).items():
+            for name, prior in current.prior_parameters(current.prior_sites()).items():
                 self.state.parameters[name] = prior + counts[name]

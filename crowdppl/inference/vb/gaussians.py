@@ -11,6 +11,8 @@ from torch import Tensor
 from crowdppl.inference.signatures import Signatures
 from crowdppl.inference.sites import Site, expected
 
+FIRST_SCALE = 0.1
+"""First standard deviation, in unconstrained space."""
 PARTICLES = 8
 """Base draws where labels depend on a Gaussian, so that each costs a pass."""
 FEW, MANY = 16, 96
@@ -45,18 +47,15 @@ class Gaussians:
         plates: int,
         signatures: Signatures | None = None,
         seed: int = 0,
-        scale: float = 0.1,
         particles: int = PARTICLES,
     ) -> Gaussians:
-        """Gaussians around given values, or points without signatures.
+        """Gaussians around given values, in each site's own space.
 
         Args:
-            sites: sites to cover.
-            values: where to start, in each site's own space.
+            sites, values: sites to cover, and where to start.
             plates: nesting depth of the model.
             signatures: keys of each coordinate's base draws; None for points.
             seed: of the base draws.
-            scale: first standard deviation, in unconstrained space.
             particles: base draws, where labels depend on a site.
         """
         loc, log_scale, noise = {}, {}, {}
@@ -65,7 +64,7 @@ class Gaussians:
         if signatures is not None:
             in_labels = any(site.kind == "free" for site in sites.values())
             particles = particles if in_labels else enough_draws(sum(x.numel() for x in loc.values()))
-            log_scale = {n: torch.full_like(x.detach(), scale).log().requires_grad_() for n, x in loc.items()}
+            log_scale = {n: torch.full_like(x.detach(), FIRST_SCALE).log().requires_grad_() for n, x in loc.items()}
             noise = _noise(sites, loc, signatures, seed, particles)
         return Gaussians(dict(sites), loc, log_scale, noise, plates)
 

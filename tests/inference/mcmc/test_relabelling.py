@@ -18,7 +18,6 @@ from crowdppl.inference.mcmc.gibbs import (
     Gibbs,
     best_permutation,
     class_similarity,
-    classes_identified,
     permutations,
     relabelled,
     sample,
@@ -190,14 +189,10 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     wrong = data.frame().assign(label=1 - data.frame()["label"])
     known = Annotations.from_frame(wrong, classes=[0, 1], gold=dict(enumerate(truth[:100].tolist())))
     problem = even(known)
-    assert classes_identified(problem)
     draws, progress = sample(problem, problem.options)
     assert progress.relabelled == ()
     result = result_of_draws(problem, known.order, draws, {})
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
-    assert not classes_identified(even(data))
-    counted = Annotations.from_frame(data.frame(), classes=[0, 1], history=np.ones((10, 2, 2)))
-    assert classes_identified(even(counted))
 
 
 def test_a_story_without_a_truth_of_classes_has_no_permutations() -> None:
