@@ -165,6 +165,7 @@ def hierarchy(labels: list[tuple[int, int, int]], points: int = 120) -> dict[str
     return {"crowd": average(crowd_mean), "log strength": average(log_strength), "truth": average(truths)}
 
 
+@pytest.mark.slow
 def test_prior_parameters_have_the_posterior_of_a_grid() -> None:
     wanted = hierarchy(LABELS)
     finer = hierarchy(LABELS, 200)

@@ -89,6 +89,7 @@ def error(x: np.ndarray) -> np.ndarray:
     return np.asarray(means.std(0, ddof=1) / len(means) ** 0.5)
 
 
+@pytest.mark.slow
 def test_means_are_those_of_the_exact_posterior() -> None:
     """With 15 degrees of freedom an error beyond 5 has chance 2e-4 for each of 14 numbers."""
     story = crowdppl.method("bayesian_dawid_skene", **PINNED["bayesian_dawid_skene"])
@@ -161,7 +162,7 @@ class Funnel:
 
 
 def test_divergences_are_counted_by_chain_and_warned_of() -> None:
-    options = Options(chains=2, draws=30, warmup=20)
+    options = Options(chains=2, draws=16, warmup=8)
     with pytest.warns(ConvergenceWarning, match="divergent"):
         found = fit_model(Funnel(), "funnel", annotations(LABELS, 2), "nuts", options)
     assert found.inference == "nuts"

@@ -17,7 +17,6 @@ from crowdppl.inference.neural.early_stopping import _epochs, _left_out, _score
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.networks.training import training_of
-from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -122,20 +121,6 @@ def test_ctrl_c_within_an_epoch_leaves_a_fit_that_agrees_with_itself(name: str, 
     assert gap.max() < (1e-6 if engine != "vb" else 0.03)
     mute = data.items[data.votes().sum(1) == 0]
     np.testing.assert_allclose(found.probabilities().loc[mute], found.classify(data.features).loc[mute], atol=1e-6)
-
-
-def test_ctrl_c_within_a_line_search_goes_back_to_where_it_began() -> None:
-    data, _ = clouds(60, 50, 3)
-    training = {"full_batch": True, "warm_up": 1, "weight_decay": 0.01}
-
-    def fitted(at: int, **more: Any) -> Posterior:
-        settings = {"network": Stopped(at, learning=False), "training": {**training, **more}}
-        return crowdppl.fit("raykar", data, inference="em", seed=0, settings=settings)
-
-    with pytest.warns(ConvergenceWarning, match="em was stopped after 1 iterations$"):
-        found = fitted(30)
-    np.testing.assert_allclose(found.probabilities(), found.predict(data), atol=1e-6)
-    np.testing.assert_array_equal(found.classify(data.features), fitted(99, epochs=1).classify(data.features))
 
 
 def test_a_fit_that_ends_while_the_network_learns_votes_says_so_and_lets_it_speak() -> None:

@@ -121,15 +121,6 @@ def test_what_cannot_be_taken_out_of_a_site_is_refused(data: Annotations) -> Non
     assert len(found.update(rows.assign(item=rows["item"] + 100)).data.items) == 45
 
 
-def test_items_are_known_by_ids_of_another_type(data: Annotations) -> None:
-    rows = data.frame()
-    spelled = fit("one_coin", Annotations.from_frame(rows.assign(item=rows["item"].astype(str))), inference="vb")
-    more = pd.DataFrame({"item": [36], "annotator": ["2"], "label": [2]})
-    found, same = (spelled.update(x).probabilities() for x in (more, more.assign(item=["36"])))
-    np.testing.assert_array_equal(found, same)
-    assert np.abs(found - spelled.predict(more)).to_numpy().max() > 0.05
-
-
 def test_leaving_annotators_out_keeps_what_earlier_labels_taught(updated: Posterior, data: Annotations) -> None:
     left = updated.without(["2"])
     assert abs(left.annotators().loc["1", "accuracy"] - updated.annotators().loc["1", "accuracy"]) < 0.03
@@ -161,15 +152,6 @@ def test_an_updated_fit_is_saved_with_what_it_remembers(
     one, two = (x.update(data).probabilities() for x in (again, found))
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(again.leave_one_out().values, found.leave_one_out().values)
-
-
-def test_labels_of_new_items_leave_priors_as_they_are(data: Annotations) -> None:
-    rows = data.frame()
-    first = fit("one_coin", Annotations.from_frame(rows.query("item <= 30"), like=data), inference="vb")
-    memory = first.update(rows.query("item > 30")).memory
-    assert memory is not None and not memory.evidence.any()
-    for name, site in first.result.sites.items():
-        np.testing.assert_array_equal(memory.sites[name].arrays["concentration"], site.arrays["concentration"])
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from pyro.infer import SVI, TraceEnum_ELBO
-from pyro.optim import Adam
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
@@ -26,7 +24,7 @@ from crowdppl.inference.svi import svi
 from crowdppl.networks import class_logits
 from crowdppl.primitives import annotate, diagonal_prior, plates, prevalence, truth
 from crowdppl.primitives.model import card_of
-from tests.crowd import crowd, double
+from tests.crowd import crowd
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "dependent_clusters": {"groups": [0, 1, 0, 2, 1, 3]},
@@ -184,19 +182,6 @@ def test_of_several_starts_the_best_is_kept() -> None:
     assert last(best) > last(one)
 
 
-def test_the_start_of_a_guide_that_begins_where_it_likes_is_its_own() -> None:
-    class Own(HalfGuided):
-        def guide(self, data: Block) -> None:
-            super().guide(data)
-            with plates.annotators(data):
-                rows = torch.ones(data.n_annotators, data.n_classes, data.n_classes)
-                pyro.sample("confusion", dist.Dirichlet(rows).to_event(1))
-
-    for story, start in ((Own(), "guide"), (Unguided(), "votes")):
-        runs = fitted(story, crowd(20, 4, 3, 3), "svi", max_iterations=3).diagnostics["restarts"]
-        assert [run["start"] for run in runs] == [start]
-
-
 class Standing:
     """A classifier that was trained elsewhere tells how likely each class is."""
 
@@ -228,18 +213,3 @@ def test_a_standing_network_is_left_as_it_is_and_leaves_the_options_of_other_fit
     assert np.abs(found.probabilities().to_numpy() - near.probabilities().to_numpy()).max() < 0.15
     with pytest.raises(MethodError, match="fits in which a network learns"):
         crowdppl.fit(Standing(network), data, inference="svi", checkpoint="run.ckpt")
-
-
-def test_pyros_own_svi_leaves_a_network_alone_none_of_whose_weights_is_to_learn() -> None:
-    data, network = seen_items(), torch.nn.Linear(3, 2).requires_grad_(False)
-    before, story = deepcopy(network.state_dict()), Standing(network)
-    with pyro.get_param_store().scope(), double(), torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("error")  # Pyro's, that weights were not registered
-        pyro.set_rng_seed(0)
-        guide = lambda given: crowdppl.mean_field(story, given)  # noqa: E731
-        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO(max_plate_nesting=1))
-        first, *_, last = [svi.step(data) for _ in range(30)]
-        names = list(pyro.get_param_store())
-    assert last < first
-    assert names and not any("$$$" in name for name in names)
-    assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())
