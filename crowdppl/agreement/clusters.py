@@ -87,11 +87,9 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
         >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
         array([0, 0, 0, 1, 2, 3])
     """
-    blocks, order = require_annotations(data).blocks, np.asarray(data.order, dtype=np.int64)
-    rows = [np.stack([x.cpu().numpy() for x in (b.item + b.offset, b.annotator, b.answer)]) for b in blocks]
-    position, annotator, answer = np.concatenate(rows, axis=1)
+    codes = (np.asarray(x, np.int64) for x in require_annotations(data).label_codes())
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_in_codes(Coded(order[position], annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
+    return find_in_codes(Coded(*codes, *sizes), alpha=alpha, max_labels=max_labels)
 
 
 def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:

@@ -20,7 +20,7 @@ from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.ids import plain
+from crowdppl.data.ids import plain, ranked
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 
 Weights = Literal["identity", "linear", "quadratic"]
@@ -305,23 +305,21 @@ def agreement_table(
     (2014). The intervals resample items, not annotators.
 
     - percent_agreement: share of equal pairs of labels, averaged over items.
-    - cohen_kappa: mean of Cohen's kappa over pairs of annotators, weighted by the number of items they share.
-      Pairs without a kappa are left out: one shared item, or one class throughout. It is biased towards 0 where
-      pairs share few items, and its interval even more; a warning says so.
-    - fleiss_kappa: Gwet's (2014) generalisation to different numbers of labels an item; with two annotators and no
-      missing label it is Scott's pi.
-    - krippendorff_nominal, krippendorff_ordinal, krippendorff_interval: Krippendorff's alpha. The last two only
-      where the classes have an order, interval only where they also are numbers.
+    - cohen_kappa: mean over pairs of annotators, weighted by the number of items they share. Pairs without a kappa
+      are left out: one shared item, or one class throughout. A warning says where pairs share few items, for it is
+      then biased towards 0.
+    - fleiss_kappa: Gwet's (2014) generalisation to different numbers of labels an item.
+    - krippendorff_nominal, _ordinal, _interval: Krippendorff's alpha; the last two only where the classes have an
+      order, interval only where they also are numbers.
     - gwet_ac1, gwet_ac2: Gwet's coefficients; AC2 only with weights. All K classes count, used or not.
 
     Args:
         data: the annotations.
         weights: how near two classes are in cohen_kappa and gwet_ac2: "identity", equal or not; "linear" or
             "quadratic", one minus the (squared) number of steps between them over the largest. By default
-            quadratic where the classes are ordinal, else identity. Nominal classes that are increasing numbers
-            are taken as ordinal where weights are given.
-        bootstrap: samples of items, drawn with replacement; with 0 the intervals are NaN. A sample in which a
-            coefficient is not defined does not count for it.
+            quadratic where the classes are ordinal, else identity; classes that are increasing numbers may be
+            weighted, too.
+        bootstrap: samples of items, drawn with replacement; with 0 the intervals are NaN.
         level: probability of the intervals, which lie between quantiles of the samples.
         seed: of the samples.
 
@@ -410,11 +408,7 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
 
 def _numbers(data: Annotations) -> np.ndarray | None:
     """The classes as numbers, (K,), if that is what they are and they increase."""
-    try:
-        numbers = np.array([float(plain(name)) for name in data.classes])
-    except (TypeError, ValueError):
-        return None
-    return numbers if np.isfinite(numbers).all() and (np.diff(numbers) > 0).all() else None
+    return np.array([float(name) for name in data.classes]) if ranked(data.classes) else None
 
 
 def _votes(data: Annotations) -> DeduplicatedVotes:

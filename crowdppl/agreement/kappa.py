@@ -111,13 +111,8 @@ class AnnotatorPairs:
 def _class_weights(mine: np.ndarray, yours: np.ndarray, near: np.ndarray, n_pairs: int) -> Any:
     """The agreement of every class that one annotator of a pair gave with every class that the other gave.
 
-    Args:
-        mine, yours: pair * K + class, sorted.
-        near: agreement of two classes, (K, K).
-        n_pairs: P.
-
-    Returns:
-        Sparse (len(mine), len(yours)).
+    ``mine`` and ``yours`` are pair * K + class, sorted; ``near`` is the agreement of two classes, (K, K). The
+    result is sparse, (len(mine), len(yours)).
     """
     from scipy.sparse import csr_array  # slow to import
 

@@ -11,7 +11,8 @@ import pandas as pd
 
 from crowdppl.agreement.votes import row_pairs
 from crowdppl.core.validation import seed_number, whole_number
-from crowdppl.data.annotations import Annotations, row_sizes
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import row_sizes
 from crowdppl.errors import DataError
 from crowdppl.inference.predict.update import draw_labels
 from crowdppl.inference.result import Fit, require_fit

@@ -15,8 +15,7 @@ from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
 from crowdppl.criticism.checks import Design, predictive_check
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
-from crowdppl.data.annotations import row_sizes
-from crowdppl.data.blocks import count_repeats
+from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import plain, ranked
 from crowdppl.data.split import keep

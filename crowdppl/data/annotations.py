@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from crowdppl.core.validation import no_annotations, require_data, warn
-from crowdppl.data.blocks import OF_ITEMS, Block, build_blocks, count_repeats
+from crowdppl.data.blocks import (
+    Block,
+    build_blocks,
+    count_repeats,
+    join_blocks,
+    row_codes,
+    row_sizes,
+    with_covariates,
+    with_known,
+)
 from crowdppl.data.checks import (
     cell_counts,
     check_tables,
@@ -24,7 +33,7 @@ from crowdppl.data.checks import (
     spelling_warning,
     unused_warning,
 )
-from crowdppl.data.covariates import CovariateColumns, covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.ids import (
     Codebook,
@@ -38,7 +47,6 @@ from crowdppl.data.ids import (
     read_label_set,
     refuse_missing_text,
 )
-from crowdppl.data.ragged import RaggedIndex
 from crowdppl.data.tables import Rows, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
 from crowdppl.errors import CrowdpplWarning, DataError
 
@@ -89,17 +97,10 @@ class Options(TypedDict, total=False):
 
 
 def check_options(options: Options) -> None:
-    """Refuses unknown options.
-
-    Raises:
-        TypeError: for a name, as for any keyword that a function does not take.
-        DataError: for a way to treat repeats.
-    """
+    """Refuses unknown options by TypeError, as for any keyword that a function does not take."""
     unknown = sorted(set(options) - set(Options.__annotations__))
     if unknown:
-        raise TypeError(
-            f"{unknown[0]!r} is no option of annotations; there are {', '.join(Options.__annotations__)}"
-        )
+        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(Options.__annotations__)}")
     repeats = options.get("repeats", "keep")
     if repeats not in REPEATS:
         raise DataError(f"repeats={repeats!r} is none of {', '.join(map(repr, REPEATS))}")
@@ -141,11 +142,7 @@ class Coded:
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
-    """Codes the three columns.
-
-    Raises:
-        DataError: for ids or labels that are missing, mixed or unknown, with value and row.
-    """
+    """Codes the three columns; DataError for ids or labels that are missing, mixed or unknown."""
     like, features = options.get("like"), options.get("features")
     alphabet, answer = _answers(rows, options)
     known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
@@ -163,14 +160,12 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
     away = listed(options.get("abstentions", ()), "abstentions")
     informative = options.get("informative_abstentions", False)
     if like is not None and (classes is not None or away or informative):
-        raise DataError(
-            "like= settles classes and abstentions; leave classes=, abstentions= and informative_abstentions= out"
-        )
+        raise DataError("like= settles them: leave out classes=, abstentions= and informative_abstentions=")
     classes = None if classes is None else listed(classes, "classes")
     labels = None
     if rows.label is not None:
         named = classes is not None or like is not None
-        labels = encode_labels(rows.label, rows.place, named, away, rows.text, rows.without)
+        labels = encode_labels(rows.label, rows.place, named, away, rows.text)
     if like is None:
         alphabet = read_label_set(labels, classes, away, options.get("kind", "nominal"), informative)
     else:
@@ -190,8 +185,8 @@ def _ids(
 
     Args:
         name: "item" or "annotator".
-        column: an id for each row.
-        rows: which the column is of.
+        column: an id for each of ``rows``.
+        rows: the whole table.
         own: ids that the table has, whether or not a row does; None without.
         known: ids that options name; a codebook among them fixes which there are.
         grow: whether unknown ids are appended to a codebook; False, not None, where nothing can be appended.
@@ -227,37 +222,6 @@ def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Enc
     both = given.values.append(lost)
     found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
     return Encoding(found.values, found.codes[:n][given.codes])
-
-
-def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Block:
-    """A block with the known classes of its items.
-
-    Args:
-        block: the block.
-        order: the item code at each position.
-        gold: (N,) in codebook order, -1 where a class is not known; None without gold.
-    """
-    mine = order[block.offset : block.offset + block.n_items]
-    return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)))
-
-
-def with_covariates(
-    blocks: Sequence[Block], order: np.ndarray, of_items: pd.DataFrame | None, of_annotators: pd.DataFrame | None
-) -> list[Block]:
-    """Blocks with the covariates of their items, and of all annotators, as models read them.
-
-    Args:
-        blocks: all of the data.
-        order: the item code at each position.
-        of_items, of_annotators: tables in codebook order, or None.
-    """
-    items = CovariateColumns.of(of_items, "item", order)
-    annotators = CovariateColumns.of(of_annotators, "annotator")
-
-    def mine(block: Block) -> CovariateColumns | None:
-        return None if items is None else items.at(torch.arange(block.offset, block.offset + block.n_items))
-
-    return [replace(block, item_covariates=mine(block), annotator_covariates=annotators) for block in blocks]
 
 
 def feature_tensor(data: Annotations) -> Features | None:
@@ -342,7 +306,7 @@ class Annotations:
     @classmethod
     def from_arrays(cls, item: Any, annotator: Any, label: Any, **options: Unpack[Options]) -> Annotations:
         """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels."""
-        return cls.of_rows(Rows(item, annotator, label), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, label), options)
 
     @classmethod
     def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[Options]) -> Annotations:
@@ -364,7 +328,7 @@ class Annotations:
     @classmethod
     def design(cls, item: Any, annotator: Any, **options: Unpack[Options]) -> Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
-        return cls.of_rows(Rows(item, annotator, None), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, None), options)
 
     @classmethod
     def of_rows(cls, rows: Rows, options: Options) -> Annotations:
@@ -504,13 +468,10 @@ class Annotations:
         return self._whole
 
     def answered(self, cells: Sequence[Tensor]) -> Annotations:
-        """The same design with other labels.
+        """The same design with other labels: for each block int32 (S,), as ``primitives.annotate`` draws them.
 
         Labels of an item are sorted, so that those of an annotator who labels it twice may trade places, and their
         columns with them.
-
-        Args:
-            cells: for each block int32 (S,), as ``crowdppl.primitives.annotate`` draws them.
         """
         drawn = [cell.cpu().to(torch.int32) for cell in cells]
         blocks = [block.answered(cell) for block, cell in zip(self.blocks, drawn, strict=True)]
@@ -533,7 +494,7 @@ class Annotations:
         counts = cell_counts(self.blocks)
         per_item = np.concatenate([row_sizes(block) for block in self.blocks])
         answers = [str(plain(answer)) for answer in self.answers]
-        observed = self.blocks[0].has_labels
+        given = counts.sum(0).tolist() if self.blocks[0].has_labels else []
         return {
             "items": self.n_items,
             "annotators": self.n_annotators,
@@ -542,7 +503,7 @@ class Annotations:
             "classes": answers[: self.n_classes],
             "abstentions": answers[self.n_classes :],
             "informative_abstentions": self.alphabet.informative,
-            "labels_by_answer": dict(zip(answers, counts.sum(0).tolist(), strict=True)) if observed else {},
+            "labels_by_answer": dict(zip(answers, given, strict=False)),
             "labels_an_item": _spread(per_item),
             "labels_an_annotator": _spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),
@@ -553,7 +514,7 @@ class Annotations:
 
     @cached_property
     def _whole(self) -> Block:
-        return replace(join(self.blocks), features=placed_features(self))
+        return replace(join_blocks(self.blocks), features=placed_features(self))
 
     def __getattr__(self, name: str) -> Any:
         # What a model asks of its data is answered by one block of all items.
@@ -614,51 +575,9 @@ def _abstainers(coded: Coded, counts: np.ndarray, like: Annotations | None) -> n
     return may
 
 
-def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
-    item = np.repeat(order, np.concatenate([row_sizes(block) for block in blocks]))
-    cell = np.concatenate([block.bags.cells.cpu().numpy() for block in blocks])
-    by_item = np.argsort(item, kind="stable")
-    return item[by_item], cell[by_item]
-
-
-def has_informative_label(block: Block) -> np.ndarray:
-    """Items with a label that is evidence of their truth, bool (n_items,); abstentions are if data say so."""
-    item = block.item if block.informative else block.item[block.named]
-    return (torch.bincount(item, minlength=block.n_items) > 0).cpu().numpy()
-
-
-def row_sizes(block: Block) -> np.ndarray:
-    """Labels of each item of a block, int64 (n_items,)."""
-    assert block.bags.row_starts is not None, "a block's rows are items"
-    return np.diff(block.bags.row_starts.cpu().numpy(), append=block.n_labels).astype(np.int64)
-
-
-def join(blocks: Sequence[Block]) -> Block:
-    """One block of all items, in the order of the blocks."""
-    if len(blocks) == 1:
-        return replace(blocks[0])
-    first, n_items = blocks[0], sum(block.n_items for block in blocks)
-    row = np.repeat(np.arange(n_items), np.concatenate([row_sizes(block) for block in blocks]))
-    cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
-    bags = RaggedIndex.of_pairs(row, cell, n_items, first.bags.n_cells).to(first.device)
-    known: dict[str, Any] = {}
-    for name in OF_ITEMS:
-        parts = [getattr(block, name) for block in blocks]
-        together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
-        known[name] = None if parts[0] is None else together(parts)
-    seen = [block.seen for block in blocks if block.seen is not None]
-    known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
-    return replace(first, bags=bags, entries=None, **known)
-
-
 def _spread(counts: np.ndarray) -> dict[str, float]:
-    return {
-        "min": int(counts.min()),
-        "median": float(np.median(counts)),
-        "mean": round(float(counts.mean()), 3),
-        "max": int(counts.max()),
-    }
+    mean = round(float(counts.mean()), 3)
+    return {"min": int(counts.min()), "median": float(np.median(counts)), "mean": mean, "max": int(counts.max())}
 
 
 def labels_given(data: Annotations) -> np.ndarray:
@@ -667,15 +586,7 @@ def labels_given(data: Annotations) -> np.ndarray:
 
 
 def require_annotations(data: Any, name: str = "data") -> Annotations:
-    """The same, when it is annotations.
-
-    Args:
-        data: what was given.
-        name: of the argument, for the message.
-
-    Raises:
-        DataError: for anything else, a DataFrame of labels say.
-    """
+    """The same, when it is annotations; DataError for anything else, a DataFrame of labels say."""
     if isinstance(data, Annotations):
         return data
     raise no_annotations(data, name)

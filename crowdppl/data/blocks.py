@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -168,11 +169,7 @@ class Block:
         return gather(x, self.by_item, event_dim)
 
     def grouped(self, groups: tuple[int, ...]) -> RaggedIndex:
-        """Bags whose row ``group * n_items + item`` holds one group's labels of an item.
-
-        Args:
-            groups: group of each annotator, (A,), counted from 0.
-        """
+        """Bags whose row ``group * n_items + item`` holds one group's labels of an item, groups counted from 0."""
         if groups not in self._views:
             of = torch.as_tensor(groups, device=self.device)
             row = of[self.annotator] * self.n_items + self.item
@@ -224,13 +221,13 @@ def build_blocks(
     n_answers: int,
     block_labels: int | None = None,
 ) -> tuple[np.ndarray, list[Block]]:
-    """Sorts labels into blocks of items.
+    """Sorts labels, codes (S,) each, into blocks of items; ``answer=None`` makes a design without labels.
 
     Items have one fixed pseudo-random order that depends on their number alone, whatever the order of the rows;
     within an item, labels are sorted by (annotator, answer).
 
     Args:
-        item, annotator, answer: integer codes (S,); ``answer=None`` makes a design without labels.
+        item, annotator, answer: of each label.
         n_items, n_annotators, n_classes, n_answers: sizes of the codebooks.
         block_labels: labels a block, about; by default 500,000, more where annotators' tables are larger.
 
@@ -253,15 +250,68 @@ def build_blocks(
     return order, [Block(some, *sizes, first, has_labels=has_labels) for some, first in bags]
 
 
+def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Block:
+    """A block with the known classes of its items: gold (N,) by item code, -1 for unknown, or None."""
+    mine = order[block.offset : block.offset + block.n_items]
+    return replace(block, gold=None if gold is None else torch.from_numpy(gold[mine].astype(np.int64)))
+
+
+def with_covariates(
+    blocks: Sequence[Block], order: np.ndarray, of_items: pd.DataFrame | None, of_annotators: pd.DataFrame | None
+) -> list[Block]:
+    """All blocks with the covariates of their items, and of all annotators: tables in codebook order, or None."""
+    items = CovariateColumns.of(of_items, "item", order)
+    annotators = CovariateColumns.of(of_annotators, "annotator")
+
+    def mine(block: Block) -> CovariateColumns | None:
+        return None if items is None else items.at(torch.arange(block.offset, block.offset + block.n_items))
+
+    return [replace(block, item_covariates=mine(block), annotator_covariates=annotators) for block in blocks]
+
+
+def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
+    item = np.repeat(order, np.concatenate([row_sizes(block) for block in blocks]))
+    cell = np.concatenate([block.bags.cells.cpu().numpy() for block in blocks])
+    by_item = np.argsort(item, kind="stable")
+    return item[by_item], cell[by_item]
+
+
+def has_informative_label(block: Block) -> np.ndarray:
+    """Items with a label that is evidence of their truth, bool (n_items,); abstentions are if data say so."""
+    item = block.item if block.informative else block.item[block.named]
+    return (torch.bincount(item, minlength=block.n_items) > 0).cpu().numpy()
+
+
+def row_sizes(block: Block) -> np.ndarray:
+    """Labels of each item of a block, int64 (n_items,)."""
+    assert block.bags.row_starts is not None, "a block's rows are items"
+    return np.diff(block.bags.row_starts.cpu().numpy(), append=block.n_labels).astype(np.int64)
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """One block of all items, in the order of the blocks."""
+    if len(blocks) == 1:
+        return replace(blocks[0])
+    first, n_items = blocks[0], sum(block.n_items for block in blocks)
+    row = np.repeat(np.arange(n_items), np.concatenate([row_sizes(block) for block in blocks]))
+    cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
+    bags = RaggedIndex.of_pairs(row, cell, n_items, first.bags.n_cells).to(first.device)
+    known: dict[str, Any] = {}
+    for name in OF_ITEMS:
+        parts = [getattr(block, name) for block in blocks]
+        together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
+        known[name] = None if parts[0] is None else together(parts)
+    seen = [block.seen for block in blocks if block.seen is not None]
+    known["seen"] = {name: torch.cat([x[name] for x in seen]) for name in seen[0]} if seen else None
+    return replace(first, bags=bags, entries=None, **known)
+
+
 def repeats(block: Block, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Annotators of labels that follow each other within an item: int32 (pairs,), twice.
 
-    Labels of an item are sorted by annotator: equal neighbours are repeats, and pairs of neighbours connect all
-    annotators of an item.
-
-    Args:
-        block: items with their labels.
-        most: only the first so many labels; all by default.
+    Labels of an item are sorted by annotator, so that equal neighbours are repeats. Of all labels, or of the
+    first ``most``.
     """
     annotator, within = _in_order(block, most)
     return annotator[:-1][within], annotator[1:][within]
@@ -287,11 +337,9 @@ def _in_order(block: Block, most: int | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
-    """The set of each annotator, (A,): annotators of one set are joined by items that they share.
+    """The set of each annotator, (A,): those of one set are joined by items that they share.
 
-    Args:
-        blocks: the data.
-        active: annotators with labels, bool (A,).
+    ``active`` are the annotators with labels, bool (A,).
     """
     sets: np.ndarray = np.arange(len(active))
     part = max(1_000, 20 * len(active))  # mostly joins everyone already

@@ -25,15 +25,7 @@ TABLES = 4
 
 
 def check_tables(n_annotators: int, n_classes: int, n_answers: int, memory: int | None = None) -> None:
-    """Refuses data whose confusion tables could not be held.
-
-    Args:
-        n_annotators, n_classes, n_answers: A, K and L.
-        memory: bytes that there are; by default those of the machine.
-
-    Raises:
-        DataError: when annotators times answers reach 2**31, or tables of A * K * L numbers exceed the memory.
-    """
+    """Refuses tables of A * L rows beyond 2**31, and of A * K * L numbers that exceed the memory, in bytes."""
     sizes = f"{n_annotators} annotators, {n_classes} classes and {n_answers} answers"
     advice = "merge rare classes, leave out annotators of few labels, or give alike annotators one id"
     if n_annotators * n_answers >= 2**31:
@@ -57,16 +49,7 @@ def cell_counts(blocks: Sequence[Block]) -> np.ndarray:
 
 
 def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook, Codebook], place: Place) -> None:
-    """Raises on the first repeated pair.
-
-    Args:
-        item, annotator: codes (S,).
-        books: codebooks of items and annotators.
-        place: where a row stands.
-
-    Raises:
-        DataError: with the item, the annotator and both rows.
-    """
+    """Raises on the first pair of item and annotator, codes (S,), that is repeated, with both rows."""
     _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
     row = int(np.argmax(first[inverse] != np.arange(len(item))))
     names = [plain(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
@@ -77,33 +60,18 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
 
 
 def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
-    """What to say of labels that repeat a pair of item and annotator.
-
-    Args:
-        extra, n_labels: labels beyond the first of each pair, and all labels.
-        repeats: what is done with them.
-    """
-    done = {
-        "keep": "all count as independent; if rows were copied, use repeats='first'",
-        "first": "only the first of each counts",
-        "last": "only the last of each counts",
-    }[repeats]
+    """What to say of ``extra`` labels beyond the first of each pair of item and annotator."""
+    copied = "all count as independent; if rows were copied, use repeats='first'"
+    done = copied if repeats == "keep" else f"only the {repeats} of each counts"
     return RepeatsWarning(
         f"{extra} of {n_labels} labels repeat an annotator's label of the same item; {done} (repeats={repeats!r})"
     )
 
 
 def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
-    """What to say of ids or labels that differ in case or in blanks around them alone.
-
-    Args:
-        kind: "items", "annotators" or "labels".
-        ids: each once.
-    """
+    """What to say of "items", "annotators" or "labels" that differ in case or in blanks around them alone."""
     texts = pd.Series([x for x in ids if isinstance(x, str)], dtype=object)
-    if texts.empty:
-        return None
-    bare = texts.str.strip().str.casefold()
+    bare = texts.astype(str).str.strip().str.casefold()
     alike = texts[bare.duplicated(keep=False)]
     if alike.empty:
         return None
@@ -117,10 +85,7 @@ def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
 def find_warnings(blocks: Sequence[Block], annotators: Codebook, counts: np.ndarray) -> list[CrowdpplWarning]:
     """Warnings of few labels, of annotators who share no item, and of annotators who always give one class.
 
-    Args:
-        blocks: the data.
-        annotators: their codebook.
-        counts: labels by annotator and answer, (A, L).
+    ``counts`` are labels by annotator and answer, (A, L).
     """
     n_classes = blocks[0].n_classes
     found = [
@@ -139,22 +104,22 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -
         answer: of each label before repeats were left out, codes.
         alphabet: classes, which nobody listed, and abstentions.
     """
-    k, found = alphabet.n_classes, []
+    k = alphabet.n_classes
     unused = counts[:, :k].sum(0) == 0
-    if not unused.any():
-        return []
-    named = np.bincount(answer, minlength=counts.shape[1]) > 0
+    named = np.bincount(answer, minlength=counts.shape[1])[:k] > 0
+    found = []
     for which, why, remedy in (
-        (unused & named[:k], "only repeats that are left out name them", "keep these repeats"),
-        (unused & ~named[:k], "they are unused categories", "use .cat.remove_unused_categories()"),
+        (unused & named, "only repeats that are left out name them", "keep these repeats"),
+        (unused & ~named, "they are unused categories", "use .cat.remove_unused_categories()"),
     ):
         names = [repr(plain(name)) for name in alphabet.classes.ids[which]]
-        several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        text = (
-            f"{len(names)} of {k} classes have no label ({several}): {why}. A method without a prior may give "
-            f"items to them; list the classes in classes=, or {remedy}"
-        )
-        found += [SparseDataWarning(text)] if names else []
+        if names:
+            several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            text = (
+                f"{len(names)} of {k} classes have no label ({several}): {why}. A method without a prior may give "
+                f"items to them; list the classes in classes=, or {remedy}"
+            )
+            found.append(SparseDataWarning(text))
     return found
 
 
@@ -203,11 +168,7 @@ def _memory() -> int | None:
 
 
 def require_labels(blocks: Sequence[Block]) -> None:
-    """Refuses a design, which has no labels.
-
-    Raises:
-        DataError: with the remedy.
-    """
+    """Refuses a design, which has no labels."""
     if not blocks[0].has_labels:
         n = sum(block.n_labels for block in blocks)
         raise DataError(

@@ -42,13 +42,7 @@ class CovariateColumns:
     def of(
         cls, table: pd.DataFrame | None, entity: str, order: np.ndarray | None = None
     ) -> CovariateColumns | None:
-        """The columns of a table; None without one.
-
-        Args:
-            table: a row for each item or annotator, in codebook order.
-            entity: "item" or "annotator".
-            order: codes of the rows, as they are wanted; by default as they stand.
-        """
+        """The columns of a table in codebook order, its rows in another ``order`` if given."""
         if table is None:
             return None
         values = np.full(table.shape, np.nan)
@@ -62,11 +56,7 @@ class CovariateColumns:
         return cls(f"{entity}_covariates", tuple(table.columns), found, mean, faults)
 
     def chosen(self, names: Sequence[Hashable]) -> Tensor:
-        """Some columns (n, D), in the order of their names; without names, all.
-
-        Raises:
-            DataError: when there is no such column, or it does not hold a number for everyone.
-        """
+        """Some columns (n, D), without names all; DataError where one does not hold a number for everyone."""
         wanted = tuple(names) or self.names
         for name in wanted:
             if name not in self.names:
@@ -118,25 +108,16 @@ ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFra
 
 
 def by_item(gold: Any) -> pd.Series[Any]:
-    """Known truths as a series by item id; what is masked is missing.
-
-    Raises:
-        DataError: for anything but a series or a mapping.
-    """
+    """Known truths, a series or a mapping, as a series by item id."""
     if isinstance(gold, Mapping):
-        values = [None if value is np.ma.masked else value for value in gold.values()]
-        return pd.Series(values, index=as_index(gold), dtype=object)
+        return pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
     if not isinstance(gold, pd.Series):
         raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
     return gold
 
 
 def values_of(table: pd.DataFrame) -> np.ndarray:
-    """Probabilities as numbers (N, K).
-
-    Raises:
-        DataError: when something is no number.
-    """
+    """Probabilities as numbers (N, K)."""
     try:
         return table.to_numpy(np.float64)
     except (TypeError, ValueError) as error:
@@ -144,11 +125,7 @@ def values_of(table: pd.DataFrame) -> np.ndarray:
 
 
 def rows(known: pd.Index, wanted: pd.Index) -> np.ndarray:
-    """The row of each item of gold in a table of probabilities, -1 where it has none.
-
-    Raises:
-        DataError: when gold names an item twice, or none of the table.
-    """
+    """The row of each item of gold in a table of probabilities, -1 where it has none; there must be one."""
     book = Codebook("item", known)
     row = book.codes(wanted)
     book.refuse_twice(row, "gold")
@@ -159,11 +136,7 @@ def rows(known: pd.Index, wanted: pd.Index) -> np.ndarray:
 
 
 def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
-    """The class code of each truth; columns ``of_table`` may be something else than classes.
-
-    Raises:
-        DataError: for a truth that is none of the classes.
-    """
+    """The class code of each truth; columns ``of_table`` may be something else than classes."""
     code = Codebook("class", classes).codes(truth)
     unknown = np.flatnonzero(code < 0)
     if len(unknown):
@@ -177,15 +150,7 @@ def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.nda
 
 
 def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
-    """The known class of each item.
-
-    Args:
-        gold: series or mapping from item id to class; a missing class means that it is not known.
-        items: codebook of the items.
-        alphabet: classes.
-
-    Returns:
-        Whole numbers (N,), -1 where the class is not known; None without gold.
+    """The known class of each item, integers (N,), -1 where gold has none; None without gold.
 
     Raises:
         DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
@@ -205,17 +170,15 @@ def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | N
 def feature_table(
     features: Any, items: Iterable[Any] | Codebook | None, book: Codebook
 ) -> pd.DataFrame | np.ndarray | StoredFeatures | None:
-    """Features in codebook order, one row an item.
+    """Features in codebook order, one row an item: a DataFrame for a DataFrame, an array (N, ...) for an array.
+
+    Tables and arrays become dense, of integers, float32, float64 or bool; of a dataset, rows are read and checked
+    when a network asks for them.
 
     Args:
-        features: DataFrame by item id, or an array, tensor or ``torch.utils.data.Dataset`` (N, ...) whose rows
-            belong to ``items``. Rows of a dataset are read, and checked, when a network asks for them.
+        features: DataFrame by item id, or an array, tensor or ``torch.utils.data.Dataset`` (N, ...).
         items: ids of the rows of an array or dataset.
         book: codebook of the items, those without labels included.
-
-    Returns:
-        A DataFrame for a DataFrame, an array (N, ...) for an array, ``StoredFeatures`` for a dataset. Tables and
-        arrays are dense, of integers, float32, float64 or bool.
 
     Raises:
         DataError: when an item has no features or several, or a feature is no number, or not finite in float32.
@@ -241,15 +204,7 @@ def feature_table(
 
 
 def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
-    """Covariates in codebook order; missing values where an id has no row.
-
-    Args:
-        frame: DataFrame indexed by id.
-        book: codebook of items or annotators.
-
-    Raises:
-        DataError: when it is no DataFrame, or names an unknown id, or one twice.
-    """
+    """Covariates, a DataFrame by id, in codebook order; missing values where an id has no row."""
     if frame is None:
         return None
     what = f"{book.name}_covariates"
@@ -260,7 +215,7 @@ def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
 
 
 def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndarray | None:
-    """Pseudo-counts [annotator, truth, label] from earlier work, for use in a prior.
+    """Pseudo-counts [annotator, truth, label] from earlier work, for use in a prior: float64 (A, K, K), or None.
 
     Args:
         history: mapping from annotator id to a (K, K) matrix, zeros for those it leaves out; or (A, K, K) in
@@ -268,12 +223,9 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         annotators: codebook of the annotators.
         n_classes: K.
 
-    Returns:
-        float64 (A, K, K), or None.
-
     Raises:
-        DataError: for an annotator who is unknown or named twice, another shape, or counts that are negative, not
-            finite or masked.
+        DataError: for an annotator who is unknown or named twice, another shape, or counts that are negative or not
+            finite.
     """
     if history is None:
         return None
@@ -281,8 +233,6 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
     if isinstance(history, Mapping):
         table = np.zeros(shape)
         remedy = "leave it out, or add it to annotators= if it is an annotator without labels"
-        if not history:
-            return table
         codes = annotators.require_once(history, "history", remedy)
         for annotator, counts in zip(codes, history.values(), strict=True):
             table[annotator] = _counts(

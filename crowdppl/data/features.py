@@ -44,11 +44,7 @@ class StoredFeatures:
 
     @classmethod
     def of(cls, dataset: Any, ids: pd.Index[Any]) -> StoredFeatures:
-        """All rows of a dataset, in the order of these items; the first is read, for its shape.
-
-        Raises:
-            DataError: when there is not one row an item, or the first cannot be used.
-        """
+        """All rows of a dataset, in the order of these items; the first is read, for its shape."""
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise DataError(f"features are {kind_of(dataset)}; give a dataset with __len__ and __getitem__")
         if isinstance(dataset, StoredFeatures):
@@ -112,12 +108,7 @@ class StoredFeatures:
             yield self[first : first + size].read()
 
     def read(self) -> Tensor:
-        """All rows, float32 (N, ...), on the device.
-
-        Raises:
-            DataError: when the dataset raises, or a row is no array of finite numbers, or of another shape than the
-                first one; with row and item.
-        """
+        """All rows, float32 (N, ...), on the device; DataError, with row and item, for one that cannot be used."""
         with _outside_of_fits():
             found = [self._row(n) for n in range(len(self))]
         for n, row in enumerate(found):
@@ -139,11 +130,7 @@ class StoredFeatures:
 
     @classmethod
     def recalled(cls, kept: Mapping[str, Any], ids: pd.Index[Any], dataset: Any = None) -> StoredFeatures:
-        """The features that ``described`` describes; without a dataset they cannot be read.
-
-        Raises:
-            ResultError: when length or first row of the dataset show that it is another one.
-        """
+        """The features that ``described`` describes; ResultError when length or first row show another dataset."""
         shape = tuple(kept["row_shape"])
         if dataset is None:
             return cls(Elsewhere(), kept["rows"], ids, shape, whole=kept.get("whole", False))
@@ -235,13 +222,7 @@ STEPS = 256
 
 
 def plain_table(features: pd.DataFrame) -> pd.DataFrame:
-    """The same table with columns of numpy's whole numbers, float32, float64 or bool.
-
-    Sparse, nullable and arrow columns become dense; a missing value is NaN.
-
-    Raises:
-        DataError: when a column is no number; it names the column.
-    """
+    """The same table with columns of numpy's integers, float32, float64 or bool; missing values are NaN."""
     for name, kind in features.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
             raise DataError(
@@ -261,14 +242,10 @@ def numbers_of(features: pd.DataFrame | np.ndarray) -> np.ndarray:
 
 
 def plain_array(features: Any) -> np.ndarray:
-    """An array, tensor or nested list as an array of whole numbers, float32, float64 or bool.
-
-    Raises:
-        DataError: when it is sparse, or no real numbers; it says the dtype.
-    """
+    """An array, tensor or nested list as an array of integers, float32, float64 or bool; else DataError."""
     features = tensor_to_numpy(features, "the array of features")
-    if np.ma.is_masked(features):  # what a mask hides is missing
-        features = features.astype(np.float64).filled(np.nan)
+    if np.ma.is_masked(features):
+        raise DataError("features are masked; fill them in")
     try:
         values = np.asarray(features)
     except ValueError as error:
@@ -280,15 +257,7 @@ def plain_array(features: Any) -> np.ndarray:
 
 
 def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
-    """Refuses what is not finite, or is not once networks look at it in float32.
-
-    Args:
-        values: (N, ...).
-        ids: of the items (N,), for messages.
-
-    Raises:
-        DataError: names the first such item.
-    """
+    """Refuses features (N, ...) of items that are not finite, also in float32, in which networks compute."""
     if values.dtype.kind != "f" or not len(values):
         return
     with np.errstate(over="ignore"):
@@ -334,11 +303,7 @@ def warn_of_rounding(features: Any) -> None:
 
 
 def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features") -> pd.DataFrame:
-    """A table with its columns in the order of these names; ``what`` it holds, for messages.
-
-    Raises:
-        DataError: when it lacks one of them, or has one besides, or has one twice.
-    """
+    """A table with its columns in the order of these names; DataError when it has not just these."""
     if table.columns.equals(names):
         return table
     lost, more = names.difference(table.columns, sort=False), table.columns.difference(names, sort=False)

@@ -56,14 +56,7 @@ class Table:
 
 
 def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, encoding: Any) -> Table:
-    """Reads CSV, TSV and JSON lines (each also gzipped) or Parquet.
-
-    Args:
-        path: the file.
-        roles: columns that hold ids or labels, read as text; None for all columns.
-        format: "csv", "tsv", "jsonl" or "parquet"; by default what the name ends in.
-        delimiter: what separates fields; by default what the first line shows.
-        encoding: of a file of text; by default UTF-8.
+    """Reads a file as ``read_annotations`` does; ``roles`` are columns read as text, None for all.
 
     Raises:
         DataError: when the file cannot be read, with the line.
@@ -349,15 +342,9 @@ def read_annotator_covariates(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> pd.DataFrame:
-    """What is known of annotators, from a file: a table by annotator id, to be given as ``annotator_covariates``.
+    """What is known of annotators, by annotator id, to be given as ``annotator_covariates``.
 
-    Args:
-        path: CSV, TSV, JSON lines or Parquet with a column of annotators; its other columns are covariates.
-        annotator: name of that column, where it is not recognised.
-        format, delimiter, encoding: as for ``read_annotations``.
-
-    Raises:
-        DataError: when the file cannot be read or has no rows, the column is missing, or an id is.
+    ``annotator`` names the column of ids, where it is not recognised; all else is as in ``read_item_covariates``.
 
     Examples:
         >>> import pandas as pd

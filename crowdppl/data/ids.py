@@ -17,8 +17,6 @@ from crowdppl.core.validation import kind_of, switch, warn
 from crowdppl.errors import CrowdpplWarning, DataError
 
 KINDS = ("nominal", "ordinal")
-ROW = "leave the row out"
-"""How one value is left out of a table with a row each."""
 NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
 """Text that stands for a missing value in files."""
@@ -59,12 +57,11 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
     """One value a row as a series, whatever container it comes in; a masked value is missing.
 
     Raises:
-        DataError: when it is no list, is sparse, has other than one dimension or holds broken Unicode.
+        DataError: when it is no list, is sparse, has other than one dimension, or holds half floats.
     """
     values = tensor_to_numpy(values, f"the {name} column")
-    if not isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray | np.ndarray) or (
-        isinstance(values, pd.MultiIndex)
-    ):
+    arrays = pd.Series | pd.Index | pd.api.extensions.ExtensionArray | np.ndarray
+    if not isinstance(values, arrays) or isinstance(values, pd.MultiIndex):
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise DataError(f"the {name} column is {values!r}; give one value a row, as a list or an array")
         values = list(values)
@@ -74,6 +71,8 @@ def as_column(values: Any, name: str) -> pd.Series[Any]:
         column: pd.Series[Any] = pd.Series(values).reset_index(drop=True)
     except (ValueError, TypeError) as error:  # also UnicodeError, for half a surrogate pair
         raise DataError(f"the {name} column cannot be read ({error}); use text or integers") from error
+    if column.dtype == np.float16:
+        raise DataError(f"the {name} column holds half floats, such as {values[0]!r}; use text or integers")
     if isinstance(column.dtype, pd.ArrowDtype) and "dictionary" in str(column.dtype):
         column = column.astype(object)
     return column
@@ -96,11 +95,6 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
 def one_or_several(ids: Any) -> pd.Index[Any]:
     """Ids as an index; a text, or what is no list, is one id."""
     return as_index([ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids)
-
-
-def is_text(ids: pd.Index[Any]) -> bool:
-    """Whether all ids are text."""
-    return pd.api.types.infer_dtype(ids, skipna=False) == "string"
 
 
 def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
@@ -162,16 +156,7 @@ class Codebook:
         return found
 
     def require(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
-        """The code of each value.
-
-        Args:
-            values: ids.
-            origin: where they come from, for the message.
-            remedy: what to do about an unknown one.
-
-        Raises:
-            DataError: when a value is not in the book.
-        """
+        """The code of each value; DataError, with origin and remedy, when one is not in the book."""
         wanted = as_index(values)
         codes = self.codes(wanted)
         if (codes < 0).any():
@@ -184,21 +169,13 @@ class Codebook:
         return codes
 
     def require_once(self, values: Iterable[Any], origin: str, remedy: str) -> np.ndarray:
-        """The code of each value; none may be named twice, however it is spelled.
-
-        Raises:
-            DataError: when a value is not in the book, or there twice.
-        """
+        """The code of each value; DataError also when one is named twice, however it is spelled."""
         codes = self.require(values, origin, remedy)
         self.refuse_twice(codes, origin)
         return codes
 
     def refuse_twice(self, codes: np.ndarray, origin: str) -> None:
-        """Refuses codes of which one occurs twice; those below 0 may.
-
-        Raises:
-            DataError: naming the id.
-        """
+        """Refuses codes of which one occurs twice; those below 0 may."""
         again = pd.Index(codes).duplicated() & (codes >= 0)
         if again.any():
             twice = plain(self.ids[codes[np.argmax(again)]])
@@ -239,11 +216,7 @@ class Encoding:
         return Codebook(name, self.values[order]), rank[self.codes]
 
     def code_in(self, book: Codebook, place: Place, known: str, remedy: str) -> np.ndarray:
-        """The code of each row's value in a book, int32.
-
-        Raises:
-            DataError: for the first row whose value is not in it.
-        """
+        """The code of each row's value in a book, int32; DataError for the first that is not in it."""
         codes = book.codes(self.values)
         if (codes < 0).any():
             row = int(np.argmax(codes[self.codes] < 0))
@@ -252,9 +225,7 @@ class Encoding:
         return np.asarray(codes.astype(np.int32)[self.codes])
 
 
-def encode(
-    values: Any, name: str, place: Place = place_in_rows, *, mixed: bool = False, without: str = ROW
-) -> Encoding:
+def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool = False) -> Encoding:
     """Finds the distinct values of a column of text or integers (or of True and False, for labels).
 
     Whole floats become integers, with a warning: pandas makes floats of integers where some are missing.
@@ -264,7 +235,6 @@ def encode(
         name: what the values are, for messages.
         place: where a row stands, for messages.
         mixed: whether text may stand beside numbers.
-        without: how one value is left out, for messages.
 
     Raises:
         DataError: for a value that is missing, or neither text nor an integer, and for mixed types; with its row.
@@ -276,7 +246,7 @@ def encode(
         raise DataError(
             f"the {name} at {place(row)} is missing ({plain(column.iloc[row])!r})"
             + (f", and in {more} more rows" if more else "")
-            + f"; give it a value or {without}. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
+            + "; give it, or leave it out. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _of_categories(column, name, place, mixed)
@@ -306,11 +276,7 @@ def _whole(column: pd.Series[Any]) -> np.ndarray | None:
 
 
 def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bool) -> Any:
-    """The column, whole floats as integers.
-
-    Raises:
-        DataError: for the first value of another type, or two values of different types.
-    """
+    """The column, whole floats as integers; DataError for a value of another type, and for mixed types."""
     kind = pd.api.types.infer_dtype(column, skipna=False)
     if kind in ("string", "integer", "boolean", "empty"):
         return column
@@ -336,18 +302,9 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
 def refuse_missing_text(
     found: Encoding, name: str, place: Place, known: Iterable[Any], remedy: str, text: bool = True
 ) -> None:
-    """Refuses text that stands for a missing value: of blanks and, in a file of text, "NA" and the like.
+    """Refuses text that stands for a missing value: of blanks and, in a file of ``text``, "NA" and the like.
 
-    Args:
-        found: the column.
-        name: what it holds.
-        place: where a row stands.
-        known: values that are meant as they are spelled.
-        remedy: what else to do.
-        text: whether the column comes from a file of text.
-
-    Raises:
-        DataError: naming the first such row.
+    Values that are ``known`` are meant as they are spelled.
     """
     markers = MISSING if text else {""}
     meant = {value for value in known if isinstance(value, str)}
@@ -379,11 +336,7 @@ class LabelSet:
         return Codebook("class", self.book.ids[: self.n_classes])
 
     def code(self, labels: Encoding, place: Place) -> np.ndarray:
-        """The answer code of each row.
-
-        Raises:
-            DataError: when a label is no answer, with its value and row.
-        """
+        """The answer code of each row; DataError for the first label that is no answer."""
         classes = ", ".join(repr(plain(c)) for c in self.book.ids[: min(self.n_classes, 12)])
         remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
         book = Codebook("label", self.book.ids)
@@ -391,19 +344,13 @@ class LabelSet:
 
 
 def listed(values: Iterable[Any], name: str) -> list[Any]:
-    """Values as a list; one text, which is a list of letters to Python, and one number are refused.
-
-    Raises:
-        DataError: naming the option.
-    """
+    """Values of an option as a list; one text, which is a list of letters to Python, and one number are refused."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise DataError(f"{name}={values!r} is no list; give one, such as {name}=[{values!r}]")
     return list(as_column(values, f"{name}=").array)
 
 
-def encode_labels(
-    column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool, without: str = ROW
-) -> Encoding:
+def encode_labels(column: Any, place: Place, named: bool, abstentions: Iterable[Any], text: bool) -> Encoding:
     """Finds the distinct labels of a column.
 
     Args:
@@ -412,16 +359,15 @@ def encode_labels(
         named: whether the classes are listed, so that they may be of mixed types.
         abstentions: values that are no class.
         text: whether the labels come from a file of text, in which a missing value is text, too.
-        without: how one label is left out.
 
     Raises:
         DataError: for missing, empty or mixed labels, with value and row.
     """
     away = list(abstentions)
-    labels = encode(column, "label", place, mixed=bool(away) or named, without=without)
+    labels = encode(column, "label", place, mixed=bool(away) or named)
     if named:
         return labels
-    remedy = f"{without}, or name it in abstentions=; if it really is a class, list it in classes="
+    remedy = "leave it out, or name it in abstentions=; if it really is a class, list it in classes="
     refuse_missing_text(labels, "label", place, away, remedy, text)
     kept = np.flatnonzero(~_among(labels.values, away))
     encode(labels.values[kept].tolist(), "label", lambda n: place(labels.first_row(int(kept[n]))))
@@ -435,15 +381,7 @@ def read_label_set(
     kind: str,
     informative: bool = False,
 ) -> LabelSet:
-    """Settles classes and abstentions.
-
-    Args:
-        labels: what was given; None for a design.
-        classes: the classes in their order; by default the categories of a categorical of pandas (in their order if
-            they have one), else the labels given, sorted.
-        abstentions: answers that are no class.
-        kind: "nominal" or "ordinal".
-        informative: whether an abstention may depend on the class.
+    """Settles classes and abstentions, as the options of annotations say; ``labels`` is None for a design.
 
     Raises:
         DataError: when there are fewer than two classes, one is listed twice, ordinal classes have no order, or
@@ -464,7 +402,7 @@ def read_label_set(
         only = f"only {plain(ids[0])!r}" if len(ids) else "none"
         whose = "the labels have" if classes is None else "classes= has"
         raise DataError(f"there must be two classes or more, and {whose} {only}; list all in classes=")
-    texts = is_text(ids)
+    texts = pd.api.types.infer_dtype(ids, skipna=False) == "string"
     answers = as_index([*ids, *(str(value) if texts else value for value in away)])
     if answers.isna().any() or not answers.is_unique:
         bad = answers[answers.isna() | answers.duplicated()][0]
@@ -487,23 +425,17 @@ def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
 
 
 def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
-    """Grades by their numeric value.
-
-    Raises:
-        DataError: when a grade is no number, or two are the same number.
-    """
+    """Grades by their numeric value; DataError when one is no number, or two are the same number."""
     grades = np.array([_number(value) for value in ids])
     if np.isnan(grades).any():
         wrong = plain(ids[int(np.argmax(np.isnan(grades)))])
-        raise DataError(
-            f"the ordinal class {wrong!r} is no number; list the classes from lowest to highest in classes="
-        )
-    order = np.argsort(grades, kind="stable")
-    same = np.flatnonzero(np.diff(grades[order]) == 0)
+        raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")
+    found = ids[np.argsort(grades, kind="stable")]
+    same = np.flatnonzero(np.diff(np.sort(grades)) == 0)
     if len(same):
-        one, other = (plain(ids[int(order[same[0] + step])]) for step in (0, 1))
+        one, other = (plain(found[int(same[0]) + step]) for step in (0, 1))
         raise DataError(f"{one!r} and {other!r} are the same grade; spell it one way, or list classes=")
-    return ids[order]
+    return found
 
 
 def ranked(ids: pd.Index[Any]) -> bool:

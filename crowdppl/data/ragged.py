@@ -137,15 +137,7 @@ class RaggedIndex:
 
     @staticmethod
     def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> RaggedIndex:
-        """Builds bags from entries in any order.
-
-        Args:
-            row, cell: integer arrays (S,).
-            n_rows, n_cells: sizes, each below 2**31.
-
-        Raises:
-            DataError: when a side has 2**31 entries or more.
-        """
+        """Builds bags from entries (S,) in any order; DataError when a side has 2**31 entries or more."""
         for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
             if size >= 2**31:
                 raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
@@ -179,19 +171,12 @@ class RaggedIndex:
     def of_rows(cell: Tensor, n_cells: int) -> RaggedIndex:
         """Bags in which row r is the single cell ``cell[r]``: a gather, whose transpose is a ragged sum."""
         pairs = RaggedIndex.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
-        return RaggedIndex(
-            len(cell), n_cells, pairs.cells, None, pairs.rows, pairs.piece_starts, pairs.piece_cells
-        ).to(cell.device)
+        return replace(pairs, row_starts=None).to(cell.device)
 
     @property
     def n_entries(self) -> int:
         """Number of entries S."""
         return len(self.cells)
-
-    @property
-    def resident_bytes(self) -> int:
-        """Bytes that the index arrays hold."""
-        return sum(x.numel() * x.element_size() for x in self._arrays.values() if x is not None)
 
     @cached_property
     def row_matrix(self) -> Tensor:
@@ -215,13 +200,10 @@ class RaggedIndex:
 
     def to(self, device: torch.device | str) -> RaggedIndex:
         """The same index on a device, without cached matrices."""
-        moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in self._arrays.items()}
+        arrays = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
+        found = {name: getattr(self, name) for name in arrays}
+        moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in found.items()}
         return replace(self, **moved)
-
-    @property
-    def _arrays(self) -> dict[str, Any]:
-        names = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
-        return {name: getattr(self, name) for name in names}
 
 
 def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Any:
@@ -243,11 +225,8 @@ def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = Non
 
     Args:
         table: (n_cells, width).
-        bags: which cells belong to which row.
-        dtype: precision of the result; the table's own by default.
-
-    Returns:
-        (n_rows, width).
+        bags: which cells belong to which of n_rows rows.
+        dtype: precision of the result, (n_rows, width); the table's own by default.
     """
     out: Tensor = _RowSums.apply(table, bags, dtype or table.dtype)  # type: ignore[no-untyped-call]
     return out

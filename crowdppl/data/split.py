@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, with_covariates, with_known
-from crowdppl.data.blocks import OF_ANNOTATORS, build_blocks
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
+from crowdppl.data.blocks import OF_ANNOTATORS, build_blocks, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.errors import DataError, RepeatsWarning
@@ -103,12 +103,7 @@ def _with_features(old: Annotations, new: Annotations, code: np.ndarray) -> Anno
 
 
 def keep(data: Annotations, kept: np.ndarray) -> Annotations:
-    """The same annotations with some of their labels; ids, codes, gold and what else is known stay.
-
-    Args:
-        data: the annotations.
-        kept: bool (S,), in the order of ``data.frame()``; items may be left without a label.
-    """
+    """The same annotations with some of their labels, bool (S,) as ``data.frame()``; what else is known stays."""
     columns = None if data.columns is None else data.columns[kept].reset_index(drop=True)
     item, annotator, answer = data.label_codes()
     return with_rows(data, item[kept], annotator[kept], answer[kept], columns)
@@ -117,12 +112,9 @@ def keep(data: Annotations, kept: np.ndarray) -> Annotations:
 def with_rows(
     data: Annotations, item: np.ndarray, annotator: np.ndarray, answer: np.ndarray, columns: pd.DataFrame | None
 ) -> Annotations:
-    """Other labels of the same items, annotators and classes.
+    """Other labels, codes (S,) each, of the same items, annotators and classes.
 
-    Args:
-        data: the annotations.
-        item, annotator, answer: codes of each label, (S,).
-        columns: further columns of the rows, in the order that ``frame()`` will give them, or None.
+    ``columns`` are further ones of the rows, in the order that ``frame()`` will give them, or None.
     """
     order, blocks = build_blocks(
         item,
@@ -145,18 +137,10 @@ def label_folds(data: Annotations, folds: int, seed: int) -> np.ndarray:
     """The fold in which each label is left out, never all labels of an item in one; -1 for never.
 
     An item's labels are dealt to the folds in random order; labels of one annotator on one item stay together. An
-    item that only one annotator labelled always keeps its label.
-
-    Args:
-        data: the annotations.
-        folds: how many; at least 2.
-        seed: of the random order.
+    item that only one annotator labelled always keeps its label; DataError when all are such.
 
     Returns:
         int (S,), in the order of ``data.frame()``.
-
-    Raises:
-        DataError: when no item has labels of two annotators.
     """
     item, annotator, _ = data.label_codes()
     first = np.append(True, (np.diff(item) != 0) | (np.diff(annotator) != 0))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import ROW, Place, as_index, place_in_rows, plain, tensor_to_numpy
+from crowdppl.data.ids import Place, as_column, as_index, place_in_rows, plain, tensor_to_numpy
 from crowdppl.errors import DataError
 
 # Usual names first; the others count only where no usual one is there, because tables of labels often carry a
@@ -40,15 +40,10 @@ UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 def recognise(
     columns: Sequence[Hashable], given: Mapping[str, Hashable | None], origin: str
 ) -> dict[str, Hashable]:
-    """Finds the column of each role.
+    """Finds the column of each role: as given, or, for None, by its name.
 
-    Names are compared without regard to case, spaces, underscores and a final "id".
-
-    Args:
-        columns: names of all columns.
-        given: for each role ("item", "annotator", "label"; "class" in a table of gold) the column that holds it,
-            or None to look for it.
-        origin: what the columns belong to, for messages.
+    Names are compared without regard to case, spaces, underscores and a final "id". The role of the truth in a
+    table of gold is "class".
 
     Raises:
         DataError: when a column is missing, occurs twice, or several could be meant.
@@ -79,11 +74,7 @@ def recognise(
 
 
 def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
-    """Refuses columns of one name.
-
-    Raises:
-        DataError: naming the first.
-    """
+    """Refuses columns of one name."""
     again = pd.Series(list(columns), dtype=object).duplicated()
     if again.any():
         raise DataError(
@@ -102,11 +93,6 @@ def _named(columns: Sequence[Hashable], names: str) -> list[Hashable]:
     ]
 
 
-def _unspecific(columns: Sequence[Hashable]) -> list[Hashable]:
-    """Columns that hold ids or row numbers by their name, without a word of what they number."""
-    return [column for column in columns if _letters(column) in UNSPECIFIC]
-
-
 def _letters(column: Hashable) -> str:
     return re.sub(r"[^a-z0-9]", "", column.lower()) if isinstance(column, str) else ""
 
@@ -122,7 +108,6 @@ class Rows:
         place: where a row stands, for messages.
         text: whether everything is text because the file knows nothing else.
         items, annotators: ids that are there whether or not they have labels.
-        without: how one label is left out, for messages.
     """
 
     item: Any
@@ -133,25 +118,21 @@ class Rows:
     text: bool = False
     items: Any = None
     annotators: Any = None
-    without: str = ROW
+
+    @classmethod
+    def of_arrays(cls, item: Any, annotator: Any, label: Any | None) -> Rows:
+        """Rows of lists, arrays or tensors; ``label`` is None for a design."""
+        labels = None if label is None else as_column(label, "label")
+        return cls(as_column(item, "item"), as_column(annotator, "annotator"), labels)
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
-        lengths = {name: _length(column, name) for name, column in columns.items() if column is not None}
+        lengths = {name: len(column) for name, column in columns.items() if column is not None}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{n} {name}s" for name, n in lengths.items())
             raise DataError(f"there are {counts}; give one of each a row")
         if lengths["item"] == 0:
             raise DataError("there are no rows; give at least one label")
-
-
-def _length(column: Any, name: str) -> int:
-    try:
-        return len(column)
-    except TypeError as error:
-        raise DataError(
-            f"the {name} column is {kind_of(column)}; give one value a row, as a list or an array"
-        ) from error
 
 
 def rows_of_frame(
@@ -161,14 +142,7 @@ def rows_of_frame(
     place: Place = place_in_rows,
     text: bool = False,
 ) -> Rows:
-    """A table with one label a row.
-
-    Args:
-        frame: the table.
-        given: the column of "item", "annotator" and "label", or None to recognise it.
-        origin: what the table is, for messages.
-        place: where a row stands.
-        text: whether ids and labels are text because the file knows nothing else.
+    """A table with one label a row; ``given`` are the columns of "item", "annotator" and "label", or None.
 
     Raises:
         DataError: when it is no table, a column is missing or ambiguous, or a further one bears the name of one of
@@ -188,11 +162,7 @@ def rows_of_frame(
 
 
 def require_table(frame: Any, origin: str) -> None:
-    """Refuses what is no DataFrame.
-
-    Raises:
-        DataError: with what would make it one.
-    """
+    """Refuses what is no DataFrame."""
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
             f"{origin} is {kind_of(frame)}, and no pandas DataFrame; make one by pandas.DataFrame(...), or read a "
@@ -205,12 +175,8 @@ def rows_of_wide(
 ) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
-    Args:
-        frame: the table.
-        given: the column of "item" ids, by default one that is recognised where the index only counts rows,
-            else the index; other roles have no column here.
-        place: where a row stands.
-        text: whether the cells are text because the file knows nothing else.
+    Items are in the column given for "item", else in one that is recognised where the index only counts rows, else
+    in the index.
 
     Raises:
         DataError: when it is no table, a column is given for another role, two have one name, several could hold
@@ -235,16 +201,15 @@ def rows_of_wide(
             f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
             "wide=, or rename these columns if they are annotators"
         )
-    row, column, cells = _cells(frame)
+    row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.index.take(row),
         frame.columns.take(column),
-        cells,
+        labels,
         place=lambda label: f"column {frame.columns[column[label]]!r} of {place(int(row[label]))}",
         text=text,
         items=frame.index,
         annotators=frame.columns,
-        without="leave the cell empty",
     )
 
 
@@ -253,21 +218,18 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
 
     Args:
         matrix: array, tensor, table or list of rows; what a masked array masks is no label.
-        missing: what else means that there is no label; by default NaN among floats, -1 among whole numbers, and
-            among texts one that is empty or of blanks.
+        missing: what else means that there is no label; by default what pandas takes as missing, -1 among what
+            are no floats, and text that is empty or of blanks.
         items, annotators: ids of rows and columns; by default those of a table, else their numbers.
 
     Raises:
         DataError: when it is sparse, has other than two dimensions, or ids do not fit.
     """
+    values = tensor_to_numpy(matrix, "the matrix")
     try:
-        values = np.asanyarray(tensor_to_numpy(matrix, "the matrix"))
+        values = np.asanyarray(values)
     except (TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"the matrix cannot be read ({error}); give a row an item and a column an annotator"
-        ) from error
+        raise DataError(f"the matrix cannot be read ({error}); give rows of one length") from error
     if values.ndim != 2:
         raise DataError(f"the matrix has shape {values.shape}; give a row an item and a column an annotator")
     if isinstance(matrix, pd.DataFrame):
@@ -278,14 +240,7 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         ids.append(as_index(np.arange(size) if names is None else names))
         if len(ids[-1]) != size:
             raise DataError(f"the matrix has {size} {axis}, but {axis}= names {len(ids[-1])}")
-    cells = np.asarray(np.ma.getdata(values))
-    if cells.dtype == object:
-        cells = cells.copy()
-        cells[pd.isna(cells)] = None  # pandas' own NA compares with nothing
-    row, column = np.nonzero(_given(cells, missing) & ~np.ma.getmaskarray(values))
-    labels = _whole(cells[row, column])
-    if isinstance(matrix, pd.DataFrame):
-        labels = _as_categories(matrix, labels, -1 if missing is None else missing)
+    row, column, labels = _cells(matrix, values, missing)
     return Rows(
         ids[0].take(row),
         ids[1].take(column),
@@ -293,16 +248,11 @@ def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Ro
         place=lambda label: f"[{row[label]}, {column[label]}]",
         items=ids[0],
         annotators=ids[1],
-        without="make it NaN, which is no label",
     )
 
 
 def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
-    """Dictionaries {annotator: {item: label}}.
-
-    Raises:
-        DataError: when they, or the inner values, are no mappings.
-    """
+    """Dictionaries {annotator: {item: label}}; DataError when they, or the inner values, are no mappings."""
     inner = dicts.values() if isinstance(dicts, Mapping) else [dicts]
     wrong = next((labels for labels in inner if not isinstance(labels, Mapping)), None)
     if wrong is not None or not isinstance(dicts, Mapping):
@@ -314,7 +264,6 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         label=[label for _, _, label in triples],
         place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
         annotators=list(dicts),
-        without="leave it out",
     )
 
 
@@ -324,12 +273,8 @@ def _counts_rows(index: pd.Index[Any]) -> bool:
 
 
 def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable] = ()) -> None:
-    """Refuses a column that may hold the items or be an annotator's.
-
-    Raises:
-        DataError: naming it.
-    """
-    found = [*_unspecific(list(table.columns)), *also]
+    """Refuses a column that may hold the items or be an annotator's."""
+    found = [*(column for column in table.columns if _letters(column) in UNSPECIFIC), *also]
     if found:
         raise DataError(
             f"{origin} has a column {found[0]!r}, which may hold the items or be an annotator's; make it the "
@@ -338,62 +283,53 @@ def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable
 
 
 def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
-    """The columns of a matrix.
-
-    Raises:
-        DataError: when two have one name, or one seems to hold the items, so that its ids would be labels.
-    """
+    """The columns of a matrix; refuses two of one name, and one of items, whose ids would be labels."""
     refuse_twins(list(table.columns), "the matrix")
     if _counts_rows(table.index):
         _refuse_unspecific(table, "the matrix", looks_like(list(table.columns), "item"))
     return table.columns
 
 
-def _given(values: np.ndarray, missing: Any) -> np.ndarray:
-    """Where a matrix holds labels."""
-    if missing is None and values.dtype.kind != "f":
-        given: np.ndarray = np.asarray(values != -1)
-        return given & ~_blank(values.ravel()).reshape(values.shape) if values.dtype.kind in "OU" else given
-    return np.asarray(~pd.isna(values) if missing is None or pd.isna(missing) else values != missing)
-
-
-def _cells(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Row, column and label of each cell that holds one."""
-    filled = frame.notna().to_numpy(copy=True)
-    if all(isinstance(kind, np.dtype) and kind.kind in "iufb" for kind in frame.dtypes):
-        row, column = np.nonzero(filled)
-        return row, column, _whole(frame.to_numpy()[row, column])
-    cells = frame.to_numpy(dtype=object)
-    filled[filled] = ~_blank(cells[filled])
-    cells = cells[filled]
-    row, column = np.nonzero(filled)
-    if pd.api.types.infer_dtype(cells) in ("floating", "mixed-integer-float"):
-        cells = _whole(cells.astype(np.float64))
-    return row, column, _as_categories(frame, cells)
-
-
-def _as_categories(table: pd.DataFrame, cells: np.ndarray, missing: Any = None) -> Any:
-    """Cells of columns that are all categoricals as one, so that a category that nobody used stays a class.
+def _cells(matrix: Any, values: Any, missing: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Row, column and label of each cell that holds one.
 
     Args:
-        table: the columns; their order of categories counts where it is the same in all.
-        cells: labels, (S,).
-        missing: a category that is no label.
+        matrix: as it was given; where it is a table of categoricals, so are the labels.
+        values: the same as an array, perhaps masked.
+        missing: as for ``rows_of_matrix``; NaN for a table in which -1 is a label.
+    """
+    given, values = ~np.ma.getmaskarray(values), np.asarray(np.ma.getdata(values))
+    if missing is None or pd.isna(missing):
+        given &= ~pd.isna(values)
+        if values.dtype.kind in "OU":
+            given[given] = [not (isinstance(x, str) and not x.strip()) for x in values[given]]
+        if missing is None and values.dtype.kind != "f":
+            given[given] = values[given] != -1
+    else:
+        given &= np.where(pd.isna(values), True, values != missing)
+    row, column = np.nonzero(given)
+    labels = values[row, column]
+    if pd.api.types.infer_dtype(labels) in ("floating", "mixed-integer-float"):
+        labels = _whole(labels.astype(np.float64))
+    if isinstance(matrix, pd.DataFrame):
+        return row, column, _as_categories(matrix, labels, -1 if missing is None else missing)
+    return row, column, labels
+
+
+def _as_categories(table: pd.DataFrame, labels: np.ndarray, missing: Any) -> Any:
+    """Labels of columns that are all categoricals as one, so that a category that nobody used stays a class.
+
+    The order of categories counts where it is the same in all columns; ``missing`` is no class.
     """
     kinds: list[Any] = list(table.dtypes)
     if not kinds or not all(isinstance(kind, pd.CategoricalDtype) for kind in kinds):
-        return cells
+        return labels
     names = kinds[0].categories
     for kind in kinds[1:]:
         names = names.union(kind.categories, sort=False)
     names = pd.Index(_whole(names.to_numpy()))
     same = bool(kinds[0].ordered) and all(kind == kinds[0] for kind in kinds)
-    return pd.Categorical(cells, names if missing is None else names[names != missing], ordered=same)
-
-
-def _blank(cells: np.ndarray) -> np.ndarray:
-    """Which of some cells hold a text that is empty or of blanks, bool (S,)."""
-    return np.fromiter((isinstance(x, str) and not x.strip() for x in cells), bool, len(cells))
+    return pd.Categorical(labels, names if pd.isna(missing) else names[names != missing], ordered=same)
 
 
 def _whole(values: np.ndarray) -> np.ndarray:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from crowdppl import __version__, errors, registry
 from crowdppl.core.validation import kind_of, require_path
-from crowdppl.data.annotations import Annotations, with_covariates, with_known
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import build_blocks, with_covariates, with_known
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError

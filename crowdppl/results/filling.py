@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import whole_number
-from crowdppl.data.annotations import Annotations, require_annotations, row_codes
+from crowdppl.data.annotations import Annotations, require_annotations
+from crowdppl.data.blocks import row_codes
 from crowdppl.data.split import check_aligned, with_rows
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.predictive import LabelBags, predictive

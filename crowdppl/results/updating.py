@@ -14,7 +14,8 @@ from torch import nn
 from crowdppl.core import validation
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.validation import seed_number, warn, whole_number
-from crowdppl.data.annotations import Annotations, row_sizes
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import row_sizes
 from crowdppl.data.ids import one_or_several, plain
 from crowdppl.data.split import align_to, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError

@@ -11,15 +11,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import (
-    Range,
-    Share,
-    check_settings,
-    is_number,
-    is_whole,
-    seed_number,
-    whole_number,
-)
+from crowdppl.core.validation import Range, Share, check_settings, is_number, is_whole, seed_number, whole_number
 from crowdppl.data.ids import Codebook, as_index, listed
 from crowdppl.errors import DataError, MethodError
 
@@ -40,9 +32,6 @@ class Kind(Protocol):
         Args:
             classes: their number, or their names in order.
             rng: draws what differs between annotators of the kind.
-
-        Raises:
-            DataError: for fewer than two classes.
         """
         ...
 
@@ -78,12 +67,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Opinion:
-    """The label that an annotator would give to every item.
+    """The label that an annotator would give to every item, class codes (N,); the confusion (K, K) behind them.
 
-    Attributes:
-        labels: class codes, (N,).
-        confusion: probability of each label given the truth, (K, K).
-        able: items that the annotator may label, bool (N,); None for all.
+    ``able`` are the items that the annotator may label, bool (N,); None for all.
     """
 
     labels: np.ndarray
@@ -92,11 +78,7 @@ class Opinion:
 
 
 def streams(seed: int) -> Draw:
-    """Random numbers that depend on a seed and on names alone: an annotator's draws do not depend on others.
-
-    Raises:
-        MethodError: when the seed is not a whole number from 0, or too large.
-    """
+    """Random numbers that depend on a seed and on names alone: an annotator's draws do not depend on others."""
     seed = seed_number(seed)
 
     def draw(*names: str) -> np.random.Generator:
@@ -108,11 +90,7 @@ def streams(seed: int) -> Draw:
 
 
 def opinion_of(kind: Kind, context: Context, annotator: str, draw: Draw) -> Opinion:
-    """Labels drawn from the confusion of a kind, independently for each item.
-
-    Raises:
-        MethodError: when a user's own kind gives no confusion.
-    """
+    """Labels drawn from the confusion of a kind, independently for each item."""
     prepare = getattr(kind, "prepare", None)
     ready: Kind = kind if prepare is None else prepare(context)
     confusion = np.asarray(ready.confusion(context.classes, draw(annotator, "confusion")), np.float64)
@@ -139,14 +117,19 @@ class Checked:
 
     def __post_init__(self) -> None:
         check_settings(self, f"{self.name}: ")
+        for setting in {"leader", "own"} & set(vars(self)):  # how members of a group judge
+            kind = getattr(self, setting)
+            if isinstance(kind, str | type) or not callable(getattr(kind, "confusion", None)):
+                raise MethodError(
+                    f"{self.name}: {setting}={kind!r} has no confusion; give annotator_kind('hammer')"
+                )
 
 
 @dataclass(frozen=True)
 class Hammer(Checked):
     """Mostly right; errors fall evenly on the other classes.
 
-    The word is from Karger, Oh & Shah (2011), "Iterative learning for reliable crowdsourcing systems", whose
-    hammers are never wrong: p = 1.
+    Named as in Karger, Oh & Shah (2011), "Iterative learning for reliable crowdsourcing systems", where p = 1.
 
     Attributes:
         p: probability of the right label.
@@ -156,7 +139,6 @@ class Hammer(Checked):
     name: ClassVar[str] = "hammer"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p on the diagonal, the rest even, (K, K)."""
         return spread(self.p, 1 - np.eye(count_classes(classes)))
 
 
@@ -191,18 +173,16 @@ class Spammer(Checked):
     name: ClassVar[str] = "spammer"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """Equal rows, (K, K)."""
         k = count_classes(classes)
         return np.tile(np.eye(k)[rng.integers(k)], (k, 1)) if self.one_class else np.full((k, k), 1 / k)
 
 
 @dataclass(frozen=True)
 class HammerSpammer(Checked):
-    """Knows the truth with probability p, and answers without looking otherwise.
+    """Knows the truth with probability p, and answers without looking otherwise; a blind answer may be right.
 
-    Tanno et al. (2019), "Learning from noisy labels by regularized estimation of annotator confusion". A blind
-    answer may be right. Where each annotator is either a hammer or a spammer, as in Khetan, Lipton & Anandkumar
-    (2018), "Learning from noisy singly-labeled data", draw their kinds with ``draw_kinds``.
+    Tanno et al. (2019), "Learning from noisy labels by regularized estimation of annotator confusion". Where each
+    annotator is either a hammer or a spammer, draw their kinds with ``draw_kinds``.
 
     Attributes:
         p: probability of knowing; that of the right label is p + (1 - p) / K.
@@ -212,7 +192,6 @@ class HammerSpammer(Checked):
     name: ClassVar[str] = "hammer_spammer"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p times the identity, and (1 - p) / K everywhere, (K, K)."""
         k = count_classes(classes)
         return self.p * np.eye(k) + (1 - self.p) / k
 
@@ -221,8 +200,8 @@ class HammerSpammer(Checked):
 class ClassWiseSpammer(Checked):
     """Knows some classes, and answers without looking where the truth is another.
 
-    After the class-wise hammer-spammers of Khetan, Lipton & Anandkumar (2018), "Learning from noisy singly-labeled
-    data", where each class is known with a fixed probability; here a fixed share of them is.
+    After Khetan, Lipton & Anandkumar (2018), "Learning from noisy singly-labeled data", where each class is known
+    with a fixed probability; here a fixed share of them is.
 
     Attributes:
         p: probability of the right label in a known class; errors fall evenly on the other classes.
@@ -234,7 +213,6 @@ class ClassWiseSpammer(Checked):
     name: ClassVar[str] = "class_wise_spammer"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """Rows of known classes with p on the diagonal, even rows for the others, (K, K)."""
         k = count_classes(classes)
         table = spread(self.p, 1 - np.eye(k))
         table[rng.permutation(k)[: round(self.share * k)]] = 1 / k
@@ -256,7 +234,6 @@ class PairwiseFlipper(Checked):
     name: ClassVar[str] = "pairwise_flipper"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p on the diagonal and 1 - p in one other cell of each row, (K, K)."""
         k = count_classes(classes)
         wrong = (np.arange(k) + 1 + rng.integers(k - 1, size=k)) % k
         return np.asarray(self.p * np.eye(k) + (1 - self.p) * np.eye(k)[wrong])
@@ -276,7 +253,6 @@ class Malicious(Checked):
     name: ClassVar[str] = "malicious"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p on the diagonal and 1 - p in one other cell of each row and each column, (K, K)."""
         k = count_classes(classes)
         wrong = np.arange(k)
         while (wrong == np.arange(k)).any():  # a third of the permutations, at least, move every class
@@ -289,14 +265,13 @@ class NeighbourConfuser(Checked):
     """Misses by one step: errors fall on the classes next to the truth in the order of classes, as with grades.
 
     Attributes:
-        p: probability of the right label; the lowest and the highest class have one neighbour, others two.
+        p: probability of the right label.
     """
 
     p: Probability = 0.7
     name: ClassVar[str] = "neighbour_confuser"
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p on the diagonal and the rest beside it, (K, K)."""
         k = count_classes(classes)
         return spread(self.p, np.eye(k, k=1) + np.eye(k, k=-1))
 
@@ -307,8 +282,8 @@ class SimilarClassConfuser(Checked):
 
     Attributes:
         p: probability of the right label where there are similar classes; errors fall evenly on these.
-        pairs: pairs of names of similar classes, either taken for the other; by default each class and the one
-            whose features lie nearest in the mean, which needs features.
+        pairs: names of similar classes, either taken for the other; by default each class and the one whose
+            features lie nearest in the mean.
     """
 
     p: Probability = 0.7
@@ -331,7 +306,6 @@ class SimilarClassConfuser(Checked):
         return replace(self, pairs=tuple((context.classes[k], context.classes[n]) for k, n in pairs))
 
     def confusion(self, classes: Classes, rng: np.random.Generator) -> np.ndarray:
-        """p on the diagonal and the rest on similar classes; a row without any is certain, (K, K)."""
         if self.pairs is None:
             raise MethodError(f"{self.name} has no pairs= of similar classes yet; give them")
         k = count_classes(classes)
@@ -349,10 +323,9 @@ USUAL = Hammer()
 
 @dataclass(frozen=True)
 class CopyingGroup(Checked):
-    """A leader, and others who repeat the leader's label with probability p; otherwise each judges alone.
+    """A leader, the first of the group, and others who repeat the leader's label with probability p.
 
-    Each copier decides for each item alone, whether or not the leader labels it, too. The leader is the first of
-    the group.
+    Each copier decides for each item alone, whether or not the leader labels it, too, and else judges alone.
 
     Attributes:
         copiers: how many there are besides the leader.
@@ -367,13 +340,8 @@ class CopyingGroup(Checked):
     own: Kind = USUAL
     name: ClassVar[str] = "copying_group"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_judgement(self, "leader")
-        _check_judgement(self, "own")
-
     def opinions(self, context: Context, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
-        """Each member's id and opinion, the leader's first; a confusion is that of the mixture."""
+        """Each member's id and opinion; a confusion is that of the mixture."""
         leader = opinion_of(self.leader, context, f"{group}.1", draw)
         yield f"{group}.1", leader
         for number in range(2, self.copiers + 2):
@@ -401,10 +369,6 @@ class Colluders(Checked):
     own: Kind = USUAL
     name: ClassVar[str] = "colluders"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_judgement(self, "own")
-
     def opinions(self, context: Context, group: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
         """Each member's id and opinion; a confusion is that of the mixture."""
         k, rng = context.n_classes, draw(group, "collusion")
@@ -426,9 +390,8 @@ class Machine(Checked):
     """A weak classifier, trained with true labels on a random part of the items, that labels the others.
 
     Its errors lie where classes are hard to tell apart, so machines err together, and its confusion, counted over
-    all items that it may label, is an average; NaN for a class without such items. Ibrahim, Fu, Kargas & Huang
-    (2019), "Crowdsourcing via pairwise co-occurrences: identifiability and algorithms", take trained classifiers
-    for annotators. For machines that label a tenth each, simulate with a density of 0.1.
+    all items that it may label, is an average; NaN for a class without such items. After Ibrahim, Fu, Kargas and
+    Huang (2019), "Crowdsourcing via pairwise co-occurrences: identifiability and algorithms".
 
     Attributes:
         classifier: "logistic", "naive_bayes", "nearest_neighbour" or "tree" (of depth 4); or a classifier of
@@ -442,19 +405,13 @@ class Machine(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.classifier
+        given, names = self.classifier, ", ".join(CLASSIFIERS)
         able = hasattr(given, "fit") and hasattr(given, "get_params") and not isinstance(given, type)
         if not (given is None or able or (isinstance(given, str) and given in CLASSIFIERS)):
-            raise MethodError(
-                f"machine: classifier={given!r} must be an object of scikit-learn, or {', '.join(CLASSIFIERS)}"
-            )
+            raise MethodError(f"machine: classifier={given!r} must be an object of scikit-learn, or {names}")
 
     def opinions(self, context: Context, annotator: str, draw: Draw) -> Iterator[tuple[str, Opinion]]:
-        """The annotator's id and opinion, of a classifier just trained.
-
-        Raises:
-            DataError: without features, or when the training part holds one class only, or everything.
-        """
+        """The annotator's id and opinion; DataError when nothing can be learned, or is left to be labelled."""
         if context.features is None:
             raise DataError("machine annotators learn from features; give features=")
         rng = draw(annotator, "training")
@@ -499,19 +456,8 @@ class Machine(Checked):
 
 
 KINDS: tuple[Any, ...] = (
-    Expert,
-    Hammer,
-    HammerSpammer,
-    Spammer,
-    ClassWiseSpammer,
-    PairwiseFlipper,
-    SimilarClassConfuser,
-    NeighbourConfuser,
-    Adversary,
-    Malicious,
-    CopyingGroup,
-    Colluders,
-    Machine,
+    *(Expert, Hammer, HammerSpammer, Spammer, ClassWiseSpammer, PairwiseFlipper, SimilarClassConfuser),
+    *(NeighbourConfuser, Adversary, Malicious, CopyingGroup, Colluders, Machine),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
 
@@ -524,7 +470,7 @@ def annotator_kind(name: str, **settings: Any) -> Any:
         settings: of the kind; the table lists them with their defaults.
 
     Returns:
-        A small frozen object. Most have ``confusion(classes, rng)``; groups and machines are simulated only.
+        A frozen object; most have ``confusion(classes, rng)``, groups and machines are simulated only.
 
     Raises:
         MethodError: for an unknown kind or setting, or a value out of range.
@@ -539,9 +485,9 @@ def annotator_kind(name: str, **settings: Any) -> Any:
         raise MethodError(f"there is no kind of annotator {name!r}{hint}; there are {', '.join(BY_NAME)}")
     kind = BY_NAME[name]
     known = [field.name for field in fields(kind)]
-    unknown = [setting for setting in settings if setting not in known]
-    if unknown:
-        raise MethodError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    for setting in settings:
+        if setting not in known:
+            raise MethodError(f"{name} has no setting {setting!r}; it has {', '.join(known)}")
     return kind(**settings)
 
 
@@ -555,30 +501,21 @@ def annotator_kind_table() -> pd.DataFrame:
         >>> crowdppl.simulation.annotator_kind_table().loc["hammer_spammer", "settings"]
         'p=0.6'
     """
-    rows = [
-        {
-            "kind": name,
-            "what": " ".join((kind.__doc__ or "").split("\n\n")[0].split()),
-            "settings": settings_text(kind()),
-        }
-        for name, kind in BY_NAME.items()
-    ]
-    return pd.DataFrame(rows).set_index("kind")
+    what = [" ".join((kind.__doc__ or "").split("\n\n")[0].split()) for kind in KINDS]
+    table = {"what": what, "settings": [settings_text(kind()) for kind in KINDS]}
+    return pd.DataFrame(table, index=pd.Index(list(BY_NAME), name="kind"))
 
 
 def draw_kinds(shares: Mapping[Any, float], n_annotators: int, seed: int = 0) -> list[Any]:
-    """Draws the kind of each annotator of a crowd, as in ``{"expert": 0.1, "hammer": 0.7, "spammer": 0.2}``.
+    """Draws the kind of each annotator of a crowd, for ``simulate_annotators``.
 
-    That mix is the one of Kumagai et al. (2025), "Meta-learning representations for learning from multiple
-    annotators"; the accuracies of experts and hammers are not.
+    The mix of the example is that of Kumagai et al. (2025), "Meta-learning representations for learning from
+    multiple annotators"; the accuracies of experts and hammers are not.
 
     Args:
         shares: probability of each kind, by name or kind; they sum to one.
         n_annotators: how many to draw.
         seed: of the draws.
-
-    Returns:
-        Kinds, for ``simulate_annotators``.
 
     Raises:
         MethodError: for an unknown kind, shares that are not probabilities, or a wrong number or seed.
@@ -594,11 +531,7 @@ def draw_kinds(shares: Mapping[Any, float], n_annotators: int, seed: int = 0) ->
 
 
 def kinds_and_shares(shares: Mapping[Any, float]) -> tuple[list[Any], np.ndarray]:
-    """Kinds of annotators, and the probability of each.
-
-    Raises:
-        MethodError: for an unknown kind, or shares that are not probabilities.
-    """
+    """Kinds of annotators, and the probability of each."""
     given = list(shares.values()) if isinstance(shares, Mapping) else []
     if not given or not all(is_number(share) and share >= 0 for share in given) or abs(sum(given) - 1) > 1e-6:
         raise MethodError(f"shares={shares!r} must map kinds to probabilities that sum to one")
@@ -607,11 +540,7 @@ def kinds_and_shares(shares: Mapping[Any, float]) -> tuple[list[Any], np.ndarray
 
 
 def as_kinds(kinds: Sequence[Any] | Mapping[Any, int]) -> list[Any]:
-    """Kinds one by one, from a list, or a mapping from kind to number; names become kinds with default settings.
-
-    Raises:
-        MethodError: for an unknown kind, a number that is not whole, or no kinds.
-    """
+    """Kinds one by one, from a list, or a mapping from kind to number; names become kinds with default settings."""
     if isinstance(kinds, str | type) or not isinstance(kinds, Sequence | Mapping):
         raise MethodError(f"kinds={kinds!r}: give a list of kinds, or a mapping from kind to number of annotators")
     if isinstance(kinds, Mapping):
@@ -622,34 +551,25 @@ def as_kinds(kinds: Sequence[Any] | Mapping[Any, int]) -> list[Any]:
 
 
 def as_kind(kind: Any) -> Any:
-    """A kind, of a kind or its name.
-
-    Raises:
-        MethodError: for what is neither.
-    """
+    """A kind, of a kind or its name."""
     if isinstance(kind, str):
         return annotator_kind(kind)
     able = any(callable(getattr(kind, method, None)) for method in ("confusion", "opinions"))
     if isinstance(kind, type) or not able or not isinstance(getattr(kind, "name", None), str):
         raise MethodError(
-            f"{kind!r} is not a kind of annotator; give a name ({', '.join(BY_NAME)}), annotator_kind(name, ...), "
-            "or an object of your own with a name and confusion(classes, rng)"
+            f"{kind!r} is no kind of annotator; give a name ({', '.join(BY_NAME)}), or an object with a name and "
+            "confusion(classes, rng)"
         )
     return kind
 
 
 def settings_text(kind: Any) -> str:
     """Settings of a kind as text."""
-    text = repr(kind)
-    return text[text.find("(") + 1 : -1] if text.endswith(")") else ""
+    return repr(kind).partition("(")[2].removesuffix(")")
 
 
 def count_classes(classes: Classes) -> int:
-    """K, of a number or of names.
-
-    Raises:
-        DataError: for fewer than two.
-    """
+    """K, of a number or of names."""
     given: Any = classes
     k = given if is_whole(given) else len(listed(given, "classes"))
     if k < 2:
@@ -666,12 +586,7 @@ def spread(p: float, others: np.ndarray) -> np.ndarray:
 
 
 def nearest_classes(x: np.ndarray, truth: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs of each class and the one whose mean of standardised features is nearest, sorted, each once.
-
-    Args:
-        x: features, (N, M).
-        truth: class codes, (N,).
-    """
+    """Pairs of each class and the one whose mean of standardised features (N, M) is nearest, sorted, each once."""
     sd = x.std(0)
     x = (x - x.mean(0)) / np.where(sd > 0, sd, 1)
     there = np.unique(truth)
@@ -682,13 +597,3 @@ def nearest_classes(x: np.ndarray, truth: np.ndarray) -> list[tuple[int, int]]:
     np.fill_diagonal(distance, np.inf)
     near = there[distance.argmin(1)]
     return sorted({(min(k, n), max(k, n)) for k, n in zip(there.tolist(), near.tolist(), strict=True)})
-
-
-def _check_judgement(group: Any, setting: str) -> None:
-    """Refuses a kind without a confusion, where members of a group judge alone."""
-    value = getattr(group, setting)
-    if isinstance(value, str | type) or not callable(getattr(value, "confusion", None)):
-        raise MethodError(
-            f"{group.name}: {setting}={value!r} has no confusion; give a kind, such as "
-            "crowdppl.simulation.annotator_kind('hammer', p=0.8)"
-        )

@@ -141,9 +141,7 @@ def _series(truth: Any) -> pd.Series[Any]:
         series = pd.Series(values)
     if not len(series):
         raise DataError("truth is empty; give the class of each item")
-    if not series.index.is_unique:
-        twice = plain(series.index[series.index.duplicated()][0])
-        raise DataError(f"truth has the item {twice!r} more than once; keep one class an item")
+    Codebook("item", series.index.unique()).require_once(series.index, "truth", "")
     if series.isna().any():
         raise DataError(f"the truth of item {plain(series.index[series.isna()][0])!r} is missing; give it")
     return series.rename("truth").rename_axis("item")
@@ -246,17 +244,15 @@ def _densities(kinds: Sequence[Any], density: Density | None) -> dict[str, float
 def _table(members: Sequence[Member], context: Context) -> pd.DataFrame:
     """Annotators by id: kind, settings, group, accuracy."""
     share = np.bincount(context.truth[context.labelled], minlength=context.n_classes)
-    rows = []
+    accuracy = []
     for member in members:
         right = member.confusion.diagonal()
         there = ~np.isnan(right) & (share > 0)
-        rows.append(
-            {
-                "annotator": member.annotator,
-                "kind": member.kind.name,
-                "settings": settings_text(member.kind),
-                "group": member.annotator.rpartition(".")[0] or None,
-                "accuracy": float(np.average(right[there], weights=share[there])),
-            }
-        )
-    return pd.DataFrame(rows).set_index("annotator")
+        accuracy.append(float(np.average(right[there], weights=share[there])))
+    table = {
+        "kind": [member.kind.name for member in members],
+        "settings": [settings_text(member.kind) for member in members],
+        "group": [member.annotator.rpartition(".")[0] or None for member in members],
+        "accuracy": accuracy,
+    }
+    return pd.DataFrame(table, index=pd.Index([member.annotator for member in members], name="annotator"))

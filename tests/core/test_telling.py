@@ -44,13 +44,6 @@ def test_a_namespace_of_any_name_may_ask(name: dict[str, str]) -> None:
     assert [(w.filename, w.lineno) for w in told] == [("typed in", 3)]
 
 
-def test_a_namespace_that_is_called_none_may_ask() -> None:
-    """Python itself then drops the warning."""
-    after: dict[str, Any] = {"__name__": None, "tell": warn}
-    exec("tell('so', UserWarning); went_on = True", after)
-    assert after["went_on"]
-
-
 def fit(**how: Any) -> Callable[[], object]:
     return lambda: crowdppl.fit(data=crowd(40, 5, 3, 3), **({"inference": "vb"} | how))
 
@@ -58,7 +51,6 @@ def fit(**how: Any) -> Callable[[], object]:
 ASKED: dict[str, tuple[Callable[[], object], type[Warning]]] = {
     "a fit": (fit(method="one_coin", max_iterations=1), ConvergenceWarning),
     "a corrected fit": (fit(method="one_coin", max_iterations=1, calibrate=True), ConvergenceWarning),
-    "auto": (fit(method="auto", inference="auto", max_iterations=1), ConvergenceWarning),
     "an option": (fit(method="one_coin", draws=10), UnusedOptionWarning),
     "no features": (fit(method="raykar", inference="em"), CrowdpplWarning),
     "a doubt": (lambda: crowdppl.fit("dawid_skene", crowd(20, 5, 3, 2), inference="em"), DoubtWarning),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import crowdppl
-from crowdppl.errors import DataError, GoldLeakWarning, MethodError
+from crowdppl.errors import DataError, GoldLeakWarning
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.simulation.from_model import Simulation
 
@@ -53,17 +53,6 @@ TABLE = pd.DataFrame([[0.5, 0.5], [0.2, 0.8]], columns=["a", "b"], index=[1, 2])
 def test_tables_and_truths_that_mean_nothing_are_refused(table: Any, gold: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
         evaluate(table, gold)
-
-
-@pytest.mark.parametrize(
-    ("given", "match"),
-    [({"bootstrap": 2.5}, "bootstrap=2.5 must be a whole"), ({"seed": -1}, "seed=-1 must be a whole")],
-)
-def test_resamples_and_seeds_are_whole_numbers(given: dict[str, Any], match: str) -> None:
-    with pytest.raises(MethodError, match=match):
-        evaluate(TABLE, {1: "a"}, **given)
-    with pytest.raises(MethodError, match=match):
-        crowdppl.agreement_table(crowdppl.anaesthetists(), **given)
 
 
 def test_an_update_remembers_the_truths_that_the_fit_was_told(drawn: Simulation) -> None:

@@ -18,8 +18,7 @@ from pyro.optim import Adam
 import crowdppl
 from crowdppl import Annotations, heldout_score, simulate, testing
 from crowdppl.cli.commands import main
-from crowdppl.data.annotations import with_covariates, with_known
-from crowdppl.data.blocks import build_blocks
+from crowdppl.data.blocks import build_blocks, with_covariates, with_known
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.density import Density
 from crowdppl.primitives import (

@@ -5,18 +5,16 @@ from __future__ import annotations
 import datetime
 import warnings
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.files import read_annotations
-from crowdppl.data.ids import Codebook, encode
+from crowdppl.data.ids import Codebook, as_index, encode
 from crowdppl.errors import CrowdpplWarning, DataError
 
 
@@ -29,36 +27,30 @@ def book(values: object) -> tuple[Codebook, np.ndarray]:
     [
         ["b", "a", "c", "a"],
         ["007", "7", "10", "x"],
-        [3, 1, 2, 1],
         [10**12, -5, 3, 10**12],
         [2**70, 1, 2**70],
+        [2**63 + 1, 2**63, 2**63 - 1],
         [True, False, True],
-        np.array([3, 1, 2, 1], np.int16),
-        np.array([200, 0, 255], np.uint8),
+        np.array([2**64 - 1, 2**64 - 2], np.uint64),
         np.array([-128, 127, 0], np.int8),
         np.array(["b", "a", "b"]),
         torch.tensor([5, 5, 2]),
         pd.Series(["b", "a", "b"], dtype="category"),
         pd.Series(["b", "a", "b"], dtype="string"),
         pd.Series([3, 1, 2], dtype="Int64"),
-        pd.Series([True, False], dtype="boolean"),
         pd.Index(["x", "w"]),
     ],
     ids=repr,
 )
-def test_codes_lead_back_to_the_values_and_follow_their_order(values: object) -> None:
+def test_codes_lead_back_to_the_values_and_follow_their_order(values: Any) -> None:
     codebook, codes = book(values)
-    given = values.tolist() if hasattr(values, "tolist") else list(values)  # type: ignore[call-overload]
+    given = values.tolist() if hasattr(values, "tolist") else values
     back = [codebook.ids[code] for code in codes]
     assert back == given
     plain = [x.item() if isinstance(x, np.generic) else x for x in back]
-    assert all(isinstance(x, type(y)) for x, y in zip(plain, given, strict=True))
+    assert [type(x) for x in plain] == [type(x) for x in given]
     assert list(codebook.ids) == sorted(set(given))
     assert codebook.codes(codebook.ids).tolist() == list(range(len(codebook)))
-
-
-def test_integers_keep_their_width() -> None:
-    assert book(np.array([3, 1], np.int16))[0].ids.dtype == np.int16
 
 
 def test_numbers_spelled_as_text_are_sorted_by_value() -> None:
@@ -68,55 +60,60 @@ def test_numbers_spelled_as_text_are_sorted_by_value() -> None:
 
 
 def test_whole_floats_are_read_as_integers_with_a_warning() -> None:
-    with pytest.warns(CrowdpplWarning, match="items .* read as integers"):
+    with pytest.warns(CrowdpplWarning, match="items .* integers"):
         codebook, codes = book(pd.Series([2.0, 1.0, 2.0]))
     assert (codebook.ids.tolist(), codebook.ids.dtype, codes.tolist()) == ([1, 2], np.int64, [1, 0, 1])
-    with pytest.raises(DataError, match="9007199254740992.0 at row 0 .*text or integers"):
+    with pytest.raises(DataError, match=r"9007199254740992.0 at row 0"):
         book([2.0**53, 2.0**53 + 2])  # floats have no odd numbers there, so that two ids may be one
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(1.5, np.float16(0.5), Decimal(1), UUID(int=1), b"x", ("a", 1), [1], {"a": 1}, 1j, np.inf),
-        *(datetime.date(2024, 5, 1), pd.Interval(0, 1), pd.Timestamp(0)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("value", [1.5, Decimal(1), b"x", ("a", 1), [1], 1j, np.inf, datetime.date(2024, 5, 1)])
 def test_what_is_neither_text_nor_an_integer_is_refused(value: object) -> None:
     with pytest.raises(DataError, match="at row 0 .* text or integers"):
         book([value, value])
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "named"),
     [
-        ([1, "1"], r"mixed types: 1 \(int\) at row 0 .* and '1' \(str\) at row 1"),
+        ([1, "1"], r"1 \(int\) at row 0 .* and '1' \(str\) at row 1"),
         ([1, 2, 2.5], r"2.5 at row 2"),
-        ([1, True], r"1 \(int\) at row 0 .* True \(bool\) at row 1"),
+        ([1, True], r"True \(bool\) at row 1"),
         (pd.Series(["a", 1], dtype="category"), "mixed types"),
         (["a", None], "item at row 1 .* missing"),
         ([0.5, np.nan, np.nan], "row 1 .* missing .* 1 more"),
-        (pd.Series(["a", None], dtype="category"), "row 1 .* missing"),
-        (pd.Series([1.0, np.inf], dtype="category"), "inf at row 1"),
         (pd.Series([1, None], dtype="Int64"), "row 1 .* missing"),
-        (["a", "x\ud800y"], "item column cannot be read .*text or integers"),
-        (3, "the item column is 3"),
-        (np.zeros((2, 2)), r"shape \(2, 2\)"),
+        (["a", "x\ud800y"], "item column"),
+        (3, "item column is 3"),
+        (np.zeros((2, 2)), r"\(2, 2\)"),
     ],
 )
-def test_ids_that_are_refused(values: object, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_ids_that_are_refused(values: object, named: str) -> None:
+    with pytest.raises(DataError, match=named):
         book(values)
+
+
+def test_half_floats_are_refused_wherever_ids_are_read() -> None:
+    posterior, half = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em"), np.float16(1)
+    for call in (
+        lambda: as_index([half]),
+        lambda: encode(torch.ones(2).half(), "item"),
+        lambda: posterior.without(half),
+        lambda: posterior.without(np.ones(1, np.float16)),
+        lambda: posterior.plot_confusion(half),
+        lambda: posterior.suggest_labels(1, annotators=[half]),
+    ):
+        with pytest.raises(DataError, match="half floats"):
+            call()
 
 
 def test_unknown_values_have_no_code() -> None:
     codebook, _ = book(["a", "b"])
     assert codebook.codes(["b", "z", "a"]).tolist() == [1, -1, 0]
     assert codebook.codes([]).tolist() == []
-    with pytest.raises(DataError, match=r"gold names the item 'z' \(and 1 more\).*such as 'a'; spell it right"):
+    with pytest.raises(DataError, match=r"gold .* 'z' \(and 1 more\).*'a'; spell it right"):
         codebook.require(["z", "y"], "gold", "spell it right")
-    with pytest.raises(DataError, match="gold names the item 'b' more than once"):
+    with pytest.raises(DataError, match="'b' more than once"):
         codebook.require_once(["a", "b", "b"], "gold", "")
 
 
@@ -126,14 +123,12 @@ def test_numbers_find_the_text_that_spells_them_and_the_other_way_round() -> Non
     assert [texts.ids[c] for c in texts.codes([7.0])] == ["7"]
     numbers, _ = book([7, 8])
     assert numbers.codes(["8", "007", "7"]).tolist() == [1, -1, 0]
-    assert numbers.codes(np.array([8.0])).tolist() == [1]
     assert numbers.codes(np.array([8.0, np.nan])).tolist() == [1, -1]
 
 
 def test_codebooks_are_only_appended_to() -> None:
     codebook, _ = book(["m", "b"])
-    longer = codebook.extended(["z", "m", "a", "z"])
-    assert list(longer.ids) == ["b", "m", "a", "z"]
+    assert list(codebook.extended(["z", "m", "a", "z"]).ids) == ["b", "m", "a", "z"]
     assert codebook.extended(["b"]) is codebook
 
 
@@ -165,15 +160,3 @@ def test_spellings_that_are_meant_are_passed_over() -> None:
     assert not spelling_warnings(["x", "y"], [" a", "a"], ["p", "q"], annotators=twins)
     assert not spelling_warnings(list("ijkl"), PEOPLE, ["a", "A", "a", "A"], classes=["a", "A"])
     assert len(spelling_warnings(["x", "y"], [" a", "a"], ["p", "q"], like=old, grow=True)) == 1
-
-
-def test_one_warning_of_each_kind_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("item,worker,label\n1,ann,yes\n1 ,ann ,Yes\n2, ann,no\n3,bob,no\n")
-    with pytest.warns(CrowdpplWarning) as caught:
-        read_annotations(tmp_path / "a.csv")
-    found = [str(one.message) for one in caught if "case or blanks" in str(one.message)]
-    assert [text.partition(" differ")[0] for text in found] == [
-        "2 of 4 items",
-        "3 of 4 annotators",
-        "2 of 3 labels",
-    ]

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import crowdppl
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import row_codes
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.evaluation import heldout

@@ -12,8 +12,8 @@ import pyro
 import torch
 from torch import Tensor
 
-from crowdppl.data.annotations import Annotations, row_codes
-from crowdppl.data.blocks import Block
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import Block, row_codes
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import DataError
 from crowdppl.inference.checkpoint import TrialCache

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdppl.core.devices import seeded
-from crowdppl.data.annotations import has_informative_label
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import Block, has_informative_label
 from crowdppl.data.features import Features, joined, read_stored
 from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import network_arrays, restore_network

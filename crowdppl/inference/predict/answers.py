@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.data.annotations import row_codes
+from crowdppl.data.blocks import row_codes
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.draws import center_of, draws_of

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.data.annotations import row_codes
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import Block, row_codes
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from crowdppl.data.annotations import Annotations, row_codes
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.blocks import row_codes
 from crowdppl.errors import MethodError
 from crowdppl.inference.predict.answers import truth_alone
 from crowdppl.inference.predict.predictive import DRAWS, LabelBags, TemperedError, predictive, predictive_each

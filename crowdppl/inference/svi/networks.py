@@ -15,8 +15,7 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor, nn
 
 from crowdppl.core.devices import seed_streams
-from crowdppl.data.annotations import has_informative_label
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import Block, has_informative_label
 from crowdppl.data.features import read_stored
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of, network_arrays, restore_network
