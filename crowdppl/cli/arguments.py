@@ -138,11 +138,7 @@ def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def names(text: str | None) -> list[str] | None:
-    """Names separated by commas; a name with a comma, or an empty one, stands in double quotes.
-
-    Raises:
-        DataError: for an unclosed quote or an empty name without quotes.
-    """
+    """Names separated by commas; a name with a comma, or an empty one, stands in double quotes."""
     if text is None:
         return None
     try:
@@ -155,11 +151,7 @@ def names(text: str | None) -> list[str] | None:
 
 
 def pairs(texts: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """``key=value`` texts as a dict; a value is read as JSON, else as a Python literal, else kept as text.
-
-    Raises:
-        MethodError: for a text without "=", or a key that occurs twice.
-    """
+    """``key=value`` texts as a dict; a value is read as JSON, else as a Python literal, else kept as text."""
     found: dict[str, Any] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -182,11 +174,7 @@ def _value(text: str) -> Any:
 
 
 def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings by method: ``key=value`` applies to all, ``method.key=value`` to one, and overrides the former.
-
-    Raises:
-        MethodError: as ``pairs`` does, and for a method that is not in ``methods``.
-    """
+    """Settings by method: ``key=value`` applies to all, ``method.key=value`` to one, and overrides the former."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in sorted(pairs(texts, "--setting").items(), key=lambda pair: "." in pair[0]):
         name, dot, setting = key.rpartition(".")
@@ -198,11 +186,7 @@ def settings_by_method(texts: Sequence[str] | None, methods: Sequence[str]) -> d
 
 
 def engine_options(texts: Sequence[str] | None) -> Any:
-    """Options of ``fit``, checked; whole numbers may be written 1e4.
-
-    Raises:
-        MethodError: for an unknown option or a value out of range, and for one with an option of its own.
-    """
+    """Options of ``fit``, checked; whole numbers may be written 1e4."""
     from crowdppl.inference.options import options_from  # imports torch
 
     given: Any = {

@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crowdppl import __version__, registry
-from crowdppl.cli import arguments, inputs
+from crowdppl.cli import arguments
+from crowdppl.core.validation import warn
+from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 from crowdppl.fitting import check_automatic, fit
 from crowdppl.primitives.model import card_of, in_a_line
+
+COVARIATES = ("features", "item_covariates", "annotator_covariates")
+PASSED_ON = ("item", "annotator", "label", "format", "delimiter", "encoding", "wide", "kind", "repeats")
+"""Options that ``read_annotations`` takes under the same name."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -84,11 +90,11 @@ def fit_answers(
         check_automatic(inference, alone=not settings)
     else:
         registry.method(model, **settings)
-    inputs.warn_of_unread([model], given)
-    files = inputs.sources(answers, given)
+    warn_of_unread([model], given)
+    files = sources(answers, given)
     require_room(out, overwrite, files.values())
     began = time.perf_counter()
-    data = inputs.read_answers(answers, given)
+    data = read_answers(answers, given)
     read = time.perf_counter()
     posterior = fit(model, data, inference=inference, settings=settings or None, calibrate=calibrate, **options)
     seconds = {"read": read - began, "fit": time.perf_counter() - read}
@@ -124,10 +130,10 @@ def compare_methods(
     settings = arguments.settings_by_method(setting, model)
     for name in model:  # errors are found before a long file is read
         unprepared(name, settings.get(name))
-    inputs.warn_of_unread(model, given)
+    warn_of_unread(model, given)
     if out is not None:
-        require_new(out, overwrite, inputs.sources(answers, given).values())
-    data = inputs.read_answers(answers, given)
+        require_new(out, overwrite, sources(answers, given).values())
+    data = read_answers(answers, given)
     found = compare(model, data, folds=folds, inference=inference, settings=settings, **options)
     print(found)
     if out is not None:
@@ -144,8 +150,13 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
             print(f"{method:{width}}  {about}")
         print("\ncrowdppl zoo NAME shows more about one.")
         return
-    card = card_of(registry.method(name))
-    parts: dict[str, Any] = {"method": name, **registry.zoo({"about": in_a_line}).loc[name]}
+    from crowdppl.datasets import anaesthetists
+    from crowdppl.inference.engines import ENGINES, engine_support
+
+    model = registry.method(name)
+    card, data = card_of(model), anaesthetists()
+    parts: dict[str, Any] = {"method": name, **registry.zoo(engines=False).loc[name], "about": in_a_line(model)}
+    parts |= {engine: engine_support(model, data, engine) for engine in ENGINES}
     if card is not None:
         parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
         parts |= {f"not {engine}": why for engine, why in card.refused.items()}
@@ -184,7 +195,7 @@ def demo(
     overwrite: arguments.Overwrite = False,
 ) -> None:
     """Fit Bayesian Dawid-Skene to the anaesthetists of Dawid & Skene (1979)."""
-    from crowdppl.cli.demo import run_demo
+    from crowdppl.cli.outputs import run_demo
 
     run_demo(out, seed, overwrite=overwrite)
 
@@ -197,6 +208,44 @@ def list_datasets(
     from crowdppl.datasets.public import described
 
     print(described(name))
+
+
+def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
+    """The annotations of a file, by the options ``arguments.READING``."""
+    from crowdppl.data import files  # imports torch
+
+    found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
+    found |= {"classes": arguments.names(given["classes"]), "abstentions": given["abstain"] or ()}
+    if given["gold"] is not None:
+        found["gold"] = files.read_gold(
+            given["gold"], given["gold_item"], given["gold_label"], encoding=given["gold_encoding"]
+        )
+    readers = (
+        (files.read_item_covariates, "features_item", "features_encoding"),
+        (files.read_item_covariates, "covariates_item", "covariates_encoding"),
+        (files.read_annotator_covariates, "covariates_annotator", "covariates_encoding"),
+    )
+    for name, (read, column, encoding) in zip(COVARIATES, readers, strict=True):
+        if given[name] is not None:
+            found[name] = read(given[name], given[column], encoding=given[encoding])
+    return files.read_annotations(answers, **found)
+
+
+def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:
+    """The files that are read, by their option."""
+    return {"answers": answers, **{name: given[name] for name in ("gold", *COVARIATES) if given[name] is not None}}
+
+
+def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Warns of files that no method reads, according to the methods' cards."""
+    cards = [card_of(registry.method(name)) for name in models if name != "auto"]
+    if None in cards:
+        return  # nobody knows what a method without a card reads
+    used = {what for card in cards if card is not None for what in card.uses}
+    for name in COVARIATES:
+        if given[name] is not None and name not in used:
+            text = f"{', '.join(models)}: no card says that {name} are read, so {given[name]} changes nothing"
+            warn(text, CrowdpplWarning)
 
 
 def _without_warnings(summary: str) -> str:

@@ -17,7 +17,9 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
+from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ResultError
+from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import settings_of
 from crowdppl.results.archive import FILES as POSTERIOR
@@ -26,20 +28,15 @@ from crowdppl.results.archive import made_folder, spare_others
 LABELS, ANNOTATORS, RUN = "labels.csv", "annotators.csv", "run.json"
 FILES = f"{LABELS}, {ANNOTATORS}, {RUN} and the posterior"
 WRITTEN = (LABELS, ANNOTATORS, RUN, *POSTERIOR)
+DEMO = "built in: Dawid & Skene (1979), Table 1"
+"""The entry "answers" of run.json, by which a demonstration is recognised."""
 LIBRARIES = ("torch", "pyro-ppl", "numpy", "pandas")
 
 
 def write_result(
     posterior: Posterior, folder: Path, about: Mapping[str, Any], timings: Mapping[str, float]
 ) -> None:
-    """Writes labels.csv, annotators.csv, the posterior and run.json.
-
-    Args:
-        posterior: of the fit.
-        folder: where to.
-        about: further entries of run.json, such as the file of answers.
-        timings: seconds of earlier steps, by name.
-    """
+    """Writes labels.csv, annotators.csv, the posterior and run.json, with further entries and earlier timings."""
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     for table, name in ((label_table(posterior), LABELS), (posterior.annotators(), ANNOTATORS)):
@@ -51,15 +48,10 @@ def write_result(
 
 
 def require_room(folder: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
-    """Makes the folder of a result, unless a file there would be lost; called before long work.
-
-    Args:
-        folder: where ``write_result`` is to write.
-        overwrite: whether an earlier result may be replaced.
-        sources: files that are read, and must not be replaced.
+    """Makes the folder of a result, before long work.
 
     Raises:
-        ResultError: when a result, a source, or another file with the name of a result's part is there.
+        ResultError: when a result, a source, or another file with the name of a result's part would be lost.
     """
     made_folder(folder)
     there = [name for name in WRITTEN if (folder / name).exists()]
@@ -82,16 +74,7 @@ def run_record(folder: Path) -> dict[str, Any]:
 
 
 def require_new(path: Path, overwrite: bool, sources: Iterable[Path] = ()) -> None:
-    """Refuses a path where a table cannot be written; called before long work.
-
-    Args:
-        path: of the table.
-        overwrite: whether an existing file may be replaced.
-        sources: files that are read, and must not be replaced.
-
-    Raises:
-        ResultError: when the path is a folder's, its folder does not exist, or a file is there.
-    """
+    """Refuses, before long work, a path where a table cannot be written, or would replace a file."""
     if path.is_dir() or not path.parent.is_dir():
         raise ResultError(f"{path} must be a file in an existing folder")
     _refuse_source(path, sources, "file")
@@ -173,3 +156,28 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posterior:
+    """Fits the anaesthetists, prints tables and writes them with pictures; replaces an earlier demonstration."""
+    require_room(folder, overwrite or run_record(folder).get("answers") == DEMO)
+    data = anaesthetists()
+    began = time.perf_counter()
+    posterior = fit("bayesian_dawid_skene", data, seed=seed)
+    write_result(posterior, folder, {"answers": DEMO}, {"fit": time.perf_counter() - began})
+    pictures = write_pictures(posterior, folder / "pictures")
+    print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
+    print(f"{posterior.method} by {posterior.inference}, default settings, seed {seed}")
+    _show("Probability of each class for each patient", label_table(posterior).drop(columns="tied"))
+    _show("Annotators, with 95 % intervals", posterior.annotators())
+    _show("Prevalence of the classes, with 95 % intervals", posterior.prevalence())
+    titles = {"rhat": "worst R-hat", "ess_bulk": "smallest bulk ESS", "ess_tail": "smallest tail ESS"}
+    diagnostics = pd.DataFrame({title: posterior.diagnostics()[name] for name, title in titles.items()})
+    _show("Diagnostics", diagnostics.rename_axis("site"))
+    print(f"\n{FILES} are in {folder}, {len(pictures)} pictures in {folder / 'pictures'}")
+    print(f'Read the posterior in Python with crowdppl.load("{folder}")')
+    return posterior
+
+
+def _show(title: str, table: pd.DataFrame) -> None:
+    print(f"\n{title}\n\n{table.to_string(float_format=lambda x: f'{x:.3f}')}")

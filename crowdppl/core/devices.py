@@ -37,15 +37,7 @@ class Sizes(Protocol):
 
 @contextmanager
 def memory_errors_explained(name: str, data: Sizes) -> Iterator[None]:
-    """Turns a shortage of memory inside into an error with the sizes of the data, and a remedy.
-
-    Args:
-        name: of the method.
-        data: the annotations.
-
-    Raises:
-        MemoryShortageError: in place of an allocator's error.
-    """
+    """Turns an allocator's error inside into a MemoryShortageError with the sizes of the data and a remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -85,9 +77,6 @@ def pyro_state_kept() -> Iterator[None]:
     """Ctrl-C inside leaves Pyro's handlers, its plates and torch's gradients as they were.
 
     Else a plate may stay entered for good ("duplicate plate"), and no model would run again.
-
-    Raises:
-        KeyboardInterrupt: at Ctrl-C.
     """
     with TURN:
         stack, plates, gradients = list(_PYRO_STACK), list(_DIM_ALLOCATOR._stack), torch.is_grad_enabled()
@@ -101,14 +90,7 @@ def pyro_state_kept() -> Iterator[None]:
 
 
 def check_device(name: object) -> str:
-    """The name of a device that torch sees; "auto" is a GPU where there is one.
-
-    Args:
-        name: "cpu", "cuda", "cuda:N", "auto", or a ``torch.device``.
-
-    Raises:
-        MethodError: for another name, or a GPU that torch does not see.
-    """
+    """The name of a device that torch sees: "cpu", "cuda", "cuda:N" or a ``torch.device``; "auto": a GPU if any."""
     found = str(name) if isinstance(name, torch.device) else name
     if found == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -52,12 +52,7 @@ def from_draws(draws: np.ndarray, level: float) -> Estimate:
 
 
 def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
-    """An exact estimate of each component of a Dirichlet: its marginals are Beta distributions.
-
-    Args:
-        concentration: (..., K).
-        level: probability of the interval.
-    """
+    """An exact estimate of each component of a Dirichlet (..., K): its marginals are Beta distributions."""
     from scipy.stats import beta  # slow to import
 
     check_level(level)
@@ -68,11 +63,7 @@ def from_dirichlet(concentration: np.ndarray, level: float) -> Estimate:
 
 
 def check_level(level: float) -> None:
-    """Checks the probability of an interval.
-
-    Raises:
-        MethodError: when it is no number between 0 and 1.
-    """
+    """Checks the probability of an interval."""
     share_between("level", level, "0.95 means a 95 % interval")
 
 

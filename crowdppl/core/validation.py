@@ -63,18 +63,7 @@ def _refusal(name: str, value: Any, wanted: str, hint: str, error: type[Crowdppl
 def whole_number(
     name: str, value: Any, least: int, hint: str = "", error: type[CrowdpplError] = MethodError
 ) -> int:
-    """A whole number that is large enough, as Python's.
-
-    Args:
-        name: of the argument, for the message.
-        value: what was given.
-        least: the smallest allowed.
-        hint: what to give instead, for the message.
-        error: what is raised.
-
-    Raises:
-        MethodError: (or ``error``) when it is no whole number, or too small.
-    """
+    """A whole number of at least ``least``, as Python's; else ``error`` with the argument's name and a hint."""
     if not is_whole(value):
         raise _refusal(name, value, f"a whole number, {least} or more", hint, error)
     if value < least:
@@ -83,11 +72,7 @@ def whole_number(
 
 
 def seed_number(value: Any) -> int:
-    """A seed, as Python's.
-
-    Raises:
-        MethodError: when it is no whole number, below 0, or too large for torch.
-    """
+    """A seed, as Python's: from 0, and not too large for torch."""
     if not is_whole(value) or not 0 <= value < SEEDS:
         raise _refusal("seed", value, SEED, "", MethodError)
     return int(value)
@@ -101,50 +86,26 @@ def number_within(
     hint: str = "",
     error: type[CrowdpplError] = MethodError,
 ) -> float:
-    """A finite number in a range, as Python's.
-
-    Args:
-        name: of the argument, for the message.
-        value: what was given.
-        wanted: the range in words, for the message: "a number above 0".
-        holds: whether a number lies in it.
-        hint: what to give instead, for the message.
-        error: what is raised.
-
-    Raises:
-        MethodError: (or ``error``) when it is no finite number, or out of range.
-    """
+    """A finite number that ``holds``, as Python's; ``wanted`` is the range in words: "a number above 0"."""
     if not is_number(value) or not holds(value):
         raise _refusal(name, value, wanted, hint, error)
     return float(value)
 
 
 def share_between(name: str, value: Any, hint: str = "") -> float:
-    """A number above 0 and below 1, as Python's.
-
-    Raises:
-        MethodError: when it is none.
-    """
+    """A number above 0 and below 1, as Python's."""
     return number_within(name, value, "a number between 0 and 1", lambda x: 0 < x < 1, hint)
 
 
 def switch(name: str, value: Any, hint: str = "", error: type[CrowdpplError] = MethodError) -> bool:
-    """True or False, as Python's.
-
-    Raises:
-        MethodError: (or ``error``) for anything else, 1 and 0 too.
-    """
+    """True or False, as Python's; not 1 and 0."""
     if not isinstance(value, bool | np.bool_):
         raise _refusal(name, value, "True or False", hint, error)
     return bool(value)
 
 
 def one_of(name: str, value: Any, names: Sequence[str]) -> str:
-    """The same, when it is one of some names.
-
-    Raises:
-        MethodError: for anything else.
-    """
+    """The same, when it is one of some names."""
     if isinstance(value, str) and value in names:
         return value
     raise MethodError(f"{name}={shown(value)} {_none_of(names)}")
@@ -190,9 +151,6 @@ def check_settings(model: object, where: str = "") -> None:
     Args:
         model: an object that keeps its settings under their own names.
         where: what a message begins with.
-
-    Raises:
-        MethodError: naming the setting, its value and what it may be.
     """
     cls: Any = type(model)
     for name, kinds in _declared(cls).items():
@@ -253,11 +211,7 @@ def _words(kind: Any) -> str:
 
 
 def named_settings(settings: Any) -> dict[str, Any]:
-    """A copy of settings by name.
-
-    Raises:
-        MethodError: when they are no mapping from names.
-    """
+    """A copy of settings, a mapping from names."""
     if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
         raise MethodError(
             f'settings={settings!r} is no mapping from names to values; write it as in {{"prevalence": "uniform"}}'
@@ -266,12 +220,7 @@ def named_settings(settings: Any) -> dict[str, Any]:
 
 
 def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
-    """Warns at the innermost line outside this library.
-
-    Args:
-        message: the text, or a warning.
-        category: of a message that is text.
-    """
+    """Warns, by a text of some category or a warning, at the innermost line outside this library."""
     frame, level = sys._getframe(1), 2
     while str(frame.f_globals.get("__name__")).partition(".")[0] == LIBRARY and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
@@ -279,11 +228,7 @@ def warn(message: str | Warning, category: type[Warning] | None = None) -> None:
 
 
 def require_data(data: Given) -> Given:
-    """The same, when it is annotations or a block of them.
-
-    Raises:
-        DataError: for anything else.
-    """
+    """The same, when it is annotations or a block of them."""
     if isinstance(data, type) or not hasattr(data, "as_block"):
         raise no_annotations(data)
     return data
@@ -298,22 +243,14 @@ def no_annotations(data: Any, name: str = "data") -> DataError:
 
 
 def require_path(path: Any, error: type[CrowdpplError] = DataError) -> Path:
-    """A path, of a path or its text.
-
-    Raises:
-        DataError: (or ``error``) for anything else, a DataFrame say.
-    """
+    """A path, of a path or its text."""
     if not isinstance(path, str | PathLike):
         raise error(f"path is {kind_of(path)}; give where the file or folder is, as text or a Path")
     return Path(path)
 
 
 def require_text(name: str, value: Any) -> str | None:
-    """The same, when it is text or None.
-
-    Raises:
-        DataError: for anything else; it names the argument.
-    """
+    """The same, when it is text or None."""
     if value is not None and not isinstance(value, str):
         raise DataError(f"{name} is {kind_of(value)}; give it as text, or leave it out")
     return value

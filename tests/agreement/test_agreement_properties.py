@@ -26,25 +26,25 @@ def test_perfect_agreement_is_one() -> None:
 
 
 def test_labels_that_ignore_the_items_agree_by_chance() -> None:
-    found = np.array([values(graded(np.random.default_rng(seed).integers(3, size=(200, 4)))) for seed in range(40)])
+    found = np.array([values(graded(np.random.default_rng(seed).integers(3, size=(200, 4)))) for seed in range(20)])
     names = list(values(graded(random_labels(0))).index)
     error = found.std(0, ddof=1) / np.sqrt(len(found))
     chance = np.array([1 / 3 if name == "percent_agreement" else 0 for name in names])
     assert (np.abs(found.mean(0) - chance) < 4 * error).all()
-    assert (error < 0.01).all()
+    assert (error < 0.015).all()
 
 
 def test_only_cohen_forgives_different_habits() -> None:
     """Annotators who ignore the items but prefer different classes: by Cohen chance, by Scott's pi below it."""
     found = []
-    for seed in range(40):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         labels = np.stack([rng.choice(2, 200, p=p) for p in ([0.8, 0.2], [0.2, 0.8])], 1)
         found.append(values(Annotations.from_matrix(labels))[["cohen_kappa", "fleiss_kappa"]])
-    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(40)
+    mean, error = np.mean(found, 0), np.std(found, 0, ddof=1) / np.sqrt(20)
     assert abs(mean[0]) < 4 * error[0]
     assert mean[1] == pytest.approx((0.32 - 0.5) / 0.5, abs=4 * error[1])
-    assert mean[1] < -20 * error[1], "the check above can fail"
+    assert mean[1] < -10 * error[1], "the check above can fail"
 
 
 def test_two_annotators_make_scotts_pi_and_large_data_make_alpha_of_it() -> None:

@@ -6,10 +6,8 @@ import csv
 import json
 import os
 import runpy
-import shutil
 from collections.abc import Callable
 from functools import partial
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +68,8 @@ def write(path: Path, rows: list[list[str]]) -> Path:
 def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "result"
     settings = ("--setting", "prevalence=uniform", "--option", "restarts=2", "--option", "max_iterations=1e2")
-    assert (
-        run("fit", answers, "--model", "dawid_skene", "--inference", "em", "--out", out, "--seed", 5, *settings)
-        == 0
-    )
+    fit = ("fit", answers, "--model", "dawid_skene", "--inference", "em")
+    assert run(*fit, "--out", out, "--seed", 5, *settings) == 0
     printed = capsys.readouterr().out
     assert "dawid_skene by em: 24 labels of 8 items by 3 annotators" in printed
     assert str(out) in printed
@@ -96,11 +92,7 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
 
     record = json.loads((out / "run.json").read_text())
     assert record["settings"]["prevalence"] == "uniform"
-    assert (record["options"]["seed"], record["options"]["restarts"], record["options"]["max_iterations"]) == (
-        5,
-        2,
-        100,
-    )
+    assert record["options"].items() >= {"seed": 5, "restarts": 2, "max_iterations": 100}.items()
     assert (record["method"], record["inference"], record["answers"]) == ("dawid_skene", "em", str(answers))
     assert record["data"]["items"] == 8
     assert set(record["seconds"]) == {"read", "fit", "write"}
@@ -190,13 +182,6 @@ def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "'nothing'" in refused(capsys, "zoo", "nothing")
 
 
-def test_a_damaged_result_is_refused(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "result"
-    run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
-    shutil.copy(out / "posterior.json", out / "posterior.safetensors")
-    assert "damaged" in refused(capsys, "evaluate", out, answers)
-
-
 def test_a_result_is_replaced_only_with_overwrite(
     answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,7 +213,7 @@ def test_files_of_somebody_else_are_never_replaced(
     assert (mine / name).read_text() == "kept\n"
 
 
-@pytest.mark.parametrize("link", [shutil.copy, os.link, os.symlink])
+@pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_what_is_read_is_never_replaced(
     link: Callable[[Path, Path], None], answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -314,7 +299,7 @@ def test_options_of_the_engine() -> None:
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.ConvergenceWarning")
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     quick = partial(crowdppl.fit, draws=60, chains=4)
-    monkeypatch.setattr("crowdppl.cli.demo.fit", quick)
+    monkeypatch.setattr("crowdppl.cli.outputs.fit", quick)
     out = tmp_path / "demo"
     for _ in range(2):  # a demonstration replaces another
         assert run("demo", "--out", out, "--seed", 1) == 0
@@ -326,14 +311,12 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     np.testing.assert_array_equal(labels["probability"], ten_lines.labels()["probability"])
     assert (pd.read_csv(out / "annotators.csv")["labels"] == [135, 45, 45, 45, 45]).all()
     pictures = {path.name for path in (out / "pictures").iterdir()}
-    assert pictures == {f"confusion_{n}.png" for n in range(1, 6)} | {
-        "annotators.png",
-        "item_entropies.png",
-        "trace.png",
-    }
+    others = {"annotators.png", "item_entropies.png", "trace.png"}
+    assert pictures == {f"confusion_{n}.png" for n in range(1, 6)} | others
     assert load(out).inference == "gibbs"
 
 
+@pytest.mark.slow
 def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "auto"
     assert run("fit", answers, "--model", "auto", "--out", out) == 0
@@ -345,47 +328,34 @@ def test_auto_says_what_it_did(answers: Path, tmp_path: Path, capsys: pytest.Cap
     assert "posterior.correction.scores" in refused(capsys, "compare", answers, "--model", "auto")
 
 
-def test_evaluating_by_gold_of_the_fit_warns(
-    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "told"
-    truth = write(tmp_path / "truth.csv", [["task", "truth"], *([item, "no"] for item in ODD_ITEMS)])
-    assert run("fit", answers, "--model", "majority_vote", "--inference", "em", "--gold", truth, "--out", out) == 0
-    capsys.readouterr()
-    assert run("evaluate", out, truth) == 0
-    assert "crowdppl: warning: " in capsys.readouterr().err
-
-
 def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "table.csv"
     methods = ("--model", "majority_vote", "--model", "one_coin")
-    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", "--out", out) == 0
+    gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
+    given = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold, "--out", out)
+    assert run("compare", answers, *methods, "--inference", "em", "--folds", "2", *given) == 0
     printed = capsys.readouterr().out
     table = pd.read_csv(out, index_col="method")
     assert set(table.index) == {"majority_vote", "one_coin"} and table["log_p"].is_monotonic_decreasing
     assert all(name in printed for name in table.index) and "difference_se" in printed
-    assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
-    assert "'nowhere'" in refused(capsys, "compare", answers, *methods, "--device", "nowhere")
-    gold = write(tmp_path / "gold.csv", [["item", "truth"], ["007", "no"]])
-    said = ("--setting", "prevalence=uniform", "--setting", "one_coin.right=9", "--gold", gold)
-    assert run("compare", answers, *methods, "--inference", "em", "--folds", "3", *said) == 0
     same = read_annotations(answers, gold={"007": "no"})
     settings = {"majority_vote": {"prevalence": "uniform"}, "one_coin": {"prevalence": "uniform", "right": 9}}
-    again = compare(methods[1::2], same, folds=3, inference="em", settings=settings).table
-    printed = pd.read_fwf(StringIO(capsys.readouterr().out), skiprows=[1]).set_index("Unnamed: 0")
-    np.testing.assert_allclose(printed["log_p"], again["log_p"], rtol=1e-3)
+    again = compare(methods[1::2], same, folds=2, inference="em", settings=settings).table
+    np.testing.assert_allclose(table["log_p"], again["log_p"], rtol=1e-6)
+    assert "nosuch" in refused(capsys, "compare", answers, "--model", "nosuch")
+    assert "'nowhere'" in refused(capsys, "compare", answers, *methods, "--device", "nowhere")
     assert "'left'" in refused(capsys, "compare", answers, *methods, "--setting", "one_coin.left=1")
     assert "'glad'" in refused(capsys, "compare", answers, "--setting", "glad.left=1")
     assert "folds" in refused(capsys, "compare", answers, *methods, "--folds", "1")
 
 
 def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, _ = clouds(120, 80)
+    data, _ = clouds(60, 40)
     assert isinstance(data.features, pd.DataFrame)
     data.frame().to_csv(tmp_path / "answers.csv", index=False)
     data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
     fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")
-    quick = ("--setting", 'training={"epochs": 30}')
+    quick = ("--setting", 'training={"epochs": 3}')
     assert "features.csv" in refused(capsys, *fit, "--features", tmp_path / "features.csv")
     given = ("--features", tmp_path / "features.csv", "--features-encoding", "utf-16")
     assert run(*fit, *quick, *given) == 0
@@ -393,9 +363,9 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads((tmp_path / "out" / "run.json").read_text())["features"].endswith("features.csv")
     rows = data.frame().astype({"label": str, "annotator": str})
     same = Annotations.from_frame(rows, features=data.features)
-    want = crowdppl.fit("raykar", same, settings={"training": {"epochs": 30}}, seed=0).probabilities()
+    want = crowdppl.fit("raykar", same, settings={"training": {"epochs": 3}}, seed=0).probabilities()
     found = load(tmp_path / "out").probabilities()
-    assert len(found) == 120  # those that nobody labelled, too
+    assert len(found) == 60  # those that nobody labelled, too
     np.testing.assert_allclose(found.loc[want.index], want, atol=1e-5)
     assert run(*fit, "--option", "max_iterations=2") == 0
     assert "no features" in capsys.readouterr().err

@@ -12,8 +12,6 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from pyro.infer import SVI, TraceEnum_ELBO
-from pyro.optim import Adam
 
 import crowdppl
 from crowdppl import Annotations, heldout_score, simulate, testing
@@ -31,15 +29,12 @@ from crowdppl.primitives import (
     truth,
     with_abstentions,
 )
-from crowdppl.testing.fixtures import Trial
 from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 QUICK: dict[str, dict[str, Any]] = {
     "em": {},
-    "vb": {},
     "gibbs": {"chains": 2, "draws": 60, "warmup": 30},
-    "nuts": {"chains": 1, "draws": 15, "warmup": 20},
     "svi": {"max_iterations": 200, "learning_rate": 0.1},
 }
 
@@ -147,30 +142,18 @@ def test_what_holds_no_numbers_stays_and_is_refused_by_name_when_a_story_reads_i
     rows, items, _ = crowd()
     data = given(item_covariates=items[items.index != "i7"].assign(words=3.5))
     assert data.item_covariates is not None and list(data.item_covariates) == ["web", "source", "words"]
-    with pytest.raises(DataError, match="column 'words' of item_covariates has no finite number for the item 'i7'"):
-        item_covariates(data, "words")
-    with pytest.raises(DataError, match=r"'source' of item_covariates holds no numbers .*; encode it as numbers"):
-        item_covariates(data, "source")
-    with pytest.raises(DataError, match="column 'web' of item_covariates has no finite number for the item 'i7'"):
-        item_covariates(data)
-    with pytest.raises(DataError, match="annotator_covariates have no column 'age'.* there are 'name', 'trained'"):
-        annotator_covariates(data, "age")
     twins = pd.concat([people()[["trained"]]] * 2, axis=1)
-    with pytest.raises(DataError, match="column 'trained' of annotator_covariates occurs several times"):
-        annotator_covariates(Annotations.from_frame(rows, annotator_covariates=twins))
-    plain = Annotations.from_frame(rows)
-    assert plain.as_block().item_covariates is None
-    with pytest.raises(DataError, match="reads item_covariates"):
-        item_covariates(plain)
-
-
-def test_a_fit_without_them_or_with_a_gap_says_so() -> None:
-    rows, items, _ = crowd()
-    with pytest.raises(DataError, match="By source reads item_covariates, and the data have none; give item_cov"):
-        crowdppl.fit(BySource(), Annotations.from_frame(rows, annotator_covariates=people()), inference="em")
-    with pytest.raises(DataError, match=r"'web' of item_covariates .* 'i0' \(60 in all\); fill it in"):
-        gaps = items.assign(web=pd.array([None] * 60, dtype="Float64"))
-        crowdppl.fit(BySource(), given(item_covariates=gaps), inference="em")
+    for read, named in (
+        (lambda: item_covariates(data, "words"), "'words' .* 'i7'"),
+        (lambda: item_covariates(data, "source"), "'source'"),
+        (lambda: item_covariates(data), "'web' .* 'i7'"),
+        (lambda: annotator_covariates(data, "age"), "'age'.* 'name', 'trained'"),
+        (lambda: annotator_covariates(Annotations.from_frame(rows, annotator_covariates=twins)), "'trained'"),
+        (lambda: item_covariates(Annotations.from_frame(rows)), "item_covariates"),
+        (lambda: crowdppl.fit(BySource(), Annotations.from_frame(rows), inference="em"), "By source .*item_cov"),
+    ):
+        with pytest.raises(DataError, match=named):
+            read()
 
 
 def test_em_is_em_by_hand_also_in_blocks() -> None:
@@ -193,14 +176,6 @@ def test_every_engine_finds_the_shares_of_both_sources(engine: str) -> None:
     assert found.confusion().shape == (5, 2, 2)
 
 
-@pytest.mark.parametrize("engine", ["vb", "svi"])
-def test_minibatches_find_about_the_same(engine: str) -> None:
-    data = given(200)
-    whole = crowdppl.fit(BySource(), data, inference=engine, seed=0, **QUICK[engine])
-    batches = crowdppl.fit(BySource(), data, inference=engine, seed=0, **QUICK[engine], batch_size=50)
-    assert np.abs(whole.probabilities() - batches.probabilities()).to_numpy().mean() < 0.05
-
-
 def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns() -> None:
     data = given(200)
     fitted = crowdppl.fit(BySource(), data, inference="em")
@@ -221,15 +196,6 @@ def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns
         fitted.predict(Annotations.from_frame(rows, item_covariates=items[["source"]]))
     again = fitted.predict(data.frame())  # old items: theirs are known
     assert np.allclose(again.to_numpy(), fitted.probabilities().loc[again.index].to_numpy(), atol=1e-6)
-
-
-def test_saved_and_loaded_a_fit_predicts_the_same(tmp_path: Path) -> None:
-    fitted = crowdppl.fit(BySource(), given(), inference="vb")
-    fitted.save(tmp_path)
-    again = crowdppl.load(tmp_path, model=BySource())
-    assert again.probabilities().equals(fitted.probabilities())
-    new = given(20, 1, 1000, like=fitted.data)
-    assert again.predict(new).equals(fitted.predict(new))
 
 
 def test_an_update_goes_on_with_the_covariates_of_new_items() -> None:
@@ -326,16 +292,6 @@ def entropy(p: np.ndarray) -> float:
     return float(-(p * np.log2(p)).sum())
 
 
-def test_pyros_own_svi_and_annotations_as_they_are_do_as_well() -> None:
-    data, story = given(), BySource()
-    with pyro.get_param_store().scope(), double(), torch.random.fork_rng():
-        pyro.set_rng_seed(0)
-        guide = lambda found: crowdppl.mean_field(story, found)  # noqa: E731
-        svi = SVI(story.model, guide, Adam({"lr": 0.05}), TraceEnum_ELBO(max_plate_nesting=1))
-        losses = [svi.step(data) for _ in range(60)]
-    assert np.mean(losses[-10:]) < np.mean(losses[:10])
-
-
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Answers and covariates on disk, and ``by_source`` by name."""
@@ -387,11 +343,8 @@ def test_covariates_that_no_method_reads_are_warned_of(files: Path, capsys: pyte
     assert "item_covariates names the item 'nobody'" in capsys.readouterr().err
 
 
-def test_a_file_of_covariates_without_rows_or_ids_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_covariates_needs_ids(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
-    path.write_text("worker,years\n")
-    with pytest.raises(DataError, match="people.csv has no rows"):
-        crowdppl.read_annotator_covariates(path)
     path.write_text("worker,years\nann,3\n,4\n")
     with pytest.raises(DataError, match="line 3 of people.csv"):
         crowdppl.read_annotator_covariates(path)
@@ -402,25 +355,3 @@ def test_a_file_of_covariates_without_rows_or_ids_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", testing.NAMES)
 def test_a_story_that_reads_covariates_meets_the_contract(name: str) -> None:
     testing.check(BySource(), name, item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})
-
-
-def test_covariates_of_the_contract_stay_with_whom_they_belong_to() -> None:
-    trial = Trial(BySource(), item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})
-    rows = trial.rows.replace({"item 01": "new 08"})
-    odd, renamed = trial.odd.item_covariates, trial.read(rows, {"new 08": "item 01"}).item_covariates
-    assert odd is not None and renamed is not None
-    assert odd.loc[["item 01", "item 02", "mute 1", "mute 2"], "web"].tolist() == [1, 0, 1, 0]
-    assert renamed.loc["new 08", "web"] == 1
-
-
-@pytest.mark.parametrize("wrong", [{"web": []}, {"web": ["a"]}, {"web": 1}, ["web"]])
-def test_columns_without_numbers_are_refused(wrong: Any) -> None:
-    with pytest.raises(MethodError, match=r"item_covariates="):
-        testing.check(BySource(), "card", item_covariates=wrong)
-
-
-def test_without_columns_the_contract_says_what_it_lacks() -> None:
-    with pytest.raises(
-        AssertionError, match="reads item_covariates, and the data have none; give item_covariates="
-    ):
-        testing.check_method(BySource())

@@ -63,14 +63,17 @@ def test_columns_are_found_by_name_before_and_after_saving(
 def test_columns_that_are_not_those_of_the_fit_are_named(data: Annotations, posterior: Posterior) -> None:
     table = table_of(data)
     np.testing.assert_array_equal(posterior.classify(table.to_numpy()), posterior.classify(table))
-    for wrong, message in (
-        (table.assign(e=1.0), "they have 'e' besides"),
-        (table[["a", "b", "c"]], "they lack 'd'"),
-        (table.set_axis(range(4), axis=1), r"they lack 'a', 'b', 'c' and 1 more and have 0, 1, 2 and 1 more"),
-        (table[["a", "b", "c", "d", "d"]], "several columns of one name"),
+    x = table.to_numpy(copy=True)
+    x[3, 1] = 1e39
+    for wrong, named in (
+        (table.assign(e=1.0), "have 'e'"),
+        (table[["a", "b", "c"]], "lack 'd'"),
+        (table[["a", "b", "c", "d", "d"]], "one name"),
+        (x, r"item 3 is 1e\+39"),
     ):
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=named):
             posterior.classify(wrong)
+    assert posterior.classify(table.iloc[:0]).shape == (0, data.n_classes)
     with pytest.raises(DataError, match="they lack 'a'"):
         posterior.predict(with_features(data, table.rename(columns={"a": "z"})))
 
@@ -79,71 +82,45 @@ def test_columns_that_are_not_those_of_the_fit_are_named(data: Annotations, post
     "table",
     [
         X.assign(flag=[True, False, True]),
-        pd.concat([X, pd.get_dummies(pd.Series(["p", "q", "p"], index=X.index))], axis=1),
         X.convert_dtypes(),
         X.assign(n=[1, 2, 3]).astype({"n": "Int64"}),
         X.astype("double[pyarrow]"),
         X.astype(np.float16),
-        X.astype(np.longdouble),
         X.astype(">f8"),
         X.astype(pd.SparseDtype(float, 0.0)),
-        X.astype("Float32"),
-        X.assign(flag=pd.array([True, False, True], dtype="boolean")),
         X[["a", "a"]],
     ],
 )
-def test_tables_of_every_numeric_dtype_are_read_and_saved(table: pd.DataFrame, tmp_path: Path) -> None:
+def test_tables_of_every_numeric_dtype_are_read(table: pd.DataFrame) -> None:
     found = feature_table(table, None, ITEMS)
     assert isinstance(found, pd.DataFrame)
     assert all(isinstance(kind, np.dtype) and kind.itemsize <= 8 for kind in found.dtypes)
     np.testing.assert_array_equal(found.to_numpy(float), table.to_numpy(float))
-    rows = pd.DataFrame({"item": ["u", "v", "w"], "annotator": [1, 1, 1], "label": ["yes", "no", "yes"]})
-    data = Annotations.from_frame(rows, features=table)
-    posterior = crowdppl.fit("raykar", data, inference="em", settings={"training": {"epochs": 1}})
-    posterior.save(tmp_path)
-    loaded = crowdppl.load(tmp_path)
-    pd.testing.assert_frame_equal(table_of(loaded.data), table_of(data))
-    pd.testing.assert_frame_equal(loaded.classify(table), posterior.classify(table))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_becomes_float32(kind: torch.dtype) -> None:
+    found = feature_table(torch.eye(3, dtype=kind), ITEMS.ids, ITEMS)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.eye(3))
 
 
 @pytest.mark.parametrize(
-    ("features", "message"),
+    ("features", "named"),
     [
-        (X.astype("Float64").where(X > 0), "a feature of item 'w' is not finite"),
-        (X.convert_dtypes().astype("Int64", errors="ignore").assign(n=pd.array([1, None, 2])), "item 'v' is not"),
-        (X.assign(c=[1j, 0, 0]), "feature 'c' is no number .*complex128"),
-        (X.to_numpy().astype(object), "features are of dtype object"),
-        (X.to_numpy() * 1j, "features are of dtype complex128"),
-        (torch.eye(3).to_sparse(), "the array of features is sparse"),
-        ([[1.0, 2.0], [3.0], [4.0]], "features are no array: .* give rows of one shape"),
-        (np.array([[0.0], [1.0], [-1e39]]), r"item 'w' is -1e\+39; networks compute in float32"),
+        (X.astype("Float64").where(X > 0), "item 'w' is not finite"),
+        (X.assign(c=[1j, 0, 0]), "'c' .*complex128"),
+        (X.to_numpy().astype(object), "dtype object"),
+        (torch.eye(3).to_sparse(), "sparse"),
+        ([[1.0, 2.0], [3.0], [4.0]], "features"),
+        (np.ma.masked_array(np.eye(3), np.eye(3)), "masked"),
+        (np.array([[0.0], [1.0], [-1e39]]), r"item 'w' is -1e\+39"),
         (pd.DataFrame({"a": [0.0, 1e39, 0.0]}, index=ITEMS.ids), r"item 'v' is 1e\+39"),
     ],
 )
-def test_what_is_no_finite_number_is_refused_for_what_it_is(features: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_what_is_no_finite_number_is_refused_for_what_it_is(features: Any, named: str) -> None:
+    with pytest.raises(DataError, match=named):
         feature_table(features, ITEMS.ids, ITEMS)
-
-
-def test_sparse_matrices_and_half_precision() -> None:
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(DataError, match="the array of features is sparse"):
-        feature_table(scipy_sparse.csr_matrix(np.eye(3)), ITEMS.ids, ITEMS)
-    for kind in (torch.bfloat16, torch.float16):
-        found = feature_table(torch.eye(3, dtype=kind), ITEMS.ids, ITEMS)
-        assert isinstance(found, np.ndarray) and found.dtype == np.float32
-        np.testing.assert_array_equal(found, np.eye(3))
-
-
-def test_new_items_are_refused_for_what_they_are(data: Annotations, posterior: Posterior) -> None:
-    x = table_of(data).to_numpy(copy=True)
-    x[3, 1] = 1e39
-    with pytest.raises(DataError, match=r"item 3 is 1e\+39; networks compute in float32"):
-        posterior.classify(x)
-    with pytest.raises(DataError, match="dtype object"):
-        posterior.classify(x.astype(object))
-    flags = pd.DataFrame(x[:2, :3], columns=list("abc")).assign(d=True)
-    pd.testing.assert_frame_equal(posterior.classify(flags), posterior.classify(flags.astype(float)))
 
 
 def test_new_labels_come_with_features_of_the_shape_of_the_fit(data: Annotations, posterior: Posterior) -> None:
@@ -152,22 +129,6 @@ def test_new_labels_come_with_features_of_the_shape_of_the_fit(data: Annotations
     for wrong in (x[:, :1], x[:, :3], np.concatenate([x, x], 1), x.reshape(-1, 2, 2)):
         new = with_features(data, wrong)
         for ask in (posterior.predict, posterior.update):
-            with pytest.raises(
-                DataError, match=r"features of new items have shape \(.*those of the fit had \(4,\)"
-            ):
+            with pytest.raises(DataError, match=r"shape .*\(4,\)"):
                 ask(new)
     pd.testing.assert_frame_equal(posterior.predict(with_features(data, x)), posterior.predict(data))
-
-
-def test_of_no_items_there_is_nothing_to_say(data: Annotations, posterior: Posterior) -> None:
-    table = table_of(data)
-    for nobody in (table.iloc[:0], table.to_numpy()[:0], torch.from_numpy(table.to_numpy()[:0])):
-        shares = posterior.classify(nobody)
-        assert shares.shape == (0, data.n_classes)
-        assert shares.columns.equals(data.classes)
-
-
-def test_what_a_mask_hides_is_no_feature() -> None:
-    x = np.ma.masked_array(np.arange(8.0).reshape(4, 2), mask=[[0, 0], [0, 1], [0, 0], [0, 0]])
-    with pytest.raises(DataError, match="feature of item 1"):
-        crowdppl.Annotations.from_arrays([0, 1, 2, 3], list("aabb"), [0, 1, 1, 0], items=range(4), features=x)

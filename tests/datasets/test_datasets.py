@@ -81,14 +81,6 @@ def test_a_fit_tells_the_annotators_of_digits_apart() -> None:
     assert right > (votes.idxmax(axis=1) == labelled).mean() + 0.05
 
 
-def test_digits_of_machines_that_label_a_tenth_each() -> None:
-    crowd = digits({"machine": 6}, labels_per_item=None, density=0.1, test=0)
-    assert len(crowd.test) == 0
-    share = crowd.data.frame().annotator.value_counts() / 1797
-    assert share.to_numpy() == pytest.approx(np.full(6, 0.09), abs=0.03)
-    assert crowd.annotators.accuracy.between(0.4, 0.97).all()
-
-
 def test_digits_that_cannot_be() -> None:
     for test in (-1, 1797, 0.5):
         with pytest.raises(DataError, match=f"test={test}"):

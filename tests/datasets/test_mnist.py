@@ -41,13 +41,6 @@ def test_images_classes_and_parts_are_those_of_the_files(folder: Path) -> None:
     np.testing.assert_array_equal(np.asarray(crowd.data.features), np.concatenate(pixels))
 
 
-def test_a_network_learns_from_them(folder: Path) -> None:
-    crowd = mnist(folder, {"expert": 3}, labels_per_item=None, seed=0)
-    with pytest.warns(crowdppl.errors.DoubtWarning):
-        posterior = crowdppl.fit("raykar", crowd.data, settings={"training": {"epochs": 2}}, seed=0)
-    assert posterior.classify(crowd.data.features).shape == (14, 3)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
