@@ -20,7 +20,7 @@ from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
-from crowdppl.data.ids import plain, ranked
+from crowdppl.data.ids import native, ranked
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
 
 Weights = Literal["identity", "linear", "quadratic"]
@@ -398,7 +398,7 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
         return "quadratic" if data.kind == "ordinal" else "identity"
     validation.one_of("weights", weights, WEIGHTS)
     if weights != "identity" and data.kind != "ordinal" and _numbers(data) is None:
-        names = ", ".join(repr(plain(name)) for name in data.classes[:5])
+        names = ", ".join(repr(native(name)) for name in data.classes[:5])
         raise MethodError(
             f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; give "
             "kind='ordinal' and classes= from lowest to highest"

@@ -17,7 +17,7 @@ from crowdppl.criticism.checks import Design, predictive_check
 from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
-from crowdppl.data.ids import plain, ranked
+from crowdppl.data.ids import native, ranked
 from crowdppl.data.split import keep
 from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.evaluation.heldout import heldout_score
@@ -127,7 +127,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _ids(posterior: Fit, codes: Sequence[int] | np.ndarray) -> str:
-    return _listed([repr(plain(posterior.data.annotators[code])) for code in codes])
+    return _listed([repr(native(posterior.data.annotators[code])) for code in codes])
 
 
 PER_PARAMETER, PER_ROW = 2, 8
@@ -263,7 +263,7 @@ def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     top, most, own = mean.argmax(1), mean.max(1), mean.diagonal()
     swapped = np.flatnonzero(most - own > 2 * np.sqrt((most + own) / labels))
     if len(swapped):
-        names = [repr(plain(name)) for name in data.classes]
+        names = [repr(native(name)) for name in data.classes]
         parts = [f"{names[k]} is called {names[top[k]]} ({most[k]:.2f}, and {own[k]:.2f} right)" for k in swapped]
         yield Doubt(
             "diagonal",
@@ -330,7 +330,7 @@ def _unnamed(posterior: Fit, counts: np.ndarray) -> Iterator[Doubt]:
         named[data.gold_codes[data.gold_codes >= 0]] = True
     taken = posterior.result.probabilities[:, ~named].sum(0)
     if taken.sum() > max(MAX_UNNAMED * data.n_items, 0.5):
-        classes = _listed([repr(plain(name)) for name in data.classes[~named]])
+        classes = _listed([repr(native(name)) for name in data.classes[~named]])
         yield Doubt(
             "unnamed",
             f"{taken.sum():.0f} of {data.n_items} items are of classes that no label names ({classes}): they take "
@@ -342,7 +342,7 @@ def _order(posterior: Fit) -> Iterator[Doubt]:
     card, data = card_of(posterior.model), posterior.data
     if card is None or card.kind != "ordinal" or data.kind == "ordinal" or ranked(data.classes):
         return
-    names = [repr(plain(name)) for name in data.classes]
+    names = [repr(native(name)) for name in data.classes]
     yield Doubt(
         "order",
         f"{posterior.method} is for grades, and takes the classes in the order {_listed(names)}, which was not "
@@ -380,7 +380,7 @@ def _prevalence(posterior: Fit) -> Iterator[Doubt]:
     if abs(free[worst] - share[worst]) > MAX_PULL:
         yield Doubt(
             "prevalence",
-            f"{share[worst]:.0%} of the items are {plain(data.classes[worst])!r} by the fit, and {free[worst]:.0%} "
+            f"{share[worst]:.0%} of items are {native(data.classes[worst])!r} by the fit, and {free[worst]:.0%} "
             f"where the prior of the prevalence weighs one item a class, not {mass:g}: it pulls the classes' "
             "shares together. Set prevalence_strength=1, or give known truths (gold=)",
         )
@@ -391,7 +391,7 @@ def _permuted(posterior: Fit) -> Iterator[Doubt]:
     if not len(found) or (found == found[0]).all():
         return
     odd = np.flatnonzero((found != np.arange(found.shape[1])).any(1))
-    names = [repr(plain(name)) for name in posterior.data.classes]
+    names = [repr(native(name)) for name in posterior.data.classes]
     parts = [f"{names[k]} for {names[to]}" for k, to in enumerate(found[odd[0]]) if k != to]
     yield Doubt(
         "permuted",

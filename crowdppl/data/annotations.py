@@ -43,7 +43,7 @@ from crowdppl.data.ids import (
     encode,
     encode_labels,
     listed,
-    plain,
+    native,
     read_label_set,
     refuse_missing_text,
 )
@@ -493,7 +493,7 @@ class Annotations:
         """Counts of items, annotators, labels and classes, and warnings, ready for JSON."""
         counts = cell_counts(self.blocks)
         per_item = np.concatenate([row_sizes(block) for block in self.blocks])
-        answers = [str(plain(answer)) for answer in self.answers]
+        answers = [str(native(answer)) for answer in self.answers]
         given = counts.sum(0).tolist() if self.blocks[0].has_labels else []
         return {
             "items": self.n_items,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import Block, connected_sets
-from crowdppl.data.ids import Codebook, LabelSet, Place, plain
+from crowdppl.data.ids import Codebook, LabelSet, Place, native
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -52,7 +52,7 @@ def refuse_repeat(item: np.ndarray, annotator: np.ndarray, books: tuple[Codebook
     """Raises on the first pair of item and annotator, codes (S,), that is repeated, with both rows."""
     _, first, inverse = np.unique(item.astype(np.int64) * len(books[1]) + annotator, True, True)
     row = int(np.argmax(first[inverse] != np.arange(len(item))))
-    names = [plain(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
+    names = [native(book.ids[code[row]]) for book, code in zip(books, (item, annotator), strict=True)]
     raise DataError(
         f"annotator {names[1]!r} labels item {names[0]!r} at {place(int(first[inverse[row]]))} and again at "
         f"{place(row)}; correct one, or use repeats='keep', 'first' or 'last'"
@@ -112,7 +112,7 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -
         (unused & named, "only repeats that are left out name them", "keep these repeats"),
         (unused & ~named, "they are unused categories", "use .cat.remove_unused_categories()"),
     ):
-        names = [repr(plain(name)) for name in alphabet.classes.ids[which]]
+        names = [repr(native(name)) for name in alphabet.classes.ids[which]]
         if names:
             several = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
             text = (
@@ -125,14 +125,14 @@ def unused_warning(counts: np.ndarray, answer: np.ndarray, alphabet: LabelSet) -
 
 def _thin(given: np.ndarray, annotators: Codebook, n_classes: int) -> SparseDataWarning | None:
     if np.count_nonzero(given) == 1:
-        name = plain(annotators.ids[int(given.argmax())])
+        name = native(annotators.ids[int(given.argmax())])
         return SparseDataWarning(f"all labels are by {name!r}: from one annotator, no accuracy can be estimated")
     few = np.flatnonzero(given < n_classes)
     if not len(few):
         return None
     return SparseDataWarning(
         f"{len(few)} of {len(given)} annotators gave fewer labels than there are classes ({n_classes}), such as "
-        f"{plain(annotators.ids[few[0]])!r} with {given[few[0]]}; their estimates rest on the prior"
+        f"{native(annotators.ids[few[0]])!r} with {given[few[0]]}; their estimates rest on the prior"
     )
 
 
@@ -145,7 +145,7 @@ def _disconnected(blocks: Sequence[Block], annotators: Codebook, active: np.ndar
     listed = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if len(sizes) > 5 else "")
     return DisconnectedWarning(
         f"the annotators fall into {len(kinds)} sets (of {listed}) that share no item, such as those of "
-        f"{plain(some[0])!r} and {plain(some[1])!r}; across sets, the prior alone compares them"
+        f"{native(some[0])!r} and {native(some[1])!r}; across sets, the prior alone compares them"
     )
 
 
@@ -155,8 +155,8 @@ def _one_class(counts: np.ndarray, annotators: Codebook) -> OneClassWarning | No
         return None
     one = same[np.argmax(counts[same].sum(1))]
     return OneClassWarning(
-        f"{len(same)} of {len(counts)} annotators always give one class, such as {plain(annotators.ids[one])!r} in "
-        f"all of {counts[one].sum()} labels; their labels do not distinguish the classes"
+        f"{len(same)} of {len(counts)} annotators always give one class, such as {native(annotators.ids[one])!r} "
+        f"in all of {counts[one].sum()} labels; their labels do not distinguish the classes"
     )
 
 

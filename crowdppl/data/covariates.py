@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import Codebook, LabelSet, as_index, plain, tensor_to_numpy
+from crowdppl.data.ids import Codebook, LabelSet, as_index, native, tensor_to_numpy
 from crowdppl.errors import DataError
 
 
@@ -60,12 +60,12 @@ class CovariateColumns:
         wanted = tuple(names) or self.names
         for name in wanted:
             if name not in self.names:
-                there = ", ".join(repr(plain(x)) for x in self.names) or "none"
+                there = ", ".join(repr(native(x)) for x in self.names) or "none"
                 raise DataError(
-                    f"{self.what} have no column {plain(name)!r}, which the model reads; there are {there}"
+                    f"{self.what} have no column {native(name)!r}, which the model reads; there are {there}"
                 )
             if name in self.faults:
-                raise DataError(f"the column {plain(name)!r} of {self.what} {self.faults[name]}")
+                raise DataError(f"the column {native(name)!r} of {self.what} {self.faults[name]}")
         self.asked.update(wanted)
         return self.values[:, [self.names.index(name) for name in wanted]]
 
@@ -99,7 +99,7 @@ def _fill(out: np.ndarray, column: pd.Series[Any], entity: str) -> str:
     wrong = ~np.isfinite(out)
     if not wrong.any():
         return ""
-    first = plain(column.index[int(np.argmax(wrong))])
+    first = native(column.index[int(np.argmax(wrong))])
     return f"has no finite number for the {entity} {first!r} ({int(wrong.sum())} in all); fill it in"
 
 
@@ -130,7 +130,7 @@ def rows(known: pd.Index, wanted: pd.Index) -> np.ndarray:
     row = book.codes(wanted)
     book.refuse_twice(row, "gold")
     if not (row >= 0).any():
-        example = f" (gold has {plain(wanted[0])!r}, the posterior {plain(known[0])!r})" if len(wanted) else ""
+        example = f" (gold has {native(wanted[0])!r}, the posterior {native(known[0])!r})" if len(wanted) else ""
         raise DataError(f"no item of gold is in the posterior{example}; spell items as the labels do")
     return row
 
@@ -140,8 +140,8 @@ def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.nda
     code = Codebook("class", classes).codes(truth)
     unknown = np.flatnonzero(code < 0)
     if len(unknown):
-        item, value = plain(truth.index[unknown[0]]), plain(truth.iloc[unknown[0]])
-        names = ", ".join(repr(plain(name)) for name in classes)
+        item, value = native(truth.index[unknown[0]]), native(truth.iloc[unknown[0]])
+        names = ", ".join(repr(native(name)) for name in classes)
         remedy = "correct it, or list all classes in classes= when labels are read"
         if of_table and len(unknown) == len(code):
             remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
@@ -236,7 +236,7 @@ def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndar
         codes = annotators.require_once(history, "history", remedy)
         for annotator, counts in zip(codes, history.values(), strict=True):
             table[annotator] = _counts(
-                counts, shape[1:], f"history of annotator {plain(annotators.ids[annotator])!r}"
+                counts, shape[1:], f"history of annotator {native(annotators.ids[annotator])!r}"
             )
         return table
     return _counts(history, shape, "history")
@@ -262,7 +262,7 @@ def _rows(ids: pd.Index[Any], book: Codebook, what: str, every: bool) -> np.ndar
     rows = np.full(len(book), -1, np.int64)
     rows[codes] = np.arange(len(codes))
     if every and (rows < 0).any():
-        lost = plain(book.ids[int(np.argmax(rows < 0))])
+        lost = native(book.ids[int(np.argmax(rows < 0))])
         raise DataError(f"{what} has no row for the {book.name} {lost!r} ({int((rows < 0).sum())} in all); add it")
     return rows
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from crowdppl.core.devices import default_dtype
 from crowdppl.core.validation import kind_of, warn
-from crowdppl.data.ids import plain, tensor_to_numpy
+from crowdppl.data.ids import native, tensor_to_numpy
 from crowdppl.errors import CrowdpplWarning, DataError, ResultError
 
 
@@ -170,7 +170,7 @@ class StoredFeatures:
             return torch.from_numpy(np.array(values, np.float32))
 
     def _place(self, n: int) -> str:
-        return f"row {int(self.rows[n])} of the dataset of features (item {plain(self.ids[n])!r})"
+        return f"row {int(self.rows[n])} of the dataset of features (item {native(self.ids[n])!r})"
 
 
 class Elsewhere:
@@ -226,7 +226,7 @@ def plain_table(features: pd.DataFrame) -> pd.DataFrame:
     for name, kind in features.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
             raise DataError(
-                f"the feature {plain(name)!r} is no number (its dtype is {kind}); encode it, or leave it out"
+                f"the feature {native(name)!r} is no number (its dtype is {kind}); encode it, or leave it out"
             )
     if all(isinstance(kind, np.dtype) and _held(kind) == kind for kind in features.dtypes):
         return features
@@ -265,7 +265,7 @@ def require_finite(values: np.ndarray, ids: pd.Index[Any]) -> None:
     if finite.all():
         return
     row = int(np.argmin(finite))
-    own, item = values[row].ravel(), plain(ids[row])
+    own, item = values[row].ravel(), native(ids[row])
     if not np.isfinite(own).all():
         raise DataError(f"a feature of item {item!r} is not finite; fill it in")
     largest = own[np.argmax(np.abs(own))]
@@ -296,7 +296,7 @@ def warn_of_rounding(features: Any) -> None:
         step = float(np.spacing(np.float32(max(-low, high))))
         if 0 < high - low < STEPS * step:
             text = (
-                f"the feature {plain(name)!r} lies between {low:.10g} and {high:.10g}, where float32 has steps of "
+                f"the feature {native(name)!r} lies between {low:.10g} and {high:.10g}, where float32 has steps of "
                 f"{step:g}: subtract its mean, or networks cannot tell its values apart"
             )
             warn(CrowdpplWarning(text))
@@ -319,7 +319,7 @@ def in_columns(table: pd.DataFrame, names: pd.Index[Any], what: str = "features"
 
 
 def _listed(names: Sequence[Any] | pd.Index[Any]) -> str:
-    few = ", ".join(repr(plain(name)) for name in names[:3])
+    few = ", ".join(repr(native(name)) for name in names[:3])
     return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"
 
 

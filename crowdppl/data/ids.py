@@ -32,8 +32,8 @@ def place_in_rows(row: int) -> str:
     return f"row {row} (counted from 0)"
 
 
-def plain(value: Any) -> Any:
-    """A value without numpy's type around it, for messages."""
+def native(value: Any) -> Any:
+    """A value in its native Python type, without numpy's around it, for messages."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -111,7 +111,7 @@ def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
         return np.asarray(ids.argsort(), np.int64)
     except TypeError as error:
         raise DataError(
-            f"{name} ids are of mixed types, such as {plain(ids[0])!r}; use text or integers"
+            f"{name} ids are of mixed types, such as {native(ids[0])!r}; use text or integers"
         ) from error
 
 
@@ -163,8 +163,8 @@ class Codebook:
             lost = wanted[codes < 0]
             more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
             raise DataError(
-                f"{origin} names the {self.name} {plain(lost[0])!r}{more}, none of the {len(self)} known ones, "
-                f"such as {plain(self.ids[0])!r}; {remedy}"
+                f"{origin} names the {self.name} {native(lost[0])!r}{more}, none of the {len(self)} known ones, "
+                f"such as {native(self.ids[0])!r}; {remedy}"
             )
         return codes
 
@@ -178,7 +178,7 @@ class Codebook:
         """Refuses codes of which one occurs twice; those below 0 may."""
         again = pd.Index(codes).duplicated() & (codes >= 0)
         if again.any():
-            twice = plain(self.ids[codes[np.argmax(again)]])
+            twice = native(self.ids[codes[np.argmax(again)]])
             raise DataError(f"{origin} names the {self.name} {twice!r} more than once; keep one")
 
     def extended(self, values: Iterable[Any]) -> Codebook:
@@ -220,7 +220,7 @@ class Encoding:
         codes = book.codes(self.values)
         if (codes < 0).any():
             row = int(np.argmax(codes[self.codes] < 0))
-            value = plain(self.values[self.codes[row]])
+            value = native(self.values[self.codes[row]])
             raise DataError(f"the {book.name} {value!r} at {place(row)} is none of the {known}; {remedy}")
         return np.asarray(codes.astype(np.int32)[self.codes])
 
@@ -244,7 +244,7 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
     if missing.any():
         row, more = int(np.argmax(missing)), int(missing.sum()) - 1
         raise DataError(
-            f"the {name} at {place(row)} is missing ({plain(column.iloc[row])!r})"
+            f"the {name} at {place(row)} is missing ({native(column.iloc[row])!r})"
             + (f", and in {more} more rows" if more else "")
             + "; give it, or leave it out. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
         )
@@ -288,13 +288,13 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
     for row, value in enumerate(values):
         if not isinstance(value, str | int | np.integer | np.bool_):
             raise DataError(
-                f"the {name} {value!r:.60} at {place(row)} is {kind_of(plain(value))}; use text or integers, "
+                f"the {name} {value!r:.60} at {place(row)} is {kind_of(native(value))}; use text or integers, "
                 "as .astype(str) makes them"
             )
-        type_name = "str" if isinstance(value, str) else type(plain(value)).__name__
+        type_name = "str" if isinstance(value, str) else type(native(value)).__name__
         first.setdefault(type_name, row)
     if len(first) > (2 if mixed and "str" in first else 1):
-        one, other = (f"{plain(values[row])!r} ({kind}) at {place(row)}" for kind, row in list(first.items())[:2])
+        one, other = (f"{native(values[row])!r} ({kind}) at {place(row)}" for kind, row in list(first.items())[:2])
         raise DataError(f"{name}s are of mixed types: {one} and {other}; make them all text, or all integers")
     return np.fromiter(values, dtype=object, count=len(values)) if mixed else pd.Series(values)
 
@@ -337,7 +337,7 @@ class LabelSet:
 
     def code(self, labels: Encoding, place: Place) -> np.ndarray:
         """The answer code of each row; DataError for the first label that is no answer."""
-        classes = ", ".join(repr(plain(c)) for c in self.book.ids[: min(self.n_classes, 12)])
+        classes = ", ".join(repr(native(c)) for c in self.book.ids[: min(self.n_classes, 12)])
         remedy = "correct it, add it to classes=, or name it in abstentions= if it means that there is no answer"
         book = Codebook("label", self.book.ids)
         return labels.code_in(book, place, f"{self.n_classes} classes ({classes})", remedy)
@@ -399,14 +399,14 @@ def read_label_set(
     else:
         ids = _classes_of(labels, away, kind)
     if len(ids) < 2:
-        only = f"only {plain(ids[0])!r}" if len(ids) else "none"
+        only = f"only {native(ids[0])!r}" if len(ids) else "none"
         whose = "the labels have" if classes is None else "classes= has"
         raise DataError(f"there must be two classes or more, and {whose} {only}; list all in classes=")
     texts = pd.api.types.infer_dtype(ids, skipna=False) == "string"
     answers = as_index([*ids, *(str(value) if texts else value for value in away)])
     if answers.isna().any() or not answers.is_unique:
         bad = answers[answers.isna() | answers.duplicated()][0]
-        raise DataError(f"{plain(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
+        raise DataError(f"{native(bad)!r} is missing or occurs twice in classes= and abstentions=; list each once")
     return LabelSet(Codebook("answer", answers if away else ids), len(ids), kind, bool(informative))
 
 
@@ -428,12 +428,12 @@ def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
     """Grades by their numeric value; DataError when one is no number, or two are the same number."""
     grades = np.array([_number(value) for value in ids])
     if np.isnan(grades).any():
-        wrong = plain(ids[int(np.argmax(np.isnan(grades)))])
+        wrong = native(ids[int(np.argmax(np.isnan(grades)))])
         raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")
     found = ids[np.argsort(grades, kind="stable")]
     same = np.flatnonzero(np.diff(np.sort(grades)) == 0)
     if len(same):
-        one, other = (plain(found[int(same[0]) + step]) for step in (0, 1))
+        one, other = (native(found[int(same[0]) + step]) for step in (0, 1))
         raise DataError(f"{one!r} and {other!r} are the same grade; spell it one way, or list classes=")
     return found
 

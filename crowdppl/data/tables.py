@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Place, as_column, as_index, place_in_rows, plain, tensor_to_numpy
+from crowdppl.data.ids import Place, as_column, as_index, native, place_in_rows, tensor_to_numpy
 from crowdppl.errors import DataError
 
 # Usual names first; the others count only where no usual one is there, because tables of labels often carry a
@@ -262,7 +262,7 @@ def rows_of_dicts(dicts: Mapping[Hashable, Mapping[Hashable, Any]]) -> Rows:
         item=[item for item, _, _ in triples],
         annotator=[annotator for _, annotator, _ in triples],
         label=[label for _, _, label in triples],
-        place=lambda row: f"annotator {plain(triples[row][1])!r}, item {plain(triples[row][0])!r}",
+        place=lambda row: f"annotator {native(triples[row][1])!r}, item {native(triples[row][0])!r}",
         annotators=list(dicts),
     )
 

@@ -14,7 +14,7 @@ import pandas as pd
 from crowdppl.core.intervals import Estimate, check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
 from crowdppl.data import covariates
-from crowdppl.data.ids import plain
+from crowdppl.data.ids import native
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
 from crowdppl.inference.result import Fit
 from crowdppl.results import intervals
@@ -571,7 +571,7 @@ def matched(
     p = covariates.values_of(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= TOLERANCE)))
     if len(wrong):
-        item, values = plain(table.index[row[wrong[0]]]), p[wrong[0]].tolist()
+        item, values = native(table.index[row[wrong[0]]]), p[wrong[0]].tolist()
         raise DataError(
             f"the probabilities of item {item!r} are {values}; they must be at least 0 and add up to 1: divide "
             "counts by their sum, and leave out items without any"
@@ -607,6 +607,6 @@ def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
         return probabilities(posterior)
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):
         if not ids.is_unique:
-            twice = plain(ids[ids.duplicated()][0])
+            twice = native(ids[ids.duplicated()][0])
             raise DataError(f"the probabilities have the {what} {twice!r} more than once; keep one")
     return posterior

@@ -16,7 +16,7 @@ from torch import Tensor
 from crowdppl.core.validation import is_whole, seed_number, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import feature_table
-from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
+from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
 from crowdppl.errors import DataError, MethodError
 from crowdppl.simulation.annotators import Kind, kinds_and_shares
 
@@ -145,7 +145,7 @@ class EpisodeSampler:
         for name, rows in zip(self.names, self._by_class, strict=True):
             if len(rows) < needed:
                 raise DataError(
-                    f"class {plain(name)!r} has {len(rows)} items, but a task takes {needed}; ask for fewer shots "
+                    f"class {native(name)!r} has {len(rows)} items, but a task takes {needed}; ask for fewer shots "
                     "or queries, or leave it out of classes="
                 )
         if self.apart_from is not None:
@@ -226,7 +226,7 @@ class EpisodeSampler:
         )
         unknown = names.difference(found)
         if len(unknown):
-            raise DataError(f"classes= has {plain(unknown[0])!r}, but no item has this class")
+            raise DataError(f"classes= has {native(unknown[0])!r}, but no item has this class")
         values = np.asarray(feature_table(self.features, truth.index, Codebook("item", truth.index)), np.float32)
         used = truth.isin(names).to_numpy()
         codes: pd.Series[Any] = pd.Series(names.get_indexer(pd.Index(truth[used])), truth.index[used])
@@ -287,7 +287,7 @@ class EpisodeSampler:
             shared = mine.intersection(theirs)
             if len(shared):
                 raise DataError(
-                    f"{len(shared)} {what} are in both samplers, such as {plain(shared[0])!r}; keep them apart"
+                    f"{len(shared)} {what} are in both samplers, such as {native(shared[0])!r}; keep them apart"
                 )
 
 

@@ -14,7 +14,7 @@ from crowdppl.criticism.checks import MIN_SHARED
 from crowdppl.criticism.collusion import excess_agreement
 from crowdppl.criticism.doubts import doubts_of_model
 from crowdppl.data.checks import cell_counts
-from crowdppl.data.ids import plain
+from crowdppl.data.ids import native
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.networks.experts import population_centre, principal_axes
@@ -218,7 +218,7 @@ def annotator_map(posterior: Fit) -> pd.DataFrame:
     every = np.concatenate([gates, *(x[None] for x in centres.values())])
     place, n = (every - mean) @ axes, len(gates)
     chosen = centres[getattr(posterior.model, "oracle", "mode")]
-    names: list[Any] = [plain(name) for name in posterior.data.annotators]
+    names: list[Any] = [native(name) for name in posterior.data.annotators]
     columns = {
         "kind": ["annotator"] * n + list(centres),
         "annotator": pd.Series(names + [None] * len(centres), dtype=object),

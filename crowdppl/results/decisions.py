@@ -14,7 +14,7 @@ from crowdppl.core import validation
 from crowdppl.core.validation import number_within, seed_number, share_between
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.covariates import gold_codes
-from crowdppl.data.ids import Codebook, as_index, plain
+from crowdppl.data.ids import Codebook, as_index, native
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import AnswerTables
 from crowdppl.inference.result import Fit
@@ -139,7 +139,7 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
     codes = gold_codes(gold, data.item_book, data.alphabet)
     assert codes is not None
     if data.gold_codes is not None and (both := (codes >= 0) & (data.gold_codes >= 0)).any():
-        names = ", ".join(repr(plain(item)) for item in data.items[both][:3])
+        names = ", ".join(repr(native(item)) for item in data.items[both][:3])
         raise DataError(
             f"{int(both.sum())} items of gold= ({names}) were gold in the fit, too; give other items, or fit "
             "without them"
@@ -286,10 +286,10 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
     for what, names in (("row", cost.index), ("decision", cost.columns)):
         if not names.is_unique:
             raise DataError(
-                f"cost= has the {what} {plain(names[names.duplicated()][0])!r} more than once; keep one"
+                f"cost= has the {what} {native(names[names.duplicated()][0])!r} more than once; keep one"
             )
     if len(code) < k or cost.shape[1] == 0:
-        lost = [plain(name) for name in classes.delete(code)]
+        lost = [native(name) for name in classes.delete(code)]
         raise DataError(f"cost= has no row for {lost}" if lost else "cost= has no decision; give it columns")
     try:
         values = cost.to_numpy(np.float64)[np.argsort(code)]
@@ -297,7 +297,7 @@ def _costs(cost: Cost | None, data: Annotations) -> tuple[np.ndarray, pd.Index[A
         raise DataError(f"cost= holds a value that is no number ({error}); give numbers") from error
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
-        place = f"truth {plain(classes[row])!r}, decision {plain(cost.columns[column])!r}"
+        place = f"truth {native(classes[row])!r}, decision {native(cost.columns[column])!r}"
         raise DataError(f"cost= is {values[row, column]} at {place}; costs are finite numbers")
     return values, as_index(cost.columns)
 

@@ -16,7 +16,7 @@ from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_sizes
-from crowdppl.data.ids import one_or_several, plain
+from crowdppl.data.ids import native, one_or_several
 from crowdppl.data.split import align_to, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError
 from crowdppl.inference.predict import update as fits
@@ -84,8 +84,8 @@ def labels_without(posterior: Fit, annotators: Iterable[Any]) -> Annotations:
     if before[out].any():
         most = out[np.argmax(before[out])]
         raise MethodError(
-            f"annotator {plain(data.annotators[most])!r} gave {before[most]} labels before an update, which cannot "
-            "be left out; fit again to all labels that should stay"
+            f"annotator {native(data.annotators[most])!r} gave {before[most]} labels before an update, which "
+            "cannot be left out; fit again to all labels that should stay"
         )
     kept = ~np.isin(data.label_codes()[1], out)
     if not kept.any():

@@ -13,7 +13,7 @@ import pandas as pd
 from crowdppl.core.validation import number_within, whole_number
 from crowdppl.data.annotations import Annotations, Options
 from crowdppl.data.covariates import feature_table
-from crowdppl.data.ids import Codebook, as_index, listed, plain, sorting
+from crowdppl.data.ids import Codebook, as_index, listed, native, sorting
 from crowdppl.errors import DataError
 from crowdppl.simulation.annotators import Context, Draw, Opinion, as_kinds, opinion_of, settings_text, streams
 
@@ -143,7 +143,7 @@ def _series(truth: Any) -> pd.Series[Any]:
         raise DataError("truth is empty; give the class of each item")
     Codebook("item", series.index.unique()).require_once(series.index, "truth", "")
     if series.isna().any():
-        raise DataError(f"the truth of item {plain(series.index[series.isna()][0])!r} is missing; give it")
+        raise DataError(f"the truth of item {native(series.index[series.isna()][0])!r} is missing; give it")
     return series.rename("truth").rename_axis("item")
 
 
@@ -223,7 +223,7 @@ def _assign_by_number(opinions: Opinions, context: Context, draw: Draw, labels_p
     if len(short):
         raise DataError(
             f"labels_per_item={labels_per_item}, but {len(short)} items have fewer annotators who may label them, "
-            f"such as {plain(context.items[short[0]])!r}; ask for fewer labels, or add annotators"
+            f"such as {native(context.items[short[0]])!r}; ask for fewer labels, or add annotators"
         )
     return members, np.repeat(rows, labels_per_item), who.reshape(-1), label.reshape(-1)
 
