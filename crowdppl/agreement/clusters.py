@@ -87,9 +87,9 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
         >>> crowdppl.find_groups(crowdppl.simulate_annotators([0, 1, 2] * 80, {"hammer": 3, "colluders": 1}).data)
         array([0, 0, 0, 1, 2, 3])
     """
-    codes = (np.asarray(x, np.int64) for x in require_annotations(data).label_codes())
+    item, annotator, answer = (x.astype(np.int64) for x in require_annotations(data).label_codes())
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_in_codes(Coded(*codes, *sizes), alpha=alpha, max_labels=max_labels)
+    return find_in_codes(Coded(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
 
 
 def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:

@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
-from crowdppl.data.blocks import OF_ANNOTATORS, build_blocks, with_covariates, with_known
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, Coded
+from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
 from crowdppl.data.features import StoredFeatures, in_columns
 from crowdppl.errors import DataError, RepeatsWarning
@@ -116,16 +116,9 @@ def with_rows(
 
     ``columns`` are further ones of the rows, in the order that ``frame()`` will give them, or None.
     """
-    order, blocks = build_blocks(
-        item,
-        annotator,
-        answer if data.blocks[0].has_labels else None,
-        n_items=data.n_items,
-        n_annotators=data.n_annotators,
-        n_classes=data.n_classes,
-        n_answers=data.n_answers,
-    )
     first = data.blocks[0]
+    answers = answer if first.has_labels else None
+    order, blocks = Coded(data.item_book, data.annotator_book, data.alphabet, item, annotator, answers).blocks()
     kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]

@@ -32,11 +32,6 @@ from crowdppl.primitives import (
 from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
-QUICK: dict[str, dict[str, Any]] = {
-    "em": {},
-    "gibbs": {"chains": 2, "draws": 60, "warmup": 30},
-    "svi": {"max_iterations": 200, "learning_rate": 0.1},
-}
 
 
 @dataclass(frozen=True)
@@ -167,17 +162,16 @@ def test_em_is_em_by_hand_also_in_blocks() -> None:
     assert np.abs(found.probabilities().to_numpy() - nearest.to_numpy()).max() > 0.1
 
 
-@pytest.mark.parametrize("engine", list(QUICK))
-def test_every_engine_finds_the_shares_of_both_sources(engine: str) -> None:
-    found = crowdppl.fit(BySource(), given(200), inference=engine, seed=0, **QUICK[engine])
+def test_gibbs_finds_the_shares_of_both_sources() -> None:
+    found = crowdppl.fit(BySource(), given(120), inference="gibbs", seed=0, chains=2, draws=60, warmup=30)
     shares = found.result.sites["shares"].mean
     assert shares[1, 1] > 0.6 > 0.4 > shares[0, 1]
-    assert (found.labels()["label"] == crowd(200)[2].loc[found.data.items]).mean() > 0.8
+    assert (found.labels()["label"] == crowd(120)[2].loc[found.data.items]).mean() > 0.8
     assert found.confusion().shape == (5, 2, 2)
 
 
 def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns() -> None:
-    data = given(200)
+    data = given(80)
     fitted = crowdppl.fit(BySource(), data, inference="em")
     rows, items, _ = crowd(40, seed=1, first=1000)
     new = Annotations.from_frame(rows, item_covariates=items[["source", "web"]])  # annotators' are known
@@ -199,11 +193,11 @@ def test_new_items_are_predicted_by_their_own_covariates_in_any_order_of_columns
 
 
 def test_an_update_goes_on_with_the_covariates_of_new_items() -> None:
-    data, more = given(120), given(120, 1, 1000)
-    fitted = crowdppl.fit(BySource(), data, inference="vb", tolerance=1e-10)
+    data, more = given(80), given(80, 1, 1000)
+    fitted = crowdppl.fit(BySource(), data, inference="vb")
     updated = fitted.update(more)
     rows = pd.concat([data.frame(), more.frame()])
-    items = pd.concat([crowd(120)[1], crowd(120, 1, 1000)[1]])
+    items = pd.concat([crowd(80)[1], crowd(80, 1, 1000)[1]])
     both = crowdppl.fit(
         BySource(),
         Annotations.from_frame(rows, item_covariates=items, annotator_covariates=people()),
@@ -227,8 +221,8 @@ class Blind(BySource):
 
 
 def test_labels_left_out_are_more_probable_than_without() -> None:
-    data = given(200)
-    seeing, blind = (heldout_score(story, data, folds=3, inference="em") for story in (BySource(), Blind()))
+    data = given(100)
+    seeing, blind = (heldout_score(story, data, folds=2, inference="em") for story in (BySource(), Blind()))
     assert seeing.per_label > blind.per_label
 
 
@@ -352,6 +346,6 @@ def test_a_file_of_covariates_needs_ids(tmp_path: Path) -> None:
     assert crowdppl.read_annotator_covariates(path)["years"].fillna(0).to_dict() == {"007": 3, "7": 0}
 
 
-@pytest.mark.parametrize("name", testing.NAMES)
+@pytest.mark.parametrize("name", ["density", "answers", "chains", "engine em", "engine svi", "row order", "saving"])
 def test_a_story_that_reads_covariates_meets_the_contract(name: str) -> None:
     testing.check(BySource(), name, item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})

@@ -126,11 +126,6 @@ def test_tensors_that_numpy_cannot_hold_as_they_are() -> None:
     assert Annotations.from_arrays(ITEMS, PEOPLE, LABELS, classes=torch.tensor([1, 0])).classes.tolist() == [1, 0]
 
 
-def test_names_in_a_table_are_names() -> None:
-    frame = pd.DataFrame([[0, 1, 1], [1, 0, 0]], columns=["layout", "nnz", "detach"])
-    assert Annotations.from_matrix(frame).n_labels == 6
-
-
 @pytest.mark.parametrize(
     ("frame", "options", "named"),
     [
