@@ -22,7 +22,7 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.engines import ENGINES
 from crowdppl.primitives.model import Model
 from crowdppl.registry import resolve
-from crowdppl.testing import features, fits, models
+from crowdppl.testing import fits, models
 from crowdppl.testing.fixtures import Columns, Renamed, Trial
 from crowdppl.testing.sbc import RankCheck as RankCheck
 from crowdppl.testing.sbc import rank_check as rank_check
@@ -34,7 +34,7 @@ _CHECKS: dict[str, Callable[[Trial], None]] = {
     "density": models.density_is_pyros,
     "answers": models.answers_sum_to_one,
     "chains": models.chains_are_runs,
-    "features": features.network_sees_features,
+    "features": fits.network_sees_features,
     "settings": models.settings_round_trip,
     "plain svi": models.plain_svi,
     "plain nuts": models.plain_nuts,
@@ -44,7 +44,6 @@ _CHECKS: dict[str, Callable[[Trial], None]] = {
     "odd data": fits.odd_data,
     "unused abstention": fits.unused_abstention,
     "same seed": fits.same_seed,
-    "row order": fits.row_order,
     "renaming": fits.renaming,
     "objective": fits.objective_climbs,
     "history": fits.history,

@@ -5,22 +5,31 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
+from crowdppl.inference.problem import with_network_outputs
+from crowdppl.networks.outputs import networks_of
+from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import card_of
-from crowdppl.testing.fixtures import GOLD, Trial, require
+from crowdppl.simulation.from_model import simulate
+from crowdppl.testing.fixtures import GOLD, Trial, fit_quickly, require
+from crowdppl.testing.models import ready, same_chains, same_density
 
-SETTLED: dict[str, Any] = {"tolerance": 1e-12, "max_iterations": 200}
-"""For comparisons at 1e-6: where a looser fit stops depends on rounding."""
 TOLERANCE = 1e-6
 FALL = 1e-9
+SETTLED: dict[str, Any] = {"tolerance": 1e-12, "max_iterations": 100}
+"""For comparisons at 1e-6: where a looser fit stops depends on rounding."""
+EPOCHS = {"epochs": 3, "warm_up": 0, "patience": 0}
+"""A very short training."""
 
 
 def engine_cell(engine: str) -> Callable[[Trial], None]:
@@ -44,64 +53,51 @@ def engine_cell(engine: str) -> Callable[[Trial], None]:
 def probabilities(trial: Trial) -> None:
     """Probabilities are in the rows of their items and the columns of their classes."""
     for engine in trial.accepted():
-        posterior = trial.fit(engine)
-        table = posterior.probabilities()
+        table = trial.fit(engine).probabilities()
         require(table.index.equals(trial.data.items), f"{engine}: the rows are {list(table.index)}")
         require(table.columns.equals(trial.data.classes), f"{engine}: the columns are {list(table.columns)}")
     rows = [(f"item {i}", f"annotator {a}", "abc"[i % 3]) for i in range(9) for a in range(5)]
-    shuffled = pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2)
-    for engine in trial.deterministic:
-        clear = trial.fit(engine, trial.read(shuffled)).probabilities().idxmax(axis=1)
-        wrong = [item for item in clear.index if clear[item] != "abc"[int(item[-1]) % 3]]
+    clear = trial.read(pd.DataFrame(rows, columns=["item", "annotator", "label"]).sample(frac=1, random_state=2))
+    for engine in trial.quickest:
+        found = trial.other_fit(engine, clear).probabilities().idxmax(axis=1)
+        wrong = [item for item in found.index if found[item] != "abc"[int(item[-1]) % 3]]
         require(not wrong, f"{engine}: the posterior of {wrong} contradicts all annotators")
 
 
 def gold(trial: Trial) -> None:
-    """A known truth has probability one."""
-    known = {"item 00": "b", "item 07": "c"}
-    data = trial.read(trial.rows, gold=known)
+    """A known truth has probability one, with labels or without."""
     for engine in trial.accepted("em", "vb", "gibbs") or trial.accepted():
-        table = trial.fit(engine, data).probabilities()
-        for item, name in known.items():
-            p = _chance(table, item, name)
+        table = trial.fit_odd(engine).probabilities()
+        for item, name in GOLD.items():
+            p = float(table[name].loc[[item]].sum())
             require(abs(p - 1) < 1e-9, f"{engine}: {item} is known to be {name}, with probability {p}")
 
 
 def odd_data(trial: Trial) -> None:
     """An unused class, abstentions, a repeat, items without labels and gold, all at once."""
     for engine in trial.accepted("em", "vb", "gibbs", "svi") or trial.accepted():
-        posterior = trial.fit(engine, trial.odd)
+        posterior = trial.fit_odd(engine)
         _is_sound(posterior, engine)
         table = posterior.probabilities()
         require(list(table.columns) == list("abcd"), f"{engine}: the columns are {list(table.columns)}")
         require({"mute 1", "mute 2"} <= set(table.index), f"{engine}: an item without labels is missing")
-        for item, name in GOLD.items():
-            p = _chance(table, item, name)
-            require(abs(p - 1) < 1e-9, f"{engine}: {item} is known to be {name}, with probability {p}")
 
 
 def unused_abstention(trial: Trial) -> None:
     """An abstention that nobody used changes nothing."""
     offered = trial.read(trial.rows, abstentions=["?"])
     for engine in trial.accepted("em", "vb"):
-        _same(trial.fit(engine), trial.fit(engine, offered), f"{engine}: an unused abstention moved")
+        one, two = trial.fit(engine), trial.other_fit(engine, offered)
+        off = _largest(one.result.probabilities, two.result.probabilities)
+        require(off <= TOLERANCE, f"{engine}: an unused abstention moved a probability by {off:.3g}")
 
 
 def same_seed(trial: Trial) -> None:
-    """The same seed gives the same result, to the last bit."""
-    for engine in trial.accepted():
-        one, two = trial.fit(engine), trial.fit(engine, trial.data)
-        _same(one, two, f"{engine}: the same seed gave another result:", 0.0)
-        for name, site in one.result.sites.items():
-            pairs = zip(site.arrays.values(), two.result.sites[name].arrays.values(), strict=True)
-            require(all(np.array_equal(a, b) for a, b in pairs), f"{engine}: the same seed gave another {name!r}")
-
-
-def row_order(trial: Trial) -> None:
-    """The order of rows changes nothing."""
+    """The same seed and labels, in any order of rows, give the same result to the last bit."""
     shuffled = trial.read(trial.rows.sample(frac=1, random_state=5))
     for engine in trial.accepted():
-        _same(trial.fit(engine), trial.fit(engine, shuffled), f"{engine}: the order of rows moved")
+        again = fit_quickly(trial.model, shuffled, engine)
+        _are_equal(trial.fit(engine), again, f"{engine}: the same seed gave, for the rows in another order,")
 
 
 def renaming(trial: Trial) -> None:
@@ -109,22 +105,22 @@ def renaming(trial: Trial) -> None:
 
     Fits with Gaussian sites are left out: their random numbers go by position.
     """
-    for names in _renamings(trial):
-        rows = pd.DataFrame({role: [names[role].get(x, x) for x in trial.rows[role]] for role in names})
-        classes = [names["label"].get(name, name) for name in "abc"]
-        old = {new: old for role in ("item", "annotator") for old, new in names[role].items()}
-        data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
-        roles = {"item": names["item"], "annotator": names["annotator"], "class": names["label"]}
-        model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)
-        for engine in trial.accepted("em", "vb"):
-            if any(site.family == "normal" for site in trial.fit(engine).result.sites.values()):
-                continue
-            found = trial.fit(engine, data, model, **SETTLED).probabilities()
-            back = found.rename(index=_inverse(names["item"]), columns=_inverse(names["label"]))
-            want = trial.fit(engine, **SETTLED).probabilities()
-            off = float(np.abs(back.loc[want.index, list(want.columns)].to_numpy() - want.to_numpy()).max())
-            role = next(role for role, new in names.items() if new)
-            require(off <= TOLERANCE, f"{engine}: renaming each {role} moved a probability by {off:.3g}")
+    new = {role: _reversed(trial.rows[role]) for role in ("item", "annotator", "label")}
+    rows = pd.DataFrame({role: trial.rows[role].map(names) for role, names in new.items()})
+    classes = [new["label"][name] for name in "abc"]
+    old = {after: before for role in ("item", "annotator") for before, after in new[role].items()}
+    data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
+    roles = {"item": new["item"], "annotator": new["annotator"], "class": new["label"]}
+    model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)
+    for engine in trial.accepted("em", "vb"):
+        if any(site.family == "normal" for site in trial.fit(engine).result.sites.values()):
+            continue
+        want = trial.other_fit(engine, trial.data, **SETTLED).probabilities()
+        found = trial.other_fit(engine, data, model, **SETTLED).probabilities()
+        back = found.loc[want.index.map(new["item"]), want.columns.map(new["label"])]
+        off = _largest(want.to_numpy(), back.to_numpy())
+        message = f"{engine}: renaming every item, annotator and label moved a probability by {off:.3g}"
+        require(off <= TOLERANCE, message)
 
 
 def objective_climbs(trial: Trial) -> None:
@@ -139,21 +135,19 @@ def objective_climbs(trial: Trial) -> None:
 def history(trial: Trial) -> None:
     """An annotator's bad history lowers their accuracy, or is refused by name."""
     good, bad = np.eye(3) * 40 + 1, np.roll(np.eye(3), 1, axis=1) * 40 + 1
-    names = [str(name) for name in trial.data.annotators]
-    data = trial.read(trial.rows, history={name: bad if name == names[0] else good for name in names})
+    first, *others = (str(name) for name in trial.data.annotators)
+    data = trial.read(trial.rows, history={first: bad, **dict.fromkeys(others, good)})
     card = card_of(trial.model)
-    for engine in trial.deterministic:
+    for engine in trial.quickest:
         if card is not None and "history" not in card.uses:
             try:
-                trial.fit(engine, data)
+                trial.other_fit(engine, data)
             except MethodError as error:
                 require("history" in str(error), f"{engine}: refuses history, but does not name it: {error}")
                 continue
             raise AssertionError(f"{engine}: history is ignored; list it in the card's uses")
-        quality = trial.fit(engine, data).annotators()["accuracy"]
-        require(
-            quality.idxmin() == names[0], f"{engine}: {names[0]} has a bad history, but not the lowest of {quality}"
-        )
+        quality = trial.other_fit(engine, data).annotators()["accuracy"]
+        require(quality.idxmin() == first, f"{engine}: {first} has a bad history, but not the lowest of {quality}")
 
 
 def saving(trial: Trial) -> None:
@@ -161,13 +155,8 @@ def saving(trial: Trial) -> None:
     engine = next(iter(trial.accepted("vb", "em", "svi", "gibbs", "nuts")), "")
     require(engine != "", "no engine fits the model")
     one = trial.fit(engine)
-    with tempfile.TemporaryDirectory() as folder:
-        one.save(folder)
-        two = load(folder, model=one.model)
-    _same(one, two, f"{engine}: saving moved", 0.0)
-    for name, site in one.result.sites.items():
-        pairs = zip(site.arrays.values(), two.result.sites[name].arrays.values(), strict=True)
-        require(all(np.array_equal(a, b) for a, b in pairs), f"{engine}: site {name!r} came back different")
+    two = _saved_and_loaded(one)
+    _are_equal(one, two, f"{engine}: saving gave")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
         rows = trial.rows.replace(regex=r"^item", value="new")
@@ -177,14 +166,58 @@ def saving(trial: Trial) -> None:
     require(bool(np.isclose(first.sum(axis=1), 1).all()), f"{engine}: predictions do not sum to one")
 
 
-def _chance(table: pd.DataFrame, item: str, name: str) -> float:
-    return float(table[name].loc[[item]].sum())
+def network_sees_features(trial: Trial) -> None:
+    """With features, which the other checks lack: density, chains, simulation, order of rows and saving."""
+    data = _with_features(trial, trial.rows)
+    try:
+        model = ready(trial, data)
+    except MethodError as error:
+        require("features" in str(error), f"refuses features, but does not name them: {error}")
+        return
+    if not networks_of(model):
+        return
+    block = with_network_outputs(model, data, data.on("cpu", torch.float64))[0]
+    same_density(model, block)
+    same_chains(model, block)
+    known = trial.covariates(trial.rows["item"], trial.rows["annotator"])
+    columns = (trial.rows["item"], trial.rows["annotator"])
+    design = Annotations.design(*columns, like=trial.data, features=data.features, **known)
+    drawn = simulate(model, design, seed=3).truth
+    require(drawn.equals(simulate(model, design, seed=3).truth), "with features, the same seed drew other truths")
+    _trains(trial, data)
+
+
+def _trains(trial: Trial, data: Annotations) -> None:
+    """A short training does not depend on the order of rows, and can be saved."""
+    with_settings: Any = replace
+    model, engine = trial.model, trial.quickest[0]
+    if is_dataclass(model) and hasattr(model, "training"):
+        given = model.training
+        volume = {"volume": VOLUMES[0]} if training_of(given).volume == "auto" else {}  # no trials of volumes
+        model = with_settings(model, training={**given, **EPOCHS, **volume})
+    shuffled = _with_features(trial, trial.rows.sample(frac=1, random_state=5))
+    one, two = (trial.other_fit(engine, some, model, max_iterations=None) for some in (data, shuffled))
+    off = _largest(one.result.probabilities, two.result.probabilities)
+    require(off <= TOLERANCE, f"{engine}: with features, the order of rows moved a probability by {off:.3g}")
+    _are_equal(one, _saved_and_loaded(one), f"{engine}: with features, saving gave")
+
+
+def _with_features(trial: Trial, rows: pd.DataFrame) -> Annotations:
+    ids = sorted(set(trial.rows["item"]))
+    features = np.random.default_rng(3).normal(size=(len(ids), 3))
+    return trial.read(rows, features=pd.DataFrame(features, index=ids, columns=list("xyz")))
+
+
+def _saved_and_loaded(posterior: Posterior) -> Posterior:
+    with tempfile.TemporaryDirectory() as folder:
+        posterior.save(folder)
+        return load(folder, model=posterior.model)
 
 
 def _is_sound(posterior: Posterior, engine: str) -> None:
     p = posterior.probabilities().to_numpy()
     require(bool(np.isfinite(p).all() and (p >= 0).all()), f"{engine}: a probability is negative or not finite")
-    off = float(np.abs(p.sum(1) - 1).max())
+    off = _largest(p.sum(1), np.ones(len(p)))
     require(off < 1e-9, f"{engine}: the probabilities of an item sum to 1 only within {off:.3g}")
     tables = posterior.confusion().to_numpy()
     require(bool(np.allclose(tables.sum(-1), 1, atol=1e-5)), f"{engine}: rows of a confusion do not sum to one")
@@ -193,20 +226,20 @@ def _is_sound(posterior: Posterior, engine: str) -> None:
         require(fine, f"{engine}: site {name!r} holds numbers that are not finite")
 
 
-def _same(one: Posterior, two: Posterior, message: str, tolerance: float = TOLERANCE) -> None:
-    off = float(np.abs(one.result.probabilities - two.result.probabilities).max())
-    require(off <= tolerance, f"{message} a probability by {off:.3g}")
+def _are_equal(one: Posterior, two: Posterior, message: str) -> None:
+    """Whether probabilities and sites are equal to the last bit."""
+    require(np.array_equal(one.result.probabilities, two.result.probabilities), f"{message} other probabilities")
+    for name, site in one.result.sites.items():
+        pairs = zip(site.arrays.values(), two.result.sites[name].arrays.values(), strict=True)
+        require(all(np.array_equal(a, b) for a, b in pairs), f"{message} another {name!r}")
 
 
-def _renamings(trial: Trial) -> list[dict[str, dict[str, str]]]:
-    """Names that sort the other way round, for each role alone."""
-    found = []
-    for role in ("item", "annotator", "label"):
-        old = sorted(set(trial.rows[role]))
-        new = {name: f"new {len(old) - i:03}" for i, name in enumerate(old)}
-        found.append({other: new if other == role else {} for other in ("item", "annotator", "label")})
-    return found
+def _largest(one: np.ndarray, two: np.ndarray) -> float:
+    """The largest absolute difference."""
+    return float(np.abs(one - two).max())
 
 
-def _inverse(names: Mapping[str, str]) -> dict[Any, Any]:
-    return {new: old for old, new in names.items()}
+def _reversed(names: pd.Series) -> dict[str, str]:
+    """New names that sort the other way round."""
+    old = sorted(set(names))
+    return {name: f"new {len(old) - i:03}" for i, name in enumerate(old)}

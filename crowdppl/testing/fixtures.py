@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,16 +16,18 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.engines import ENGINES, engine_support
+from crowdppl.inference.engines import ENGINES, engine_support, fit_model
+from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model, card_of
+from crowdppl.registry import name_of
 
-QUICK: dict[str, dict[str, Any]] = {
-    "em": {"max_iterations": 20},
-    "vb": {"max_iterations": 20},
-    "gibbs": {"chains": 2, "draws": 5, "warmup": 2},
-    "nuts": {"chains": 1, "draws": 3, "warmup": 1},
-    "svi": {"max_iterations": 10},
+QUICK: dict[str, FitOptions] = {
+    "em": {"max_iterations": 10},
+    "vb": {"max_iterations": 10},
+    "gibbs": {"chains": 2, "draws": 2, "warmup": 1},
+    "nuts": {"chains": 1, "draws": 2, "warmup": 0},
+    "svi": {"max_iterations": 4},
 }
 """Options of very short fits, which need not converge."""
 
@@ -48,7 +50,8 @@ class Trial:
     renamed: Renamed | None = None
     item_covariates: Columns = field(default_factory=dict)
     annotator_covariates: Columns = field(default_factory=dict)
-    _fits: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
+    _odd_fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
     _cells: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,22 +118,30 @@ class Trial:
         return [engine for engine in engines or ENGINES if not self.cell(engine).startswith("refused")]
 
     @property
-    def deterministic(self) -> list[str]:
-        """Of em and vb those that fit the model, else svi."""
-        return self.accepted("em", "vb") or self.accepted("svi")
+    def quickest(self) -> list[str]:
+        """The first of em, vb and svi that fits the model; none if there is none."""
+        return self.accepted("em", "vb", "svi")[:1]
 
-    def fit(
-        self, engine: str, data: Annotations | None = None, model: Model | None = None, **how: Any
-    ) -> Posterior:
-        """A quick fit; those of ``data`` are cached."""
-        key = (engine, tuple(sorted(how.items()))) if data is None and model is None else None
-        if key is None or key not in self._fits:
-            found = fit_quickly(model or self.model, self.data if data is None else data, engine, **how)
-            if key is None:
-                return found
-            self._fits[key] = found
-        result: Posterior = self._fits[key]
-        return result
+    def fit(self, engine: str) -> Posterior:
+        """A quick fit of ``data``, made once."""
+        if engine not in self._fits:
+            self._fits[engine] = fit_quickly(self.model, self.data, engine)
+        return self._fits[engine]
+
+    def fit_odd(self, engine: str) -> Posterior:
+        """A quick fit of ``odd``, made once."""
+        if engine not in self._odd_fits:
+            self._odd_fits[engine] = self.other_fit(engine, self.odd)
+        return self._odd_fits[engine]
+
+    def other_fit(self, engine: str, data: Annotations, model: Model | None = None, **how: Any) -> Posterior:
+        """A quick fit without the spread of vb's tables, which takes most of its time."""
+        model = model or self.model
+        name = name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
+        options = options_from(cast("FitOptions", {**QUICK[engine], **how}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdpplWarning)
+            return Posterior.of(fit_model(model, name, data, engine, options, spread=False))
 
 
 def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:
