@@ -13,21 +13,14 @@ import pytest
 
 from docs.making import pages
 from tests.benchmarks import machine, results
-from tests.benchmarks.recorder import Recorder
 
-TIMED = ("test_em", "test_em_memory", "test_em_scaling", "test_epoch", "test_gibbs", "test_gpu", "test_import")
+TIMED = ("test_em", "test_epoch", "test_gibbs", "test_gpu", "test_import")
 """These measure time and memory and come first: leave the machine alone for ten minutes."""
-
-
-def kept() -> dict[str, str]:
-    """The recorded results of a GPU, for machines without one."""
-    old = results.sections(results.read())
-    return {title: old.get(title, "Not measured: torch saw no GPU.") for title in results.ON_A_GPU}
 
 
 def main(only: Sequence[str] = ()) -> int:
     """Runs all benchmarks, or some by name; a failed run writes nothing."""
-    recorder = Recorder()
+    recorder = results.Recorder()
     files = sorted(Path(__file__).parent.glob("test_*.py"), key=lambda path: (path.stem not in TIMED, path.stem))
     names = {path.stem.removeprefix("test_"): path for path in files}
     unknown = [name for name in only if name not in names]
@@ -39,14 +32,10 @@ def main(only: Sequence[str] = ()) -> int:
     if code:
         print("a benchmark failed; the results are left as they were")
         return int(code)
-    try:
-        if only:
-            text = results.amended(results.read(), machine.describe(), recorder.sections)
-        else:
-            text = results.compose(machine.describe(), {**kept(), **recorder.sections})
-    except results.ResultsError as error:
-        print(error)
-        return 1
+    if only:
+        text = results.amended(results.read(), machine.describe(), recorder.sections)
+    else:
+        text = results.compose(machine.describe(), recorder.sections, results.read())
     results.PATH.write_text(text, encoding="utf-8")
     print(f"wrote {results.PATH}")
     pages.write()

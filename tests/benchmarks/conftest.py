@@ -1,10 +1,21 @@
-"""What benchmarks share: where their tables go, and the peers."""
+"""What benchmarks share: their mark, silence, and where their tables go."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks benchmarks as such; the warnings of their fits are not shown."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.bench)
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
 
 
 @pytest.fixture(scope="session")

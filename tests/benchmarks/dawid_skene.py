@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +28,9 @@ def by_crowdppl(data: Drawn, iterations: int | None = None) -> Fitted:
     from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
-        exactly = {} if iterations is None else {"max_iterations": iterations, "tolerance": 0.0}
-        posterior = fit("dawid_skene", annotations, inference="em", **exactly)
+    annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+    exactly = {} if iterations is None else {"max_iterations": iterations, "tolerance": 0.0}
+    posterior = fit("dawid_skene", annotations, inference="em", **exactly)
     probabilities = posterior.probabilities().to_numpy()
     result = posterior.result
     return Fitted(probabilities, result.table, result.prevalence, result.diagnostics["iterations"])
@@ -44,10 +41,8 @@ def by_crowdkit(data: Drawn, iterations: int | None = None) -> Fitted:
     from crowdkit.aggregation import DawidSkene
 
     exactly = {} if iterations is None else {"n_iter": iterations, "tol": -np.inf}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        frame = pd.DataFrame({"task": data.item, "worker": data.annotator, "label": data.label})
-        model = DawidSkene(**exactly).fit(frame)
+    frame = pd.DataFrame({"task": data.item, "worker": data.annotator, "label": data.label})
+    model = DawidSkene(**exactly).fit(frame)
     return _of_crowdkit(model)
 
 
@@ -81,9 +76,7 @@ def iterations_to_reach(data: Drawn, target: float) -> int:
     from crowdppl.data.annotations import Annotations
     from crowdppl.fitting import fit
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
-        objectives = fit("dawid_skene", annotations, inference="em").result.diagnostics["objectives"]
+    annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+    objectives = fit("dawid_skene", annotations, inference="em").result.diagnostics["objectives"]
     enough = [number for number, value in enumerate(objectives) if value >= target]
     return max(1, enough[0]) if enough else len(objectives)

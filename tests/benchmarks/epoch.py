@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -51,10 +50,8 @@ def simulated(size: Size) -> tuple[Annotations, np.ndarray]:
     x = rng.standard_normal((size.items, size.features), np.float32)
     x *= 3
     x += rng.normal(size=(size.classes, size.features)).astype(np.float32)[drawn.truth]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        how = {"items": range(size.items), "features": x}
-        return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, **how), x
+    how = {"items": range(size.items), "features": x}
+    return Annotations.from_arrays(drawn.item, drawn.annotator, drawn.label, **how), x
 
 
 def network(size: Size, widths: tuple[int, ...]) -> nn.Module:
@@ -70,9 +67,7 @@ def fitted(data: Annotations, size: Size, widths: tuple[int, ...], epochs: int, 
     """A fit of so many epochs, as a user calls it."""
     training = {"epochs": epochs, "batch_size": size.batch}
     settings = {"network": network(size, widths), "recipe": "plain", "training": training}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit("bayes_dgc", data, inference="vb", seed=0, device=device, settings=settings)
+    fit("bayes_dgc", data, inference="vb", seed=0, device=device, settings=settings)
 
 
 def alone(x: np.ndarray, size: Size, widths: tuple[int, ...], epochs: int, device: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,9 +96,7 @@ ABOUT = (
 
 def fitted(found: Featured, row: Row, seed: int) -> Any:
     data = found.data.with_gold(found.truth[found.train]) if row.told else found.data
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return crowdppl.fit(row.method, data, inference=row.engine, seed=seed, settings=row.settings)
+    return crowdppl.fit(row.method, data, inference=row.engine, seed=seed, settings=row.settings)
 
 
 def measured(found: Featured, row: Row) -> tuple[np.ndarray, float]:
@@ -116,15 +113,13 @@ def measured(found: Featured, row: Row) -> tuple[np.ndarray, float]:
 
 def heldout(found: Featured, row: Row) -> float:
     """Mean log-probability of a label left out; of a method that cannot say it, nan."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            score = crowdppl.heldout_score(
-                row.method, found.data, folds=2, inference=row.engine, seed=0, settings=row.settings
-            )
-        except CrowdpplError as error:
-            print(row.title, error)
-            return float("nan")
+    try:
+        score = crowdppl.heldout_score(
+            row.method, found.data, folds=2, inference=row.engine, seed=0, settings=row.settings
+        )
+    except CrowdpplError as error:
+        print(row.title, error)
+        return float("nan")
     return float(score.per_label)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,24 +53,31 @@ SECTIONS = (
 """What a complete run measures, in this order."""
 
 
-class ResultsError(ValueError):
-    """A complete run lacks a section."""
+@dataclass(eq=False)
+class Recorder:
+    """Sections of the results by title; a pytest plugin, so that the command that started pytest holds it."""
+
+    sections: dict[str, str] = field(default_factory=dict)
+
+    def add(self, title: str, text: str) -> None:
+        """Keeps a section, and prints it for those who run one benchmark alone."""
+        if title not in SECTIONS:
+            raise ValueError(f"{title!r} is no section; results.SECTIONS lists them")
+        self.sections[title] = text
+        print(f"\n## {title}\n\n{text}\n")
 
 
-def compose(machine: str, found: Mapping[str, str]) -> str:
-    """The text of the file.
+def compose(machine: str, found: Mapping[str, str], before: str = "") -> str:
+    """The text of the file after a whole run.
 
     Args:
         machine: a paragraph that names machine and versions.
-        found: Markdown by title.
-
-    Raises:
-        ResultsError: when a section is missing.
+        found: Markdown by title; a section that was skipped says so, but for those of a GPU, which stay.
+        before: the text of the file as it was.
     """
-    missing = [title for title in SECTIONS if title not in found]
-    if missing:
-        raise ResultsError(f"these benchmarks did not run: {', '.join(missing)}; `make bench` runs all")
-    return _text(f"# Benchmarks\n\n{machine.strip()}", found)
+    old = {title: text for title, text in sections(before).items() if title in ON_A_GPU}
+    skipped = dict.fromkeys(SECTIONS, "Not measured: the benchmark needs what this machine or its settings lack.")
+    return _text(f"# Benchmarks\n\n{machine.strip()}", {**skipped, **old, **found})
 
 
 def amended(text: str, machine: str, found: Mapping[str, str]) -> str:

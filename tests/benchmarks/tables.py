@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table: the first column to the left, the others to the right.
@@ -29,3 +31,11 @@ def seconds(value: float) -> str:
 def times(ratio: float) -> str:
     """How many times: 8.3x, 24x, 1,020x."""
     return f"{ratio:.1f}x" if ratio < 10 else f"{ratio:,.0f}x"
+
+
+def mean_and_error(values: np.ndarray, digits: int = 1, *, signed: bool = False) -> str:
+    """A mean ± its standard error, or a dash where there are no values."""
+    if np.isnan(values).any():
+        return "-"
+    error = values.std(ddof=1) / np.sqrt(values.size)
+    return f"{values.mean():{'+' if signed else ''}.{digits}f} ± {error:.{digits}f}"

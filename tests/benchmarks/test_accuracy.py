@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
@@ -18,10 +16,8 @@ from crowdppl.errors import MethodError
 from crowdppl.evaluation.metrics import Evaluation, evaluate
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-
-pytestmark = pytest.mark.bench
 
 SETS = {
     "bluebirds": "bluebirds",
@@ -57,16 +53,10 @@ class Scored:
     seconds: float
 
 
-def test_accuracy_on_real_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    try:
-        folder: Path = request.getfixturevalue("real_data")
-    except pytest.skip.Exception:
-        for title in ("Accuracy on real annotations", "Probabilities on real annotations"):
-            recorder.add(title, "Not measured: CROWDPPL_DATA named no folder of real annotations.")
-        return
+def test_accuracy_on_real_annotations(recorder: Recorder, real_data: Path) -> None:
     table: dict[str, dict[str, Scored]] = {}
     for name in SETS:
-        data, gold = read(folder, name)
+        data, gold = read(real_data, name)
         for method, scored in scored_methods(name, data, gold):
             table.setdefault(method, {})[name] = scored
             print(f"{name} {method} {scored.engine} {100 * scored.scores.accuracy:.2f} {scored.seconds:.1f} s")
@@ -81,9 +71,7 @@ def read(folder: Path, name: str) -> tuple[Annotations, pd.Series]:
     gold = gold[gold.index.isin(rows["item"])]
     classes = range(int(max(rows["label"].max(), gold.max())) + 1)
     kind = "ordinal" if name in ORDINAL else "nominal"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Annotations.from_frame(rows, classes=classes, kind=kind), gold
+    return Annotations.from_frame(rows, classes=classes, kind=kind), gold
 
 
 def scored_methods(name: str, data: Annotations, gold: pd.Series) -> Iterator[tuple[str, Scored]]:
@@ -93,9 +81,7 @@ def scored_methods(name: str, data: Annotations, gold: pd.Series) -> Iterator[tu
     yield SHARES, Scored(evaluate(shares, gold), "", 0.0)
     for row in rows():
         began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            posterior = first_accepted(name, row, data)
+        posterior = first_accepted(name, row, data)
         if posterior is None:
             continue
         scores = evaluate(posterior, gold)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.metrics import evaluate
@@ -18,11 +16,9 @@ from crowdppl.posterior import Posterior
 from crowdppl.results.acquisition import information
 from crowdppl.results.choices import entropy
 from crowdppl.results.decisions import label_sets
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read
-
-pytestmark = pytest.mark.bench
 
 METHOD = "bayesian_dawid_skene"
 REPLAYED = ("dogs", "web")
@@ -42,13 +38,10 @@ REPLAY, SETS_TITLE = "Which label to ask for next", "Coverage of label sets"
 Policy = Callable[[Posterior, np.ndarray, np.ndarray, np.random.Generator], np.ndarray]
 
 
-def test_which_label_to_ask_for_next(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, REPLAY)
-    if folder is None:
-        return
+def test_which_label_to_ask_for_next(recorder: Recorder, real_data: Path) -> None:
     parts = []
     for name in REPLAYED:
-        data, gold = read(folder, name)
+        data, gold = read(real_data, name)
         curves = {policy: [replay(data, gold, policy, seed) for seed in range(SEEDS)] for policy in POLICIES}
         parts.append(
             f"{SETS[name]}, {data.n_labels / data.n_items:.1f} labels an item in all:\n\n{curve_table(curves)}"
@@ -64,13 +57,10 @@ def test_which_label_to_ask_for_next(recorder: Recorder, request: pytest.Fixture
     recorder.add(REPLAY, text + "\n\n".join(parts))
 
 
-def test_coverage_of_label_sets(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, SETS_TITLE)
-    if folder is None:
-        return
+def test_coverage_of_label_sets(recorder: Recorder, real_data: Path) -> None:
     rows, means = [], []
     for name in NINE:
-        data, gold = read(folder, name)
+        data, gold = read(real_data, name)
         measured = coverage_of(fitted(data, seed=0), gold)
         means.append(measured)
         rows.append([SETS[name], *(cell(pair) for pair in measured)])
@@ -85,21 +75,9 @@ def test_coverage_of_label_sets(recorder: Recorder, request: pytest.FixtureReque
     recorder.add(SETS_TITLE, text + markdown(header, rows))
 
 
-def data_folder(request: pytest.FixtureRequest, recorder: Recorder, title: str) -> Path | None:
-    """The folder of real annotations; without one, the section says so."""
-    try:
-        folder: Path = request.getfixturevalue("real_data")
-    except pytest.skip.Exception:
-        recorder.add(title, "Not measured: CROWDPPL_DATA named no folder of real annotations.")
-        return None
-    return folder
-
-
 def fitted(data: Annotations, seed: int) -> Posterior:
     """The fit that is replayed and measured."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fit(METHOD, data, inference="vb", seed=seed)
+    return fit(METHOD, data, inference="vb", seed=seed)
 
 
 def by_chance(
@@ -153,9 +131,7 @@ def replay(data: Annotations, gold: pd.Series, policy: str, seed: int) -> list[f
 
 def some_of(rows: pd.DataFrame, data: Annotations) -> Annotations:
     """Some labels of the same items, annotators and classes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Annotations.from_frame(rows, "item", "annotator", "label", like=data)
+    return Annotations.from_frame(rows, "item", "annotator", "label", like=data)
 
 
 def first_of_each(item: np.ndarray, rank: np.ndarray) -> np.ndarray:

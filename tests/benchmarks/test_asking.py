@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
-import warnings
-
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from crowdppl.results.acquisition import suggest_labels
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds
 from tests.benchmarks.timing import least_seconds, threads
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Asking among five million pairs"
 BAR = 10.0
@@ -26,8 +21,7 @@ def test_asking(recorder: Recorder) -> None:
     simulated = draw(100_000, 2, 50, 5, seed=0)
     data = Annotations.from_arrays(simulated.item, simulated.annotator, simulated.label)
     rows = []
-    with threads(2), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with threads(2):
         posterior = fit("bayesian_dawid_skene", data, inference="vb", max_iterations=20, seed=0)
         for n in (100, 50_000):
             took = least_seconds({"ask": lambda n=n: suggest_labels(posterior, n)}, 3)["ask"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.evaluation.calibration import calibrated
@@ -17,12 +16,9 @@ from crowdppl.fitting import fit
 from crowdppl.fitting import members as automatic_members
 from crowdppl.inference.result import Correction, Fit
 from crowdppl.posterior import Posterior
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SCORES, SETS, read
-from tests.benchmarks.test_acquisition import data_folder
-
-pytestmark = pytest.mark.bench
 
 BLIND, INFORMED = "Probabilities by auto", "Probabilities by auto with known truths"
 AUTO, OWN, SMOOTHED = "auto", "auto, uncorrected", "vote shares + 1"
@@ -52,15 +48,12 @@ BESIDE = (AUTO, OWN, IBCC, DEFAULT, SMOOTHED)
 Table = dict[str, dict[str, dict[str, float]]]
 
 
-def test_auto_on_real_annotations(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folders = [data_folder(request, recorder, title) for title in (BLIND, INFORMED)]
-    if folders[0] is None:
-        return
+def test_auto_on_real_annotations(recorder: Recorder, real_data: Path) -> None:
     blind: Table = {method: {} for method in BESIDE}
     informed: Table = {GIVEN: {}, SAME: {}}
     done, took, took_informed = {}, {}, {}
     for name in NINE:
-        data, gold = read(folders[0], name)
+        data, gold = read(real_data, name)
         free, members, took[name] = automatic(data)
         assert free.correction is not None
         done[SETS[name]] = free.correction
@@ -89,19 +82,15 @@ ABOUT_INFORMED = (
 def automatic(data: Annotations) -> tuple[Posterior, dict[str, Fit], float]:
     """What `fit("auto", data)` returns and does on the way: the fit, those that it averages, its seconds."""
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        members = automatic_members(data, {"seed": 0})
-        posterior = Posterior.of(calibrated(members, data))
+    members = automatic_members(data, {"seed": 0})
+    posterior = Posterior.of(calibrated(members, data))
     return posterior, members, time.perf_counter() - began
 
 
 def rivals(data: Annotations, free: Posterior) -> dict[str, pd.DataFrame]:
     """Probabilities by method: those of "auto" and what they are compared with."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        default = fit(BASE, data, inference="vb", seed=0)
-        plain = fit(BASE, data, inference="vb", seed=0, settings=four_to_one(data.n_classes))
+    default = fit(BASE, data, inference="vb", seed=0)
+    plain = fit(BASE, data, inference="vb", seed=0, settings=four_to_one(data.n_classes))
     votes = data.votes() + 1
     shares = pd.DataFrame(votes / votes.sum(1, keepdims=True), index=data.items, columns=data.classes)
     return {
@@ -137,9 +126,7 @@ def over_splits(
     for seed in range(SPLITS):
         known, rest = split(gold, seed)
         began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            posterior = Posterior.of(calibrated(members, data.with_gold(known), free.correction))
+        posterior = Posterior.of(calibrated(members, data.with_gold(known), free.correction))
         with_some.append(scored(posterior.probabilities(), rest))
         without.append(scored(free.probabilities(), rest))
         took.append(time.perf_counter() - began)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.stats import spearmanr
 
 from crowdppl.evaluation.compare import compare_to_default
 from crowdppl.evaluation.heldout import ClassifierScore, classifier_score
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Methods chosen by labels of items left out"
 SETS = {"labelme": "LabelMe", "music": "Music"}
@@ -27,12 +23,9 @@ FOLDS, LEVEL = 3, 0.05
 DEFAULT = "bayes_dgc, default recipe"
 
 
-def test_methods_chosen_without_gold(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_methods_chosen_without_gold(recorder: Recorder, real_data: Path) -> None:
     rows = [row for row in neural.ROWS if not row.told]
-    sets = {name: read_featured(folder, name) for name in SETS}
+    sets = {name: read_featured(real_data, name) for name in SETS}
     scores = {name: {row.title: scored(found, row) for row in rows} for name, found in sets.items()}
     best = {name: max(found, key=lambda title: found[title].per_item) for name, found in scores.items()}
     right = {name: {title: share(sets[name], score) for title, score in scores[name].items()} for name in SETS}
@@ -59,10 +52,8 @@ def test_methods_chosen_without_gold(recorder: Recorder, request: pytest.Fixture
 
 def scored(found: Featured, row: neural.Row) -> ClassifierScore:
     """The score of a method."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        how = {"inference": row.engine, "settings": row.settings}
-        out = classifier_score(row.method, found.data, folds=FOLDS, seed=0, **how)
+    how = {"inference": row.engine, "settings": row.settings}
+    out = classifier_score(row.method, found.data, folds=FOLDS, seed=0, **how)
     print(row.title, out, f"{out.seconds:.0f} s", flush=True)
     return out
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import crowdppl
 from crowdppl.evaluation.metrics import evaluate
 from tests.benchmarks.featured import Featured, read_featured
 from tests.benchmarks.neural import ROWS, Row
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.test_automatic import GOLD, split
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Probabilities from features and labels, corrected and not"
 SETS = {"labelme": "LabelMe", "music": "Music"}
@@ -37,11 +32,8 @@ ABOUT = (
 )
 
 
-def test_truth_corrected_and_not(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
-    rows = [line for name in SETS for line in lines(folder, name)]
+def test_truth_corrected_and_not(recorder: Recorder, real_data: Path) -> None:
+    rows = [line for name in SETS for line in lines(real_data, name)]
     recorder.add(TITLE, f"{ABOUT}\n\n{markdown(HEADER, rows)}")
 
 
@@ -85,7 +77,5 @@ def pair(posterior: crowdppl.Posterior, gold: pd.Series) -> tuple[float, float]:
 
 def quietly(found: Featured, row: Row, seed: int, **how: Any) -> crowdppl.Posterior:
     """A fit whose warnings are not shown."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        given: Any = {"inference": row.engine, "seed": seed, "settings": row.settings, **how}
-        return crowdppl.fit(row.method, found.data, **given)
+    given: Any = {"inference": row.engine, "seed": seed, "settings": row.settings, **how}
+    return crowdppl.fit(row.method, found.data, **given)

@@ -1,10 +1,15 @@
-"""Dawid-Skene by EM: an iteration and a whole fit, side by side with crowd-kit."""
+"""Dawid-Skene by EM: time and memory side by side with crowd-kit, and the cost of many labels."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +17,10 @@ import pandas as pd
 import pytest
 
 from tests.benchmarks.dawid_skene import by_crowdkit, by_crowdppl, iterations_to_reach, log_likelihood
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import ROOT, Recorder
 from tests.benchmarks.simulated import Drawn, draw
 from tests.benchmarks.tables import markdown, seconds, times
 from tests.benchmarks.timing import least_seconds, on_threads, threads
-
-pytestmark = pytest.mark.bench
 
 HEADER = ("labels", "what", "crowdppl, 1 thread", "crowdppl, 2 threads", "crowd-kit", "times faster, 1 / 2 threads")
 
@@ -122,3 +125,75 @@ def real_set(folder: str, name: str) -> Drawn:
     rows = pd.read_csv(Path(folder) / name / "answers.csv").drop_duplicates()
     codes = [np.unique(rows[column], return_inverse=True)[1] for column in ("item", "annotator", "label")]
     return Drawn(*codes, truth=np.zeros(codes[0].max() + 1, int))
+
+
+def test_peak_memory(recorder: Recorder) -> None:
+    pytest.importorskip("crowdkit", reason="crowd-kit is not installed: pip install '.[bench]'")
+    peaks = {package: measured(package) for package in ("crowdppl", "crowdkit")}
+    ours, theirs = peaks["crowdppl"], peaks["crowdkit"]
+    rows = [["peak above the imports", f"{ours:.0f} MiB", f"{theirs:.0f} MiB", f"{ours / theirs:.2f}"]]
+    text = (
+        "Resident set of a whole fit on 1,000,000 labels (200,000 items x 5, 2,000 annotators, K = 5), from "
+        "integer arrays to label probabilities, above what the process held before: imports, a first small fit "
+        "and the arrays. A process for each package, one thread.\n\n"
+    )
+    recorder.add("Memory of EM", text + markdown(("", "crowdppl", "crowd-kit", "ratio"), rows))
+
+
+def measured(package: str) -> float:
+    """MiB that a fit adds, in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.peak", package]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out: float = json.loads(done.stdout.splitlines()[-1])["mib"]
+    return out
+
+
+SIZES = (1_000_000, 3_000_000, 10_000_000)
+
+
+def test_cost_a_label_stays_the_same(recorder: Recorder) -> None:
+    rows = []
+    for n_threads in (1, 2):
+        with threads(n_threads):
+            costs = interleaved(SIZES)
+        first = costs[SIZES[0]]
+        rows += [
+            [f"{size:,}", f"{n_threads}", f"{1e9 * costs[size]:.2f} ns", times(costs[size] / first)]
+            for size in SIZES
+        ]
+    text = (
+        "`dawid_skene` by em, float32, five labels an item, 2,000 annotators, K = 5: median time of an iteration, "
+        "by the number of labels. Linear is 1.0x; sizes take turns, least of three rounds.\n\n"
+    )
+    table = markdown(("labels", "threads", "an iteration, a label", "of the cost at 1,000,000"), rows)
+    recorder.add("EM from a million to ten million labels", text + table)
+
+
+def interleaved(sizes: tuple[int, ...]) -> dict[int, float]:
+    """Least over three rounds of the median seconds a label and iteration."""
+    data = {size: draw(size // 5, 5, 2_000, 5, seed=3) for size in sizes}
+    cost = dict.fromkeys(sizes, float("inf"))
+    for _ in range(3):
+        for size in sizes:
+            cost[size] = min(cost[size], cost_a_label(data[size]))
+    return cost
+
+
+def cost_a_label(data: Drawn) -> float:
+    """Median seconds of an iteration, by the number of labels; the first ones are not counted."""
+    from crowdppl.data.annotations import Annotations
+    from crowdppl.fitting import fit
+
+    ticks: list[float] = []
+    annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+    fit(
+        "dawid_skene",
+        annotations,
+        inference="em",
+        max_iterations=10,
+        tolerance=0.0,
+        callback=lambda t, value: ticks.append(time.perf_counter()),
+    )
+    steps = sorted(b - a for a, b in pairwise(ticks[1:]))
+    return steps[len(steps) // 2] / len(data.item)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
-
-import pytest
+from pathlib import Path
 
 from crowdppl.fitting import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown, seconds, times
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.timing import threads
-
-pytestmark = pytest.mark.bench
 
 EPOCH, LABELME = "An epoch of a network", "bayes_dgc on LabelMe"
 SMALL = Size(items=4_096, batch=64)
@@ -37,15 +32,11 @@ def test_epoch(recorder: Recorder) -> None:
     recorder.add(EPOCH, f"{about}\n\n{markdown(HEADER, rows)}")
 
 
-def test_labelme(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, LABELME)
-    if folder is None:
-        return
-    data = read_featured(folder, "labelme").data
+def test_labelme(recorder: Recorder, real_data: Path) -> None:
+    data = read_featured(real_data, "labelme").data
     took = {}
     for n in (1, 2):
-        with threads(n), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with threads(n):
             began = time.perf_counter()
             fit("bayes_dgc", data, inference="vb", seed=0, settings={"training": {"epochs": 30}})
             took[n] = time.perf_counter() - began

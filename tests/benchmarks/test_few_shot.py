@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
@@ -24,11 +24,8 @@ from tests.benchmarks.few_shot import (
     digit_splits,
     entrants,
 )
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Few-shot tasks"
 ANNOTATORS = (3, 5, 7)
@@ -43,7 +40,7 @@ Hits = dict[str, dict[str, np.ndarray]]
 """By cell and by entrant, the accuracy and the log score of each task, (2, splits, tasks)."""
 
 
-def test_few_shot_tasks(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+def test_few_shot_tasks(recorder: Recorder, real_data: Path) -> None:
     parts, seconds = [], dict[str, list[float]]()
     found: Hits = {}
     sets = {"digits": found}
@@ -53,10 +50,7 @@ def test_few_shot_tasks(recorder: Recorder, request: pytest.FixtureRequest) -> N
         for name, tasks in digit_cells(test, split):
             score(found, name, some, tasks)
     parts.append(f"Digits:\n\n{table(found)}")
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
-    crowd, found = LabelMe.read(folder), {}
+    crowd, found = LabelMe.read(real_data), {}
     sets["LabelMe"] = found
     for split in range(SPLITS):
         train, classes = crowd.split(split)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
-from crowdppl.evaluation.metrics import matched, right
 from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.posterior import Posterior
 from crowdppl.results.filling import fill
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
-
-pytestmark = pytest.mark.bench
+from tests.benchmarks.results import Recorder
+from tests.benchmarks.tables import markdown, mean_and_error
+from tests.benchmarks.test_pruning import hit
 
 TITLE = "Filling in the labels that were not given"
 SETS = ("labelme", "music")
@@ -52,24 +47,19 @@ class Case:
     gold: pd.Series
 
 
-def test_gain_of_filling(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_gain_of_filling(recorder: Recorder, real_data: Path) -> None:
     rows, gains = [], dict[str, list[float]]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name in SETS:
-            data, gold = read_with_features(folder, name)
-            epochs = chosen_epochs(data)
-            cases = [Case(f"{share:.0%} of the labels", thinned(data, share), gold) for share in SHARES]
-            cases.append(Case(f"all, and {RANDOM} at random", with_random(data), gold))
-            for case in cases:
-                row, found = measured(case, epochs)
-                rows.append([f"{name}, {case.name}", *row])
-                for method, gain in found.items():
-                    gains.setdefault(method, []).append(gain)
-                print(rows[-1], flush=True)
+    for name in SETS:
+        data, gold = read_with_features(real_data, name)
+        epochs = chosen_epochs(data)
+        cases = [Case(f"{share:.0%} of the labels", thinned(data, share), gold) for share in SHARES]
+        cases.append(Case(f"all, and {RANDOM} at random", with_random(data), gold))
+        for case in cases:
+            row, found = measured(case, epochs)
+            rows.append([f"{name}, {case.name}", *row])
+            for method, gain in found.items():
+                gains.setdefault(method, []).append(gain)
+            print(rows[-1], flush=True)
     means = [f"{np.mean(x):+.2f}, lost in {sum(y < 0 for y in x)} of {len(x)}" for x in gains.values()]
     rows.append(["mean gain", "", "", *means])
     header = ("labels", "filled", "mmlc itself", *ENGINES)
@@ -97,9 +87,7 @@ def read_with_features(folder: Path, name: str) -> tuple[Annotations, pd.Series]
     features = pd.DataFrame(np.load(folder / name / "features.npz")["X"], index=items)
     features = features[features.index.isin(rows["item"])]
     classes = range(int(max(rows["label"].max(), gold.max())) + 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return Annotations.from_frame(rows, classes=classes, features=features), gold
+    return Annotations.from_frame(rows, classes=classes, features=features), gold
 
 
 def thinned(data: Annotations, share: float, seed: int = 0) -> Annotations:
@@ -149,13 +137,8 @@ def measured(case: Case, epochs: int) -> tuple[list[str], dict[str, float]]:
     for method, engine in ENGINES.items():
         before, after = (hit(fit(method, x, inference=engine, seed=0), case.gold) for x in (case.data, full))
         change = 100 * (after - before)
-        error = change.std(ddof=1) / np.sqrt(len(change))
         gains[method] = float(change.mean())
-        row.append(f"{100 * before.mean():.2f} to {100 * after.mean():.2f} ({change.mean():+.2f} ± {error:.2f})")
+        row.append(
+            f"{100 * before.mean():.2f} to {100 * after.mean():.2f} ({mean_and_error(change, 2, signed=True)})"
+        )
     return row, gains
-
-
-def hit(posterior: Posterior, gold: pd.Series) -> np.ndarray:
-    """How far each item is called by its true class; ties are split."""
-    p, truth, _, _ = matched(posterior, gold)
-    return right(p, truth)

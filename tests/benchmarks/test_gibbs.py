@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.benchmarks.nuts_peers import Sampled, Setting, by_numpyro, by_pyro
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds, times
 from tests.benchmarks.timing import threads
-
-pytestmark = pytest.mark.bench
 
 ROUNDS = 3
 OURS = "crowdppl gibbs, 32 chains"
@@ -89,21 +86,19 @@ def by_gibbs(setting: Setting, seed: int) -> Sampled:
 
     data = setting.data
     took = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for turn in range(2):
-            began = time.perf_counter()
-            annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
-            posterior = fit(
-                method("bayesian_dawid_skene", prevalence_strength=1.0),  # flat, as the peers have it
-                annotations,
-                inference="gibbs",
-                seed=2 * seed + turn,
-                chains=setting.chains,
-                warmup=setting.warmup,
-                draws=setting.draws,
-            )
-            took.append(time.perf_counter() - began)
+    for turn in range(2):
+        began = time.perf_counter()
+        annotations = Annotations.from_arrays(data.item, data.annotator, data.label)
+        posterior = fit(
+            method("bayesian_dawid_skene", prevalence_strength=1.0),  # flat, as the peers have it
+            annotations,
+            inference="gibbs",
+            seed=2 * seed + turn,
+            chains=setting.chains,
+            warmup=setting.warmup,
+            draws=setting.draws,
+        )
+        took.append(time.perf_counter() - began)
     draws = posterior.result.sites["confusion"].arrays["draws"]
     return Sampled(draws, took[1], took[0])
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +15,13 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
 from tests.benchmarks.epoch import Size, measured
 from tests.benchmarks.featured import read_featured
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.results import ON_A_GPU
+from tests.benchmarks.results import ON_A_GPU, Recorder
 from tests.benchmarks.simulated import draw
 from tests.benchmarks.tables import markdown, seconds, times
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.timing import least_seconds, on_threads
 
-pytestmark = [
-    pytest.mark.bench,
-    # What was measured where torch saw one then stays in the file of results.
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
-]
+# What was measured where torch saw one then stays in the file of results.
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
 MILLION, FITS = ON_A_GPU
 SIZES = (Size(items=1_000_000, batch=256), Size(items=1_000_000, batch=4_096))
@@ -50,10 +45,7 @@ def test_epoch_over_a_million_items(recorder: Recorder) -> None:
     recorder.add(MILLION, f"{about}\n\n{markdown(header, rows)}")
 
 
-def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, FITS)
-    if folder is None:
-        return
+def test_fits(recorder: Recorder, real_data: Path) -> None:
     default = {"settings": {"training": {"epochs": 30}}}
     full = "bayesian_dawid_skene"
     rows = [
@@ -63,7 +55,11 @@ def test_fits(recorder: Recorder, request: pytest.FixtureRequest) -> None:
         compared(f"{full} by gibbs, 4 chains of 100, 100,000 labels", labels(20_000), full, "gibbs", DRAWS),
         compared("one_coin by nuts, 4 chains of 20, 1,000 labels", labels(200, 20), "one_coin", "nuts", FEW),
         compared(
-            "bayes_dgc by vb, 30 epochs, LabelMe", read_featured(folder, "labelme").data, "bayes_dgc", "vb", default
+            "bayes_dgc by vb, 30 epochs, LabelMe",
+            read_featured(real_data, "labelme").data,
+            "bayes_dgc",
+            "vb",
+            default,
         ),
     ]
     about = (
@@ -85,9 +81,7 @@ def compared(name: str, data: Annotations, method: str, engine: str, how: dict[s
     """A row: seconds on one core, on all, and on the GPU."""
 
     def run(device: str) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fit(method, data, inference=engine, seed=0, device=device, **how).probabilities()
+        fit(method, data, inference=engine, seed=0, device=device, **how).probabilities()
 
     tasks: dict[str, Callable[[], object]] = {
         "one": on_threads(1, partial(run, "cpu")),

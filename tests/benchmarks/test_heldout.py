@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
+from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from crowdppl.cli.arguments import COMPARED
 from crowdppl.evaluation.compare import Comparison, compare
 from crowdppl.fitting import fit
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.test_accuracy import NINE, SETS, read
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.timing import threads
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Held-out scores"
 METHODS = (*COMPARED, "dawid_skene")
@@ -25,15 +21,11 @@ BAR = {"web": 20.0}
 """Seconds within which all methods have their scores, on two threads."""
 
 
-def test_heldout_scores(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_heldout_scores(recorder: Recorder, real_data: Path) -> None:
     rows = []
-    with threads(2), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with threads(2):
         for name in NINE:
-            data, _ = read(folder, name)
+            data, _ = read(real_data, name)
             fit("one_coin", data, inference="em")  # what is done once in a process has no part in the seconds
             began = time.perf_counter()
             found = compare(METHODS, data, seed=0)

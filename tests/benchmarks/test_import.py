@@ -6,13 +6,8 @@ import subprocess
 import sys
 from itertools import pairwise
 
-import pytest
-
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.results import ROOT
+from tests.benchmarks.results import ROOT, Recorder
 from tests.benchmarks.tables import markdown, seconds
-
-pytestmark = pytest.mark.bench
 
 WHAT = {
     "`import pyro`": "import pyro",

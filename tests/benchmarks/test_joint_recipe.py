@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import crowdppl
 from crowdppl.errors import MethodError
 from crowdppl.evaluation.heldout import mean_difference
 from tests.benchmarks import neural
 from tests.benchmarks.featured import Featured, read_featured
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.test_choosing import scored
-
-pytestmark = pytest.mark.bench
 
 TITLE = "The default recipe in other joint methods"
 SETS = {"labelme": "LabelMe", "music": "Music"}
@@ -69,18 +65,6 @@ class Gain:
         return leads + [f"{x:.1f}" for x in (*self.tests, *self.truths, *self.spreads, *self.seconds)]
 
 
-def beyond(ahead: tuple[float, float]) -> int:
-    """1 where a lead is above two standard errors, -1 where it is below minus two."""
-    mean, error = ahead
-    return int(mean > 2 * error) - int(mean < -2 * error)
-
-
-MEASURES: Mapping[str, Callable[[Gain], int]] = {
-    "items left out": lambda gain: beyond(gain.items),
-    "labels left out": lambda gain: beyond(gain.labels),
-    "the range of seeds": lambda gain: int(np.sign(np.fix(gain.spreads[0] - gain.spreads[1]))),
-}
-"""What may speak for the recipe, 1, or against it, -1; gold has a part in the range of seeds alone."""
 PAIRS = {
     "raykar": Pair("raykar", "em", {}),
     "global_noise": Pair("global_noise", "em", {}),
@@ -101,29 +85,25 @@ ABOUT = (
     f"{VOLUME:g} in place of trials. Items left out: lead of the recipe in the mean log-probability of an item's "
     "labels, none of which the classifier has used (`classifier_score`, 3 folds), ± its standard error. Labels "
     "left out: the same for labels of one of two folds, by the method itself (`heldout_score`), where it has "
-    f"such a score. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds. Better and worse are "
-    "leads of two standard errors, or a range that differs by a point."
+    f"such a score. Test, truth, spread: as in the two tables above, {neural.SEEDS} seeds."
 )
 
 
-def test_the_recipe_in_other_joint_methods(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_the_recipe_in_other_joint_methods(recorder: Recorder, real_data: Path) -> None:
     found = {}
     for name in SETS:
-        data = read_featured(folder, name)
+        data = read_featured(real_data, name)
         found[name] = {method: compared(data, pair) for method, pair in PAIRS.items()}
     recorder.add(TITLE, section(found))
 
 
 def section(found: Mapping[str, Mapping[str, Gain]]) -> str:
-    """Tables by set, and what they say of the recipe as a default."""
+    """Tables by set."""
     parts = [ABOUT]
     for name, gains in found.items():
         lines = [(method, *gain.cells) for method, gain in gains.items()]
-        parts.append(f"{SETS[name]}:\n\n{markdown(HEADER, lines)}\n\n{verdict(gains)}")
-    return "\n\n".join([*parts, everywhere(found)])
+        parts.append(f"{SETS[name]}:\n\n{markdown(HEADER, lines)}")
+    return "\n\n".join(parts)
 
 
 def rows(found: Featured, pair: Pair) -> tuple[neural.Row, neural.Row]:
@@ -153,42 +133,14 @@ def compared(found: Featured, pair: Pair) -> Gain:
 
 def labels_left_out(found: Featured, row: neural.Row) -> pd.DataFrame:
     """Held-out scores of labels by item; nan for a method that has none under a power of the likelihood."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        how: dict[str, Any] = {"inference": row.engine, "settings": row.settings}
-        try:
-            return crowdppl.heldout_score(row.method, found.data, folds=2, seed=0, **how).items
-        except MethodError as error:
-            print(row.method, error)
-            return pd.DataFrame({"log_p": np.nan}, index=found.train)
+    how: dict[str, Any] = {"inference": row.engine, "settings": row.settings}
+    try:
+        return crowdppl.heldout_score(row.method, found.data, folds=2, seed=0, **how).items
+    except MethodError as error:
+        print(row.method, error)
+        return pd.DataFrame({"log_p": np.nan}, index=found.train)
 
 
 def ahead(one: pd.DataFrame, other: pd.DataFrame) -> tuple[float, float]:
     """How far items are ahead on average, and the standard error of that."""
     return mean_difference(one["log_p"].reindex(other.index).to_numpy(), other["log_p"].to_numpy())
-
-
-def verdict(gains: Mapping[str, Gain]) -> str:
-    """Which methods the recipe serves, by each measure."""
-    told = []
-    for name, measure in MEASURES.items():
-        better, worse = (
-            ", ".join(method for method, gain in gains.items() if measure(gain) == sign) or "none"
-            for sign in (1, -1)
-        )
-        told.append(f"By {name} better: {better}; worse: {worse}.")
-    return " ".join(told)
-
-
-def everywhere(found: Mapping[str, Mapping[str, Gain]]) -> str:
-    """The methods that the recipe serves on all sets by one measure, and harms on none by any."""
-    served = []
-    for method in PAIRS:
-        signs = {name: [measure(of[method]) for of in found.values()] for name, measure in MEASURES.items()}
-        best = any(min(each) == 1 for each in signs.values())
-        served += [method] if best and min(map(min, signs.values())) >= 0 else []
-    return (
-        f"Better on both sets by one of these, and worse on neither by any: {', '.join(served) or 'none'}. Only "
-        "such a method could have the recipe by default; but with `likelihood='joint'` one compares likelihoods, "
-        "which a recipe beside it would hide, so that `ccem` to `instance_trace` leave it to be asked for."
-    )

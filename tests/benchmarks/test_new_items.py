@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.fitting import fit
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.test_accuracy import NINE, read
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.test_automatic import BASE, Table, score_tables, scored
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Probabilities by auto of new items"
 WHOLE, NEW, MORE = "auto, all items fitted", "auto, predict", "auto, update"
@@ -37,28 +33,23 @@ def halves(data: Annotations, seed: int) -> tuple[Annotations, pd.DataFrame]:
     return Annotations.from_frame(rows[first], like=data), rows[~first]
 
 
-def test_auto_on_new_items(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_auto_on_new_items(recorder: Recorder, real_data: Path) -> None:
     table: Table = {method: {} for method in (WHOLE, NEW, MORE, OWN, IBCC)}
     took = {}
     for name in NINE:
-        data, gold = read(folder, name)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            old, rows = halves(data, 0)
-            found, whole = fit("auto", old, seed=0), fit("auto", data, seed=0)
-            began = time.perf_counter()
-            said = found.predict(rows)
-            took[name] = time.perf_counter() - began
-            probabilities = {
-                WHOLE: whole.probabilities().loc[said.index],
-                NEW: said,
-                MORE: found.update(rows).probabilities(),
-                OWN: found.uncorrected().predict(rows),
-                IBCC: fit(BASE, old, inference="vb", seed=0).predict(rows),
-            }
+        data, gold = read(real_data, name)
+        old, rows = halves(data, 0)
+        found, whole = fit("auto", old, seed=0), fit("auto", data, seed=0)
+        began = time.perf_counter()
+        said = found.predict(rows)
+        took[name] = time.perf_counter() - began
+        probabilities = {
+            WHOLE: whole.probabilities().loc[said.index],
+            NEW: said,
+            MORE: found.update(rows).probabilities(),
+            OWN: found.uncorrected().predict(rows),
+            IBCC: fit(BASE, old, inference="vb", seed=0).predict(rows),
+        }
         truth = gold[gold.index.isin(said.index)]
         for method, p in probabilities.items():
             table[method][name] = scored(p, truth)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+from pathlib import Path
 
-from tests.benchmarks.recorder import Recorder
+import numpy as np
+
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.test_accuracy import read
-from tests.benchmarks.test_acquisition import data_folder
 from tests.benchmarks.test_automatic import (
     AUTO,
     BESIDE,
@@ -20,8 +20,6 @@ from tests.benchmarks.test_automatic import (
     scored,
 )
 
-pytestmark = pytest.mark.bench
-
 TITLE = "Probabilities by auto on other sets"
 OTHERS = ("labelme", "cf_amt", "fact_eval_576", "trec2010_binary", "imagenet15n", "cifar10n")
 ABOUT = (
@@ -31,14 +29,11 @@ ABOUT = (
 )
 
 
-def test_auto_on_other_sets(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_auto_on_other_sets(recorder: Recorder, real_data: Path) -> None:
     table: Table = {method: {} for method in BESIDE}
     took, done = {}, {}
     for name in OTHERS:
-        data, gold = read(folder, name)
+        data, gold = read(real_data, name)
         free, _, took[name] = automatic(data)
         for method, probabilities in rivals(data, free).items():
             table[method][name] = scored(probabilities, gold)

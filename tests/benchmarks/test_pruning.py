@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.criticism.spammers import covariance_spammers, suspicious_annotators
 from crowdppl.evaluation.metrics import matched, right
 from crowdppl.fitting import fit
 from crowdppl.posterior import Posterior
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.tables import markdown
+from tests.benchmarks.results import Recorder
+from tests.benchmarks.tables import markdown, mean_and_error
 from tests.benchmarks.test_accuracy import NINE, SETS, read
-from tests.benchmarks.test_acquisition import data_folder
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Without the annotators found as spammers"
 ENGINES = {"majority_vote": "em", "bayesian_dawid_skene": "vb"}
@@ -47,22 +43,17 @@ HEADER = (
 )
 
 
-def test_accuracy_without_spammers(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+def test_accuracy_without_spammers(recorder: Recorder, real_data: Path) -> None:
     rows, means = [], dict[str, list[list[float]]]()
     for name in NINE:
-        data, gold = read(folder, name)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fits = {method: fit(method, data, inference=engine, seed=0) for method, engine in ENGINES.items()}
-            found = [covariance_spammers(data), suspicious_annotators(fits[JUDGE])]
-            who = [table.index[table["spammer"]] for table in found]
-            for method, posterior in fits.items():
-                hits = [hit(posterior, gold), *(hit(pruned(posterior, some), gold) for some in who)]
-                means.setdefault(method, []).append([float(100 * x.mean()) for x in hits])
-                rows.append([SETS[name], method, *cells(hits, who, data.n_annotators), *published(name, method)])
+        data, gold = read(real_data, name)
+        fits = {method: fit(method, data, inference=engine, seed=0) for method, engine in ENGINES.items()}
+        found = [covariance_spammers(data), suspicious_annotators(fits[JUDGE])]
+        who = [table.index[table["spammer"]] for table in found]
+        for method, posterior in fits.items():
+            hits = [hit(posterior, gold), *(hit(pruned(posterior, some), gold) for some in who)]
+            means.setdefault(method, []).append([float(100 * x.mean()) for x in hits])
+            rows.append([SETS[name], method, *cells(hits, who, data.n_annotators), *published(name, method)])
     for method, per_set in means.items():
         before, *after = np.mean(per_set, axis=0)
         shown = [f"{x:.2f} ({x - before:+.2f})" for x in after]
@@ -99,8 +90,7 @@ def cells(hits: list[np.ndarray], who: list[pd.Index], annotators: int) -> list[
     out = [f"{100 * before.mean():.2f}"]
     for some, now in zip(who, after, strict=True):
         change = 100 * (now - before)
-        error = change.std(ddof=1) / np.sqrt(len(change))
-        shown = f"{100 * now.mean():.2f} ({change.mean():+.2f} ± {error:.2f})"
+        shown = f"{100 * now.mean():.2f} ({mean_and_error(change, 2, signed=True)})"
         out += [f"{len(some)} of {annotators}", shown if len(some) else "-"]
     return out
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
-from scipy import stats
 
 from crowdppl.datasets import digits, mnist
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.annotators import annotator_kind
 from crowdppl.simulation.crowd import SimulatedCrowd
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Trace regularisation on digits"
 MNIST = "CROWDPPL_MNIST"
@@ -74,7 +69,7 @@ def test_trace_on_digits(recorder: Recorder) -> None:
         for design in DESIGNS:
             some = [cell for cell in cells if (cell.kind, cell.design) == (kind, design)]
             parts.append(f"{ANNOTATORS} of the kind {kind}, {design}:\n\n{table(some)}")
-    recorder.add(TITLE, "\n\n".join([*parts, *verdicts(cells)]))
+    recorder.add(TITLE, "\n\n".join(parts))
 
 
 def images_of(kind: str, skill: float, design: str, seed: int) -> SimulatedCrowd:
@@ -136,9 +131,7 @@ def scored(row: str, crowd: SimulatedCrowd, labels_per_image: int, seed: int) ->
     """Accuracy on test images, error of the confusion, and whether the fit doubts its diagonal."""
     method, engine = (EM, "em") if row == EM else ("trace_reg", "svi")
     settings = settings_of(row, labels_per_image)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        posterior = fit(method, crowd.data, inference=engine, seed=seed, settings=settings)
+    posterior = fit(method, crowd.data, inference=engine, seed=seed, settings=settings)
     features = crowd.data.features
     assert features is not None
     accuracy = evaluate(posterior.classify(features).loc[crowd.test], crowd.truth[crowd.test]).accuracy
@@ -178,57 +171,3 @@ def paired(runs: Runs, row: str, base: str) -> tuple[float, float]:
     """How far the accuracy of a row is above a base's on the same seeds, and the standard error of that."""
     above = np.array([own - other for (own, _), (other, _) in zip(runs[row], runs[base], strict=True)])
     return round(float(above.mean()), 9), float(above.std(ddof=1) / len(above) ** 0.5)
-
-
-def verdicts(cells: list[Cell]) -> list[str]:
-    """Where what the paper claims does not hold, in accuracy, and which fits doubt themselves."""
-    claimed = [cell for cell in cells if cell.dominant == SEEDS]
-    single = [cell for cell in claimed if DESIGNS[cell.design] == 1]
-    traces = [*(name_of(weight) for weight in WEIGHTS if weight), DEFAULT]
-    against = "Where the mean confusion is dominant in all seeds, "
-    lines = [
-        f"{against}the accuracy is below that of no trace: {losses(claimed, traces, name_of(0.0))}",
-        f"{against}and one annotator labels an image, it is below that of {EM}: "
-        f"{losses(single, [*traces, name_of(0.0)], EM)}",
-    ]
-    below = [cell for cell in cells if cell.dominant < SEEDS]
-    told = [
-        f"{where(cell)}: {', '.join(f'{row} {n} of {SEEDS}' for row, n in cell.doubted.items())}" for cell in below
-    ]
-    lines.append(
-        f"Of {SEEDS} seeds, differences of nothing but noise are below by more than two standard errors in "
-        f"{100 * stats.t.sf(2, SEEDS - 1):.0f} % of comparisons, and above in as many."
-    )
-    above = sum(sum(cell.doubted.values()) for cell in claimed)
-    lines.append(
-        "Where it is not dominant in all seeds, fits that warn that the most frequent answer to a class is another "
-        f"one: {'; '.join(told) or 'there is no such cell'}. Elsewhere {above} of "
-        f"{len(claimed) * len(ROWS) * SEEDS} fits do."
-    )
-    return lines
-
-
-def losses(cells: list[Cell], rows: list[str], base: str) -> str:
-    """How often rows are less accurate than a base, and where beyond noise, or by a point, which is five images."""
-    compared: dict[str, tuple[float, float]] = {}
-    for cell in cells:
-        once = {tuple(cell.runs[row]): row for row in reversed(rows)}  # of equal settings, the first row
-        compared |= {f"{where(cell)}, {row}": paired(cell.runs, row, base) for row in rows if row in once.values()}
-    lower = sum(above < 0 for above, _ in compared.values())
-    higher = sum(above > 2 * error for above, error in compared.values())
-    surely = [name for name, (above, error) in compared.items() if above < -2 * error]
-    much = [name for name, (above, _) in compared.items() if above <= -1]
-    those, others = (
-        "; ".join("{} ({:+.1f} ± {:.1f})".format(name, *compared[name]) for name in some) or "none"
-        for some in (surely, much)
-    )
-    return (
-        f"{lower} of {len(compared)} comparisons, by more than two standard errors in {len(surely)}: "
-        f"{those}; by a point or more in {len(much)}: {others}. It is above by more than two standard errors in "
-        f"{higher}."
-    )
-
-
-def where(cell: Cell) -> str:
-    """A cell in words."""
-    return f"{cell.kind}, {cell.design}, p = {cell.skill:g}"

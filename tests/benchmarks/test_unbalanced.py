@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import DIGITS_CROWD
 from crowdppl.evaluation.metrics import Evaluation, evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.crowd import simulate_annotators
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.tables import markdown
+from tests.benchmarks.results import Recorder
+from tests.benchmarks.tables import markdown, mean_and_error
 from tests.benchmarks.test_accuracy import read
-
-pytestmark = pytest.mark.bench
 
 TITLE = "Unbalanced classes and the balance term"
 SEEDS = 5
@@ -70,18 +66,14 @@ class Case:
     test: pd.Index[Any]
 
 
-def test_unbalanced_classes(recorder: Recorder, request: pytest.FixtureRequest) -> None:
+def test_unbalanced_classes(recorder: Recorder, real_data: Path) -> None:
     parts: list[str] = []
     words: list[str] = []
     began = time.perf_counter()
     crowds: dict[str, list[Case]] = {
         f"Digits, {name}": [thinned_digits(kinds, seed) for seed in range(SEEDS)] for name, kinds in CROWDS.items()
     }
-    try:
-        folder: Path = request.getfixturevalue("real_data")
-        crowds["product, simulated features"] = [product(folder, seed) for seed in range(SEEDS)]
-    except pytest.skip.Exception:
-        words.append("- product was not measured: CROWDPPL_DATA named no folder of real annotations.")
+    crowds["product, simulated features"] = [product(real_data, seed) for seed in range(SEEDS)]
     for name, cases in crowds.items():
         runs: Runs = {row: [] for row in ROWS}
         for seed, case in enumerate(cases):
@@ -147,9 +139,7 @@ def measured(row: str, case: Case, seed: int) -> dict[str, float]:
     """The scores of one fit; accuracies in per cent."""
     data, truth, test = case.data, case.truth, case.test
     method, settings = ROWS[row]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        posterior = fit(method, data, inference="vb", seed=seed, settings=settings)
+    posterior = fit(method, data, inference="vb", seed=seed, settings=settings)
     p = posterior.probabilities()
     own = evaluate(p.loc[truth.index.difference(test)], truth.drop(test))
     out = named(own, ("accuracy", "balanced", "log_score"))
@@ -178,23 +168,10 @@ def counts(cases: list[Case]) -> str:
 def table(runs: Runs) -> str:
     """Rows x scores."""
     rows = [
-        [row, *(shown(np.array([run[score] for run in some]), score) for score in SCORES)]
+        [row, *(mean_and_error(np.array([run[score] for run in some]), digits(score)) for score in SCORES)]
         for row, some in runs.items()
     ]
     return markdown(("", *SCORES.values()), rows)
-
-
-def shown(values: np.ndarray, score: str) -> str:
-    """A mean ± its standard error, or a dash where there is no such score."""
-    if np.isnan(values).any():
-        return "-"
-    digits = 3 if "log" in score else 1
-    return f"{values.mean():.{digits}f} ± {error(values):.{digits}f}"
-
-
-def error(values: np.ndarray) -> float:
-    """The standard error of a mean; NaN for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def against_off(runs: Runs, row: str) -> str:
@@ -204,9 +181,15 @@ def against_off(runs: Runs, row: str) -> str:
     told, harm = [], []
     for score, name in SCORES.items():
         apart = np.array([own[score] - off[score] for own, off in zip(runs[row], runs[OFF], strict=True)])
-        digits, worse = (3, float(apart.mean())) if "log" in score else (1, -float(apart.mean()))
-        told.append(f"{name} {apart.mean():+.{digits}f} ± {error(apart):.{digits}f}")
-        clear = worse >= 10.0**-digits and worse >= t.ppf(0.975, len(apart) - 1) * error(apart)
+        worse = float(apart.mean()) if "log" in score else -float(apart.mean())
+        told.append(f"{name} {mean_and_error(apart, digits(score), signed=True)}")
+        error = apart.std(ddof=1) / np.sqrt(len(apart))
+        clear = worse >= 10.0 ** -digits(score) and worse >= t.ppf(0.975, len(apart) - 1) * error
         if clear or worse >= (0.05 if "log" in score else 1.0):
             harm.append(name)
     return f"{row}: {'; '.join(told)}. Harm: {', '.join(harm) or 'none'}."
+
+
+def digits(score: str) -> int:
+    """After the point."""
+    return 3 if "log" in score else 1

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from crowdppl.datasets import DIGITS_CROWD
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.fitting import fit
 from crowdppl.simulation.crowd import SimulatedCrowd, simulate_annotators
-from tests.benchmarks.recorder import Recorder
-from tests.benchmarks.tables import markdown
-
-pytestmark = pytest.mark.bench
+from tests.benchmarks.results import Recorder
+from tests.benchmarks.tables import markdown, mean_and_error
 
 TITLE = "Features that had no part in the recipe"
 SETS = ("iris", "wine", "breast_cancer", "digits")
@@ -62,7 +58,7 @@ def test_features_that_had_no_part(recorder: Recorder) -> None:
             shown = {row: np.mean(runs[name, row], 0).round(3).tolist() for row in ROWS}
             print(each, name, shown, f"{time.perf_counter() - began:.0f} s", flush=True)
         word = "label" if each == 1 else "labels"
-        parts.append(f"{each} {word} an item:\n\n{table(runs)}\n\n{verdict(runs)}")
+        parts.append(f"{each} {word} an item:\n\n{table(runs)}")
     took = f"All of it took {(time.perf_counter() - began) / 60:.0f} minutes."
     recorder.add(TITLE, "\n\n".join([f"{EXPLAINED} {took}", *parts]))
 
@@ -80,9 +76,7 @@ def labelled(name: str, each: int, seed: int) -> SimulatedCrowd:
 def measured(row: str, crowd: SimulatedCrowd, seed: int) -> list[float]:
     """The scores of one fit: truth of the labelled items, and of the others, from their features."""
     method, engine, settings = ROWS[row]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        posterior = fit(method, crowd.data, inference=engine, seed=seed, settings=settings)
+    posterior = fit(method, crowd.data, inference=engine, seed=seed, settings=settings)
     p, known = posterior.probabilities(), crowd.truth.drop(crowd.test)
     unseen = [float("nan")] * 3 if row == BASE else three(p.loc[crowd.test], crowd.truth[crowd.test])
     return [*three(p.loc[known.index], known), *unseen]
@@ -96,25 +90,8 @@ def three(p: pd.DataFrame, truth: pd.Series[Any]) -> list[float]:
 
 def table(runs: Runs) -> str:
     """Sets and rows x scores."""
-    lines = []
-    for (name, row), found in runs.items():
-        values = np.array(found)
-        mean, error = values.mean(0), values.std(0, ddof=1) / np.sqrt(len(values))
-        cells = (
-            "-" if np.isnan(m) else f"{m:.{digits}f} ± {e:.{digits}f}"
-            for m, e, digits in zip(mean, error, SCORES.values(), strict=True)
-        )
-        lines.append([f"{name.replace('_', ' ')}, {row}", *cells])
+    lines = [
+        [f"{name.replace('_', ' ')}, {row}", *map(mean_and_error, np.array(found).T, SCORES.values())]
+        for (name, row), found in runs.items()
+    ]
     return markdown(("", *SCORES), lines)
-
-
-def verdict(runs: Runs) -> str:
-    """Where the default recipe is not the best row."""
-    lost = []
-    for at, (score, digits) in enumerate(SCORES.items()):
-        sign = 1 if "accuracy" in score else -1
-        for name in SETS:
-            means = {row: sign * round(float(np.mean(runs[name, row], 0)[at]), digits) for row in ROWS}
-            better = [row for row, x in means.items() if x > means[DEFAULT]]
-            lost += [f"{name.replace('_', ' ')}, {score}: {' and '.join(better)}"] if better else []
-    return f"Better than {DEFAULT}: {'; '.join(lost) or 'none, on no set and by no score'}."

@@ -1,4 +1,4 @@
-"""The classifier on parts of sentiment_polarity, trained on labels and features of the rest."""
+"""Truth and classifier from labels and features: every method with a network, on three sets."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import pytest
 from crowdppl.evaluation.metrics import evaluate
 from tests.benchmarks import neural
 from tests.benchmarks.featured import read_featured
-from tests.benchmarks.recorder import Recorder
+from tests.benchmarks.results import Recorder
 from tests.benchmarks.tables import markdown
-from tests.benchmarks.test_acquisition import data_folder
 
-pytestmark = pytest.mark.bench
-
-TITLE = "Features and labels of sentiment_polarity"
 FOLDS = 5
 
 
-def test_sentiment_polarity_by_folds(recorder: Recorder, request: pytest.FixtureRequest) -> None:
-    folder = data_folder(request, recorder, TITLE)
-    if folder is None:
-        return
+@pytest.mark.parametrize("name", ["LabelMe", "Music"])
+def test_truth_from_features_and_labels(name: str, recorder: Recorder, real_data: Path) -> None:
+    recorder.add(f"Truth from features and labels: {name}", neural.section(real_data, name.lower()))
+
+
+def test_sentiment_polarity_by_folds(recorder: Recorder, real_data: Path) -> None:
     rows = [row for row in neural.ROWS if row.method in ("bayes_dgc", "raykar", "majority_vote", "ccem")]
     lines = []
     for row in rows:
-        each = np.array([fold_accuracy(folder, row, fold) for fold in range(FOLDS)])
+        each = np.array([fold_accuracy(real_data, row, fold) for fold in range(FOLDS)])
         lines.append((row.title, f"{100 * each.mean():.1f}", f"{100 * each.std(ddof=1) / np.sqrt(FOLDS):.1f}"))
         print(*lines[-1])
     words = f"Accuracy in % of the classifier on each of {FOLDS} parts of the labelled items, trained on the rest."
-    recorder.add(TITLE, f"{words}\n\n{markdown(('method', 'accuracy', 'standard error'), lines)}")
+    recorder.add(
+        "Features and labels of sentiment_polarity",
+        f"{words}\n\n{markdown(('method', 'accuracy', 'standard error'), lines)}",
+    )
 
 
 def fold_accuracy(folder: Path, row: neural.Row, fold: int) -> float:
