@@ -341,25 +341,17 @@ def connected_sets(blocks: Sequence[Block], active: np.ndarray) -> np.ndarray:
 
     ``active`` are the annotators with labels, bool (A,).
     """
-    sets: np.ndarray = np.arange(len(active))
-    part = max(1_000, 20 * len(active))  # mostly joins everyone already
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(active)
+    sets: np.ndarray = np.arange(n)
+    part = max(1_000, 20 * n)  # mostly joins everyone already
     for block in blocks:
         for most in (part, None):
-            sets = _merged(sets, *repeats(block, most))
+            one, other = repeats(block, most)
+            joined = coo_array((np.ones(len(one), bool), (sets[one], sets[other])), shape=(n, n))
+            sets = connected_components(joined, directed=False)[1][sets]
             if np.ptp(sets[active]) == 0:
                 return sets
     return sets
-
-
-def _merged(sets: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Sets after those of each pair of annotators are made one; the least member of a set names it."""
-    while True:
-        pairs = sets[one], sets[other]
-        if np.array_equal(*pairs):
-            return sets
-        least, into = np.minimum(*pairs), np.arange(len(sets))
-        for named in pairs:
-            np.minimum.at(into, named, least)
-        while not np.array_equal(further := into[into], into):
-            into = further
-        sets = into[sets]
