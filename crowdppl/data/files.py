@@ -85,7 +85,8 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
     except UnicodeError as error:
-        raise DataError(_undecodable(path, encoding)) from error
+        text = f"{path.name} is not {encoding or 'UTF-8'}; give encoding=, such as 'cp1252' or 'utf-16'"
+        raise DataError(text) from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path.name} cannot be read: {error}; it may be truncated") from error
 
@@ -98,19 +99,6 @@ def _open(path: Path, encoding: str) -> TextIO:
         file.seek(0)
     opened: TextIO = file
     return opened
-
-
-def _undecodable(path: Path, encoding: str | None) -> str:
-    """What to say of a file in another encoding; of one that is not UTF-8, with the first line that is not."""
-    if encoding is not None:
-        return f"{path.name} is not {encoding}; give another encoding="
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode()
-            except UnicodeError:
-                return f"line {number} of {path.name} is not UTF-8; give encoding=, such as 'cp1252' or 'utf-16'"
-    return f"{path.name} is not UTF-8; give encoding="
 
 
 def _records(path: Path, delimiter: str, encoding: str, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -315,7 +303,7 @@ def read_item_covariates(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> pd.DataFrame:
-    """What is known of items, from a file: a table by item id, to be given as ``item_covariates``.
+    """What is known of items, by item id, to be given as ``item_covariates``.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet with a column of items; its other columns are covariates.

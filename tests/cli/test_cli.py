@@ -7,7 +7,6 @@ import json
 import os
 import runpy
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -298,8 +297,8 @@ def test_options_of_the_engine() -> None:
 
 @pytest.mark.filterwarnings("ignore::crowdppl.errors.ConvergenceWarning")
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = partial(crowdppl.fit, draws=60, chains=4)
-    monkeypatch.setattr("crowdppl.cli.outputs.fit", quick)
+    fitted = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), draws=40, chains=2, seed=1)
+    monkeypatch.setattr("crowdppl.cli.outputs.fit", lambda *_, seed: {1: fitted}[seed])
     out = tmp_path / "demo"
     for _ in range(2):  # a demonstration replaces another
         assert run("demo", "--out", out, "--seed", 1) == 0
@@ -307,8 +306,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     for part in ("Probability of each class", "accuracy_low", "R-hat", "ESS", str(out)):
         assert part in printed
     labels = pd.read_csv(out / "labels.csv", index_col="item")
-    ten_lines = quick("bayesian_dawid_skene", crowdppl.anaesthetists(), seed=1)  # as in README
-    np.testing.assert_array_equal(labels["probability"], ten_lines.labels()["probability"])
+    np.testing.assert_array_equal(labels["probability"], fitted.labels()["probability"])
     assert (pd.read_csv(out / "annotators.csv")["labels"] == [135, 45, 45, 45, 45]).all()
     pictures = {path.name for path in (out / "pictures").iterdir()}
     others = {"annotators.png", "item_entropies.png", "trace.png"}
@@ -355,6 +353,7 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     data.frame().to_csv(tmp_path / "answers.csv", index=False)
     data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
     fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")
+    fit = (*fit, "--inference", "em")
     quick = ("--setting", 'training={"epochs": 3}')
     assert "features.csv" in refused(capsys, *fit, "--features", tmp_path / "features.csv")
     given = ("--features", tmp_path / "features.csv", "--features-encoding", "utf-16")
@@ -363,7 +362,7 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads((tmp_path / "out" / "run.json").read_text())["features"].endswith("features.csv")
     rows = data.frame().astype({"label": str, "annotator": str})
     same = Annotations.from_frame(rows, features=data.features)
-    want = crowdppl.fit("raykar", same, settings={"training": {"epochs": 3}}, seed=0).probabilities()
+    want = crowdppl.fit("raykar", same, inference="em", settings={"training": {"epochs": 3}}).probabilities()
     found = load(tmp_path / "out").probabilities()
     assert len(found) == 60  # those that nobody labelled, too
     np.testing.assert_allclose(found.loc[want.index], want, atol=1e-5)

@@ -109,7 +109,7 @@ GOOD = '{"item": 1, "worker": 2, "label": 0}\n'
         ("a.csv", "item,worker,label\na,w,0\nb,w\n", "line 3 of a.csv has 2 fields .* 3"),
         ("a.csv", "item;worker;label\na;w;0;1\n", "line 2 of a.csv has 4 fields"),
         ("a.csv", 'item,worker,label\na,w,0\nb,"w,1\nc,w,1\n', "line 2.*quote"),
-        ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", "line 3 of a.csv"),
+        ("a.csv", b"item,worker,label\na,w,0\nb,\xff\xfe,1\n", "a.csv is not UTF-8"),
         ("a.csv", "", "a.csv"),
         ("a.csv", "item,worker,label\n", "no rows"),
         ("a.csv", "0,0,1\n0,1,1\n", "'0'"),
