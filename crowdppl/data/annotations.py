@@ -313,8 +313,8 @@ class Annotations:
         """Reads a matrix (N, A) of labels: an array, a tensor, or a DataFrame, which names items and annotators.
 
         Args:
-            missing: what, besides a mask, means that there is no label; by default NaN among floats, -1 among
-                whole numbers, and a text that is empty or of blanks.
+            missing: what, besides a mask, means that there is no label; by default what pandas takes as missing, -1
+                unless among floats, and text that is empty or of blanks.
             options: ``items`` and ``annotators`` name rows and columns, also in place of a DataFrame's own names.
         """
         rows = rows_of_matrix(matrix, missing, options.get("items"), options.get("annotators"))

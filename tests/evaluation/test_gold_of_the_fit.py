@@ -1,4 +1,4 @@
-"""What may judge a posterior: probabilities and truths that make sense, and truths that the fit was not told."""
+"""What may score a posterior: probabilities and truths that make sense, and truths that the fit did not use."""
 
 from __future__ import annotations
 
