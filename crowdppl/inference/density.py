@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import string
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -385,11 +385,12 @@ class Density:
                 _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
             wanted = {**leaves, **{f"probe {n}": x for n, x in probes.items()}}
-            got = {n: torch.zeros_like(x) for n, x in wanted.items()}  # where the objective does not depend on it
+            slopes: Sequence[Tensor | None] = [None] * len(wanted)
             if wanted and objective.requires_grad:
                 total = objective.sum() if objective.dim() else objective
                 slopes = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
-                got |= {n: g for n, g in zip(wanted, slopes, strict=True) if g is not None}
+            pairs = zip(wanted.items(), slopes, strict=True)
+            got = {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
         shares = {n: got[f"probe {n}"] for n in probes}
         shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
         return Evaluation(

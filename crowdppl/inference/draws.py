@@ -37,11 +37,10 @@ def draws_of(
 
 def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Tensor:
     arrays = {k: torch.from_numpy(np.asarray(v, np.float64)).to(stream.device) for k, v in stored.arrays.items()}
-    conjugate = site.kind == "conjugate"
     if stored.family == "draws":
         flat = arrays["draws"].flatten(0, 1)
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
-        return flat[at].clamp(min=1e-35).log() if conjugate else flat[at]
+        return site.leaf(flat[at])
     if stored.family == "dirichlet":
         c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
         return DIRICHLET.draw(c.expand(n, *c.shape), stream)
@@ -54,9 +53,7 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         noise = torch.randn((n, *loc.shape), generator=stream, dtype=loc.dtype, device=loc.device)
         out: Tensor = site.transform(loc + arrays["scale"] * noise)
         return out
-    value = arrays["value"]
-    value = value.expand(n, *value.shape)
-    return value.clamp(min=1e-35).log() if conjugate else value
+    return site.leaf(arrays["value"].expand(n, *arrays["value"].shape))
 
 
 def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
@@ -64,7 +61,7 @@ def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[s
     out = {}
     for name in names:
         x = torch.from_numpy(np.asarray(sites[name].mean, np.float64)).to(problem.options.device)
-        out[name] = x.clamp(min=1e-35).log() if problem.sites[name].kind == "conjugate" else x
+        out[name] = problem.sites[name].leaf(x)
     return out
 
 

@@ -76,7 +76,8 @@ class FullPass:
         """
         onehot = [n for n, s in self.sites.items() if s.kind == "onehot"]
         first: Evaluation | None = None
-        objective, sums = torch.zeros(()), dict[str, Tensor]()
+        objective: Tensor | None = None
+        sums = dict[str, Tensor]()
         per_item, slopes, shares = list[Tensor](), dict[str, list[Tensor]](), dict[str, list[Tensor]]()
         for block in (b for b in self.blocks if b.n_items):
             terms = None if extra is None else extra(first is None)
@@ -92,7 +93,7 @@ class FullPass:
                 how=how(block.offset) if how else None,
                 extra=terms,
             )
-            objective = one.objective if first is None else objective + one.objective
+            objective = one.objective if objective is None else objective + one.objective
             for name, g in one.gradient.items():
                 if self.sites[name].local:
                     slopes.setdefault(name, []).append(g)
@@ -102,7 +103,7 @@ class FullPass:
                 shares.setdefault(name, []).append(x)
             per_item += [one.per_item] if evidence else []
             first = first or one
-        assert first is not None, "annotations have at least one item"
+        assert first is not None and objective is not None, "annotations have at least one item"
         return Total(
             objective,
             sums | {n: torch.cat(x, -1 - len(self.sites[n].event_shape)) for n, x in slopes.items()},

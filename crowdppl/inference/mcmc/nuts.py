@@ -60,9 +60,9 @@ class Marginal:
         return {"value": value.detach(), **{f"slope.{n}": g for n, g in zip(leaves, slopes, strict=True)}}
 
     def _value(self, at: Mapping[str, Tensor]) -> Tensor:
-        sites, logged = self.problem.sites, self.full_pass.density.log_sites
+        sites = self.problem.sites
         x = {n: sites[n].transform(u) for n, u in at.items()}
-        leaf = {n: v.clamp(min=1e-35).log() if n in logged else v for n, v in x.items()}
+        leaf = {n: sites[n].leaf(v) for n, v in x.items()}
         given = {n: v.detach() for n, v in leaf.items()}
         total = self.full_pass(given, gradient=list(given), extra=self._prior)
         value = total.objective
@@ -176,6 +176,5 @@ def _stack(problem: Problem, chains: list[_Chain]) -> dict[str, Tensor]:
     out = {}
     for name, site in problem.sites.items():
         u = torch.stack([torch.stack([draw[name] for draw in draws[:length]]) for draws in kept])
-        x = site.widen(site.transform(u), problem.plates, lead=2)
-        out[name] = x.clamp(min=1e-35).log() if site.kind == "conjugate" else x
+        out[name] = site.leaf(site.widen(site.transform(u), problem.plates, lead=2))
     return out

@@ -17,6 +17,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import network_arrays, restore_network
 from crowdppl.inference.neural.regularisers import class_shares, mix, regularisation
 from crowdppl.inference.optimisers import LBFGSAscent, adamw, optimiser_arrays, restore_optimiser
+from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.starts import soft_truth
 from crowdppl.networks.classifier import Network, init_weights, learns, log_shares, outputs, parts
@@ -47,6 +48,15 @@ def batch_sizes(n_items: int, size: int) -> list[int]:
     if rest == 1 and whole:
         sizes[-2:] = [size + 1]
     return sizes
+
+
+def refuse_options(options: Options, *names: str) -> None:
+    """Refuses options that have no meaning where a network learns."""
+    for name in names:
+        if getattr(options, name) is not None:
+            raise MethodError(
+                f"{name} has no meaning where a network learns; see training=, its epochs and batches"
+            )
 
 
 def check_trainable(network: nn.Module, name: str, features: Features, size: int) -> None:
@@ -119,7 +129,7 @@ class Learner:
         init_weights(network, training, problem.options.seed)
         features = [block.features for block in problem.blocks if block.features is not None]
         self.features = joined(features)  # a fit with a network gives its blocks some
-        known = torch.cat([_is_known(block) for block in problem.blocks])
+        known = torch.cat([is_known(block) for block in problem.blocks])
         self.rows = torch.nonzero(known).squeeze(-1)
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         if not training.full_batch:  # which evaluates networks in eval mode
@@ -224,7 +234,7 @@ class Learner:
                 )
 
 
-def _is_known(block: Block) -> Tensor:
+def is_known(block: Block) -> Tensor:
     """Items with a known truth or a label that names a class, bool (n_items,)."""
     found = torch.from_numpy(has_informative_label(block)).to(block.device)
     return found if block.gold is None else found | (block.gold >= 0)

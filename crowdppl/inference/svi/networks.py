@@ -15,12 +15,12 @@ from pyro.infer import TraceEnum_ELBO
 from torch import Tensor, nn
 
 from crowdppl.core.devices import seed_streams
-from crowdppl.data.blocks import Block, has_informative_label
+from crowdppl.data.blocks import Block
 from crowdppl.data.features import read_stored
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of, network_arrays, restore_network
 from crowdppl.inference.loop import Progress, iterate
-from crowdppl.inference.neural.learner import batch_sizes, check_trainable
+from crowdppl.inference.neural.learner import batch_sizes, check_trainable, is_known, refuse_options
 from crowdppl.inference.neural.regularisers import RegularisedLoss
 from crowdppl.inference.optimisers import adamw, optimiser_arrays, restore_optimiser
 from crowdppl.inference.options import Options
@@ -45,11 +45,7 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
         NumericalError: when the loss is not finite.
     """
     training = training_of(getattr(problem.model, "training", {}))
-    for option in ("batch_size", "max_iterations", "tolerance"):
-        if getattr(options, option) is not None:
-            raise MethodError(
-                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
-            )
+    refuse_options(options, "batch_size", "max_iterations", "tolerance")
     if training.full_batch:
         raise MethodError("training: full_batch=True is for inference='em' and 'vb'; leave it out under svi")
     epochs = Epochs(problem, training, options, guide)
@@ -75,10 +71,7 @@ class Epochs:
         for network in networks_of(problem.model).values():
             init_weights(network, training, options.seed)
         self.whole = replace(for_pyro(problem.whole()), seen=None)
-        known = has_informative_label(self.whole)
-        if self.whole.gold is not None:
-            known |= (self.whole.gold >= 0).cpu().numpy()
-        self.rows = np.flatnonzero(known)
+        self.rows = np.flatnonzero(is_known(self.whole).cpu().numpy())
         self.sizes = batch_sizes(len(self.rows), training.batch_size)
         for name, network in self.learning.items():
             assert self.whole.features is not None, "a fit with networks gives its blocks features"

@@ -213,6 +213,5 @@ def _draw(problem: Problem, guide: Any, whole: Block, n_draws: int = DRAWS) -> d
     draws = {}
     for name, values in out.items():
         site = problem.sites[name]
-        x = site.widen(torch.stack(values), problem.plates)[None]
-        draws[name] = x.clamp(min=1e-35).log() if site.kind == "conjugate" else x
+        draws[name] = site.leaf(site.widen(torch.stack(values), problem.plates)[None])
     return draws

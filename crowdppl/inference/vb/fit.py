@@ -12,7 +12,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of
 from crowdppl.inference.loop import Progress, Run, iterate, run_each
-from crowdppl.inference.neural.learner import FullBatch, Learner
+from crowdppl.inference.neural.learner import FullBatch, Learner, refuse_options
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.state import first_state
@@ -105,11 +105,7 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     if network_of(problem.model) is None:
         return None
     training = training_of(getattr(problem.model, "training", {}))
-    for option in ("batch_size", "max_iterations", "tolerance"):
-        if getattr(options, option) is not None and not (training.full_batch and option == "tolerance"):
-            raise MethodError(
-                f"{option} has no meaning where a network learns; see training=, its epochs and batches"
-            )
+    refuse_options(options, "batch_size", "max_iterations", *(() if training.full_batch else ("tolerance",)))
     if options.restarts > 1:
         raise MethodError(
             f"restarts={options.restarts} has no meaning where a network learns; fit with several seeds"

@@ -107,7 +107,6 @@ def test_an_interrupted_look_ahead_leaves_the_fit_where_it_was() -> None:
     ("name", "share"),
     [
         ("mixed_membership", 0.6),
-        ("hierarchical_dawid_skene", 0.7),
     ],
 )
 def test_the_optimum_is_the_same_and_passes_are_fewer(

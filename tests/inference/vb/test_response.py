@@ -133,6 +133,7 @@ def test_with_known_truths_nothing_is_left_out() -> None:
         np.testing.assert_allclose(site.arrays["weight"], 1, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_standard_deviations_are_those_of_gibbs() -> None:
     data = drawn(4, 300, 8, 3).data
     exact = crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", seed=0, draws=500).confusion_intervals()
