@@ -114,7 +114,7 @@ class Fixed(nn.Module):
         return x[:, :3]
 
 
-@pytest.mark.parametrize("name", ["crowd_layer", "bayes_dgc"])
+@pytest.mark.parametrize("name", ["bayes_dgc"])
 def test_under_svi_too_a_network_without_weights_to_learn_has_its_say_and_stands_still(name: str) -> None:
     data, truth = clouds(120, 60, 4)
     frozen = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).requires_grad_(False).eval()

@@ -25,7 +25,7 @@ WILD = {"epochs": 40, "learning_rate": 3e-2, "hidden": 256, "dropout": 0.0, "wei
 """A network that soon knows the annotators' errors by heart."""
 
 
-@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em")])
 def test_it_stops_early_where_the_network_learns_errors_by_heart(name: str, engine: str) -> None:
     data, _ = clouds(160, 120, 3)
     found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings={"training": WILD})
