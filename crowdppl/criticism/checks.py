@@ -230,10 +230,9 @@ class Check:
 def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Check:
     """Tests whether the fitted model, run again, gives labels like those that were observed.
 
-    A posterior predictive check (Rubin 1984, "Bayesianly justifiable and relevant frequency calculations"; Gelman,
-    Meng & Stern 1996, "Posterior predictive assessment of model fitness via realized discrepancies"). A replicate
-    keeps drawn parameters, and for each item a truth (and whatever else belongs to it) drawn given its labels; the
-    same annotators then label the same items anew. A fit that gives points replicates at its point.
+    A posterior predictive check (Rubin 1984, "Bayesianly justifiable and relevant frequency calculations"). A
+    replicate keeps drawn parameters, and for each item a truth (and whatever else belongs to it) drawn given its
+    labels; the same annotators then label the same items anew. A fit that gives points replicates at its point.
 
     The statistics, in which an abstention is an answer like others:
 
@@ -248,17 +247,11 @@ def predictive_check(posterior: Fit, *, draws: int = 200, seed: int = 0) -> Chec
       item, for the one and for the other: shared errors weigh more. Large where one copies the other.
     - pair_misfit: mean square of these distances over pairs of annotators. Large where groups depend on each other.
 
-    The last two are of pairs of annotators who share at least 10 items and are absent where there are none; their
-    variances have 1 (a pair of labels, squared) added, so that pairs who share little do not decide. Of these and
-    of class_shares, p-values are upper tails, for replicates of a fit that has seen the labels vary more than
-    these; those of the others are two-sided.
-
-    ``p_value`` belongs to the statistic that is farthest out. Each is measured in standard deviations from its
-    mean, over data and replicates alike; the largest distance of the data is ranked among the largest distances of
-    the replicates, so that neither the number of statistics nor their dependence matters. P-values are mostly too
-    large, because the fit has seen the data. Those in the table are not corrected for their number.
-
-    Takes 8 bytes of memory a label and draw.
+    The last two are of pairs of annotators who share at least 10 items; of these and of class_shares, p-values are
+    upper tails, and two-sided otherwise. ``p_value`` belongs to the statistic that is farthest out: the largest
+    distance of the data, in standard deviations, is ranked among the largest distances of the replicates, so that
+    neither the number of statistics nor their dependence matters. P-values are mostly too large, because the fit
+    has seen the data. Takes 8 bytes of memory a label and draw.
 
     Args:
         posterior: what a fit returned.

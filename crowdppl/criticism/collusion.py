@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from crowdppl.criticism.checks import MIN_SHARED, Design
-from crowdppl.errors import MethodError
+from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.predictive import LabelBags, predictive
 from crowdppl.inference.result import Fit
 from crowdppl.primitives.model import card_of
 from crowdppl.results.intervals import among_named
+from crowdppl.results.leave_one_out import standard_error
 
 MAX_STEPS, TOLERANCE = 40, 1e-3
 """Of the search for a tilt; the tolerance in standard deviations of the sum."""
@@ -29,9 +30,8 @@ def normal_deviates(total: np.ndarray, value: np.ndarray, share: np.ndarray, par
     """Upper tails of sums of independent terms, as standard normal deviates.
 
     Lugannani & Rice (1980), "Saddle point approximation for the distribution of the sum of independent random
-    variables", in the form of Barndorff-Nielsen (1986) and for sums that jump by the least of their values, as sums
-    of terms of one value do. Where terms differ, the probability is mostly larger than exact, the more so the fewer
-    terms. Chernoff's bound is taken where it is smaller.
+    variables", in the form of Barndorff-Nielsen (1986), for sums that jump by the least of their values. Where
+    terms differ, the probability is mostly larger than exact. Chernoff's bound is taken where it is smaller.
 
     Args:
         total: of each sum, (P,).
@@ -127,6 +127,28 @@ DRAWS = 10
 NUMBERS_AT_ONCE = 2_000_000
 
 
+def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
+    """Share of pairs of labels of an item that are equal: observed, expected by mean tables and prevalence, by
+    chance; and the standard error of observed less expected, items being the units.
+
+    Raises:
+        DataError: when no item has labels of two annotators.
+    """
+    design, result = Design.of(posterior.data), posterior.result
+    parts, step = [], max(1, NUMBERS_AT_ONCE // result.table[0].size)
+    for one, other, _ in design.meetings():
+        for a, b in zip(*(np.split(rows, range(step, len(rows), step)) for rows in (one, other)), strict=True):
+            tables = result.table[design.annotator[a]], result.table[design.annotator[b]]
+            expected = np.einsum("pkl,pkl,k->p", *tables, result.prevalence)
+            parts.append((design.answer[a] == design.answer[b], expected, design.item[a]))
+    equal, probable, item = (np.concatenate(x) for x in zip(*parts, strict=True))
+    if not len(item):
+        raise DataError("no item has labels of two annotators; have some items labelled twice")
+    error = standard_error(equal - probable, np.unique(item, return_inverse=True)[1])
+    share = np.bincount(design.answer) / len(design.answer)
+    return float(equal.mean()), float(probable.mean()), float((share**2).sum()), error
+
+
 def shares_more(model: object) -> bool:
     """Whether labels of an item have more in common than its truth: the card lists another site of items.
 
@@ -139,8 +161,7 @@ def shares_more(model: object) -> bool:
 def independent(posterior: Fit, design: Design) -> Agreement:
     """Agreement of labels that are independent given the truth, under the fitted confusions and prevalence.
 
-    After an update, earlier labels of an item count as well. Where abstentions are informative, so do those of the
-    item's other annotators, and that the two labels are none.
+    Earlier labels of an item count as well, and informative abstentions of its other annotators.
     """
     result, data = posterior.result, posterior.data
     table = (1 - EVEN) * among_named(result.table) + EVEN / data.n_classes
@@ -175,11 +196,8 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     """Agreement by the model itself, given the item's other labels, averaged over draws.
 
     A site of items that is not summed out, such as a difficulty, keeps its value given all labels of the item. The
-    probability of one label whatever the other is taken from ``independent``, which is twice as fast: it only
-    weighs agreement, and the tail is right for any weights.
-
-    Returns:
-        A function that raises MethodError when the model's plate is not that of items.
+    probability of one label is taken from ``independent``: it only weighs agreement, and the tail is right for any
+    weights. Where the model's plate is not that of items, the result raises MethodError.
     """
     data, kept = posterior.data, (1 - EVEN) ** 2
     whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
@@ -291,15 +309,13 @@ class ExcessAgreement:
 def excess_agreement(posterior: Fit, alone: bool = False) -> ExcessAgreement:
     """Agreement beyond the model, of all pairs of annotators who share at least 10 items.
 
-    Among labels that name a class: items that are hard for one are so for others, who abstain without copying.
-    Whether two labels of an item agree is predicted from the *other* labels of the item, by the fitted confusions
-    and prevalence, so that a pair cannot hide by having convinced the model of a truth. A model in which labels of
-    an item have more in common than its truth predicts the pairs who agree more than that itself
-    (``expected_by_model``): what it explains is no excess.
+    Whether two labels of an item agree (abstentions aside) is predicted from the *other* labels of the item, by the
+    fitted confusions and prevalence, so that a pair cannot hide by having convinced the model of a truth. A model
+    in which labels of an item have more in common than its truth predicts the pairs who agree more than that
+    itself.
 
-    An agreement on a class is weighted by the log-likelihood ratio, but for a constant, of a pair of whom one
-    repeats the other in a share c = ``REPEATED`` of items and of a pair of whom each judges alone:
-    log(1 + c / (1 - c) x (probability that one names the class) / (that both do)).
+    An agreement on a class is weighted by the log-likelihood ratio of a pair of whom one repeats the other in a
+    share c = ``REPEATED`` of items: log(1 + c / (1 - c) x p(one names the class) / p(both do)).
 
     Args:
         alone: whether to take labels for independent given the truth whatever the model, which is quicker.

@@ -13,8 +13,8 @@ import numpy as np
 
 from crowdppl.core.validation import switch
 from crowdppl.criticism import collusion
-from crowdppl.criticism.checks import Design, predictive_check
-from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, shares_more
+from crowdppl.criticism.checks import predictive_check
+from crowdppl.criticism.collusion import ExcessAgreement, excess_agreement, pair_agreement, shares_more
 from crowdppl.data.blocks import count_repeats, row_sizes
 from crowdppl.data.checks import cell_counts
 from crowdppl.data.ids import native, ranked
@@ -56,38 +56,27 @@ def doubts(posterior: Fit, thorough: bool = False) -> tuple[Doubt, ...]:
     """Looks for problems of a fit, in this order; nothing found is no proof that all is well.
 
     - thin: more than a quarter of the labels are by annotators who gave fewer than 2 for each free parameter that
-      the method has for an annotator (K (K - 1) in a confusion, 1 in a coin), or fewer than 8 for each row of
-      these. Not where the posterior is as narrow as 1.5 times these labels would make it: what annotators share
-      supports them. Nor for draws of a sampler, which average over all tables that the labels allow, unless
-      annotators agree less than the mean table expects, by 2 standard errors (items are the units), or it expects
-      less than a fifth of their agreement beyond chance: they then rest on a prior that is wrong, or flat.
-    - diagonal: the mean confusion, weighted by labels, has a class whose most frequent answer is another class,
-      by more than 2 standard errors.
-    - spammers: information below .05 bits, under the fitted prevalence and under an even one, and with labels
-      enough to be below .15 bits by 2 standard errors (of the root of the information, as for a likelihood ratio).
-    - unnamed: over a hundredth of the items (half an item at least) are of classes that no label or truth names.
+      the method has for an annotator, or fewer than 8 for each row of these. Not where the posterior is narrow all
+      the same; nor for draws of a sampler, unless annotators agree less than the mean table expects, or it expects
+      next to nothing: the draws then rest on a prior that is wrong, or flat.
+    - diagonal: the mean confusion has a class whose most frequent answer is another class, beyond chance.
+    - spammers: annotators whose labels say less than .05 bits about the truth, beyond chance.
+    - unnamed: over a hundredth of the items are of classes that no label or truth names.
     - order: a method for grades has nominal classes, which it takes as they are sorted.
-    - prevalence, with ``thorough`` alone: under a prior of one item a class, by vb, the share of a class in the
-      items is another by .05. Looked for where the prior weighs a twentieth of the items, and votes or prevalence
-      differ by .1.
+    - prevalence, with ``thorough`` alone: a prior of one item a class changes the share of a class by .05.
     - permuted: some chains of a sampler name the classes otherwise than the votes do.
-    - abstained: the fit is sure (.9) of the truth of items whose labels are all abstentions, where these may inform
-      of the class: what makes items hard for all is then taken for their class.
+    - abstained: the fit is sure of the truth of items whose labels are all abstentions.
     - copying, colluding: pairs and groups of ``crowdppl.suspicious_annotators`` at level .01, unless most pairs
-      stand out, as where items are hard for all. A group that the fit has modelled is expected to agree and is no
-      doubt. Not where a twentieth of the labels are repeats, and without ``thorough`` up to 200,000 pairs of
-      labels, by em 20,000. Copiers who share fewer than some 20 items are seldom found.
+      stand out, as where items are hard for all. Without ``thorough`` up to 200,000 pairs of labels, by em 20,000.
     - what the method itself offers: a model may have ``doubts(fit)``, which returns pairs of a kind and a text.
     - misfit, with ``thorough`` alone: labels drawn from the fit differ from those given, at level .01 of
-      ``crowdppl.predictive_check`` (100 draws, up to 1,000,000 labels). Not for corrected posteriors.
-    - votes: labels are predicted worse than by a majority vote, by more than 2 standard errors of the difference
-      (items are the units). With ``thorough``, labels left out of fits; else, after maximum likelihood with a
-      confusion matrix for each annotator, up to 20,000 labels, each without itself in its annotator's row, which
-      is too kind. Of a corrected posterior, the method's own predictions.
+      ``crowdppl.predictive_check``. Not for corrected posteriors.
+    - votes: labels are predicted worse than by a majority vote, beyond chance: with ``thorough``, labels left out
+      of fits; else, after maximum likelihood with a confusion matrix for each annotator, each label without
+      itself in its annotator's row. Of a corrected posterior, the method's own predictions.
 
     Args:
-        thorough: whether to fit again, ten times in all, for more doubts; gibbs then starts from the truth that it
-            found and takes 200 sweeps at most.
+        thorough: whether to fit again, ten times in all, for more doubts; gibbs then takes 200 sweeps at most.
 
     Examples:
         >>> crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0).doubts()
@@ -139,10 +128,9 @@ MAX_SPARSE = 0.25
 VERY_SPARSE = 0.1
 """Labels for each free parameter below which a method with fewer parameters is advised first."""
 ERRORS = 2
-"""Standard errors by which annotators have to agree otherwise than drawn tables expect."""
+"""Standard errors beyond which a difference is no chance."""
 UNINFORMATIVE = 0.2
 """Share of the agreement beyond chance below which drawn tables say next to nothing."""
-NUMBERS_AT_ONCE = 2_000_000
 PROBE_LABELS = 100
 """Labels on which an engine's support of a model is tried."""
 
@@ -195,7 +183,7 @@ def narrowness(draws: np.ndarray) -> np.ndarray:
 def _questionable_prior(posterior: Fit) -> str:
     """The prior on which drawn tables rest, where it is questionable; empty where annotators agree as expected."""
     try:
-        observed, expected, chance, error = agreement(posterior)
+        observed, expected, chance, error = pair_agreement(posterior)
     except DataError:  # nobody shares an item with somebody else
         return "on the prior, which no agreement of annotators confirms"
     apart = observed - expected
@@ -211,47 +199,17 @@ def _questionable_prior(posterior: Fit) -> str:
 
 def _sparse_remedy(posterior: Fit, sampled: bool, very_sparse: bool, free: int) -> str:
     data = posterior.data
-    if very_sparse:
-        k, coin = data.n_classes, "one_coin (1 for each)"
-        if free > k:
-            return f"Take a method with fewer, such as {coin} or class_coin ({k} for each)"
-        return "Take a method with fewer, such as majority_vote (none)" + (f" or {coin}" if free > 1 else "")
     fewer = f"with fewer, such as {'majority_vote or one_coin' if free > 1 else 'majority_vote'}"
+    if very_sparse and free > data.n_classes:
+        return f"Take a method with fewer, such as one_coin (1 for each) or class_coin ({data.n_classes} for each)"
+    if very_sparse:
+        return f"Take a method {fewer}"
     if sampled:
         return f"Choose another prior, take a method {fewer}"
-    averages, some = (
-        "averages over all tables that the labels allow",
-        keep(data, np.arange(data.n_labels) < PROBE_LABELS),
-    )
+    some = keep(data, np.arange(data.n_labels) < PROBE_LABELS)
     if not networks_of(posterior.model) and engine_support(posterior.model, some, "gibbs") == "exact":
-        return f'Fit it with inference="gibbs", which {averages}, or take a method {fewer}'
-    return (
-        f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them) and so {averages}, or one {fewer}'
-    )
-
-
-def agreement(posterior: Fit) -> tuple[float, float, float, float]:
-    """Share of pairs of labels of an item that are equal: observed, expected by mean tables and prevalence, by
-    chance; and the standard error of observed less expected, items being the units.
-
-    Raises:
-        DataError: when no item has labels of two annotators.
-    """
-    design, result = Design.of(posterior.data), posterior.result
-    equal, expected, item, step = [], [], [], max(1, NUMBERS_AT_ONCE // result.table[0].size)
-    for one, other, _ in design.meetings():
-        for a, b in zip(*(np.split(rows, range(step, len(rows), step)) for rows in (one, other)), strict=True):
-            tables = result.table[design.annotator[a]], result.table[design.annotator[b]]
-            expected.append(np.einsum("pkl,pkl,k->p", *tables, result.prevalence))
-            equal.append(design.answer[a] == design.answer[b])
-            item.append(design.item[a])
-    if not sum(map(len, item)):
-        raise DataError("no item has labels of two annotators; have some items labelled twice")
-    apart = np.concatenate(equal) - np.concatenate(expected)
-    owner = np.unique(np.concatenate(item), return_inverse=True)[1]
-    share = np.bincount(design.answer) / len(design.answer)
-    observed, probable = (float(np.concatenate(x).mean()) for x in (equal, expected))
-    return observed, probable, float((share**2).sum()), standard_error(apart, owner)
+        return f'Fit it with inference="gibbs", which averages over all tables, or take a method {fewer}'
+    return f'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them), or one {fewer}'
 
 
 def _diagonal(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
@@ -437,9 +395,7 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
     """Pairs that stand out ("copying") and groups that they form ("colluding")."""
     if not _testable(posterior, thorough):
         return
-    excess = excess_agreement(
-        posterior, alone=True
-    )  # asking the model takes longer; only where something stands out
+    excess = excess_agreement(posterior, alone=True)  # the model's own expectation takes longer
     if not conspicuous(excess):
         return
     if shares_more(posterior.model):
@@ -473,10 +429,7 @@ def dependence(posterior: Fit, thorough: bool) -> Iterator[Doubt]:
 def _testable(posterior: Fit, thorough: bool) -> bool:
     """Whether labels of an item are of several annotators, and not too many to be compared beside a fit."""
     data = posterior.data
-    if data.n_answers > data.n_classes:
-        sizes = labels_an_item(data).astype(np.int64)
-    else:  # the same, without a table of all items and classes
-        sizes = np.concatenate([row_sizes(block) for block in data.blocks])
+    sizes = labels_an_item(data).astype(np.int64)
     pairs = int((sizes * (sizes - 1)).sum()) // 2
     if not pairs or (pairs > QUICK_PAIRS.get(posterior.inference, MAX_PAIRS) and not thorough):
         return False
@@ -537,14 +490,20 @@ def worse_than_votes(posterior: Fit) -> Iterator[Doubt]:
         votes = heldout_score("majority_vote", posterior.data, inference="em", seed=options["seed"])
     except DataError:  # no item has labels of two annotators: none can be left out
         return
-    apart = (own.labels["log_p"] - votes.labels["log_p"]).to_numpy()
-    error = standard_error(apart, np.unique(own.labels["item"], return_inverse=True)[1])
-    if apart.mean() < -2 * error:
+    logs = [score.labels["log_p"].to_numpy() for score in (own, votes)]
+    remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
+    yield from _worse(f"{posterior.method} predicts labels left out", *logs, own.labels["item"], remedy)
+
+
+def _worse(what: str, own: np.ndarray, votes: np.ndarray, item: Any, remedy: str) -> Iterator[Doubt]:
+    """The doubt that log-probabilities of labels are below those by a majority vote, items being the units."""
+    apart = own - votes
+    error = standard_error(apart, np.unique(item, return_inverse=True)[1])
+    if apart.mean() < -ERRORS * error:
         yield Doubt(
             "votes",
-            f"{posterior.method} predicts labels left out worse than a majority vote: {own.per_label:.3f} nats a "
-            f"label against {votes.per_label:.3f} (difference {apart.mean():.3f}, standard error {error:.3f}). "
-            "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it",
+            f"{what} worse than a majority vote: {own.mean():.3f} nats a label against {votes.mean():.3f} "
+            f"(difference {apart.mean():.3f}, standard error {error:.3f}). {remedy}",
         )
 
 
@@ -562,9 +521,8 @@ MAX_ROUNDS, SETTLED = 100, 1e-6
 def overfitting(posterior: Fit) -> Iterator[Doubt]:
     """Labels, each taken out of its annotator's row, are predicted worse than by a majority vote.
 
-    For maximum likelihood with a confusion matrix for each annotator: there, an answer that an annotator gave once
-    has probability 0 without it. Other items' truths still depend on the label, so that the method seems to predict
-    a little too well: some doubts are missed, and none is raised in error.
+    For maximum likelihood with a confusion matrix for each annotator. Other items' truths still depend on the
+    label, so that some doubts are missed, and none is raised in error.
     """
     posterior, data = posterior.uncorrected(), posterior.data
     if posterior.memory is not None or data.n_answers > data.n_classes or data.n_labels > MAX_QUICK_LABELS:
@@ -587,28 +545,20 @@ def overfitting(posterior: Fit) -> Iterator[Doubt]:
         return
     own = log_p_without_label(table, counts, annotator, label, share)
     votes = log_p_by_vote(data.votes(), data.gold_codes, item, label)
-    apart = (own - votes)[scored]
-    error = standard_error(apart, np.unique(item[scored], return_inverse=True)[1])
-    if apart.mean() < -2 * error:
-        yield Doubt(
-            "votes",
-            f"{posterior.method} predicts a label from the others worse than a majority vote: "
-            f"{own[scored].mean():.3f} nats a label against {votes[scored].mean():.3f} (difference "
-            f"{apart.mean():.3f}, standard error {error:.3f}; by the labels left out of a fit it is mostly worse "
-            "still). By maximum likelihood an answer that an annotator never gave is impossible: take "
-            "bayesian_dawid_skene, or a method that crowdppl.compare finds; fit('auto', data) chooses by it",
-        )
+    remedy = (
+        "By maximum likelihood an answer that an annotator never gave is impossible: take bayesian_dawid_skene, or "
+        "a method that crowdppl.compare finds; fit('auto', data) chooses by it"
+    )
+    what = f"{posterior.method} predicts a label from the others"
+    yield from _worse(what, own[scored], votes[scored], item[scored], remedy)
 
 
 def log_p_without_label(
     table: np.ndarray, counts: np.ndarray, annotator: np.ndarray, label: np.ndarray, share: np.ndarray
 ) -> np.ndarray:
-    """Log-probability of each label, by its annotator's other labels and its item's other labels.
+    """Log-probability of each label, (S,), by its annotator's other labels and its item's other labels.
 
-    Args:
-        table, counts: (A, K, K) [annotator, truth, label].
-        annotator, label: (S,).
-        share: of the truth of each label's item, (S, K), by all labels.
+    Tables and counts are [annotator, truth, label]; ``share`` (S, K) is of the item's truth by all labels.
     """
     rest = np.maximum(counts[annotator, :, label] - share, 0)
     total = counts.sum(-1)[annotator] - share
@@ -620,12 +570,9 @@ def log_p_without_label(
 
 
 def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Log-probability of each label by its item's other labels, where all annotators are right as often.
+    """Log-probability of each label, (S,), by its item's other labels, where all annotators are right as often.
 
-    Args:
-        votes: (N, K).
-        gold: known classes of items or -1, (N,).
-        item, label: of each label, (S,).
+    Votes are (N, K), gold (N,) the known classes or -1, item and label (S,).
     """
     from scipy.special import softmax  # slow to import
 
@@ -642,7 +589,5 @@ def log_p_by_vote(votes: np.ndarray, gold: np.ndarray | None, item: np.ndarray, 
             break
         truth = softmax(votes * weight(right) + prior, axis=1)
         before, right = right, float(np.clip((truth * votes).sum() / votes.sum(), 1e-9, 1 - 1e-9))
-    one = np.zeros((len(item), k))
-    one[rows, label] = 1
-    same = softmax((votes[item] - one) * weight(right) + prior[item], axis=1)[rows, label]
+    same = softmax((votes[item] - np.eye(k)[label]) * weight(right) + prior[item], axis=1)[rows, label]
     return np.asarray(np.log(same * right + (1 - same) * (1 - right) / (k - 1)))

@@ -30,20 +30,14 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
 
     - A spammer's label says little of the truth: the mutual information of the two, under the fitted confusion and
       prevalence, is below ``bits``. With two even classes .05 bits are an accuracy of .63. With few labels the
-      information is overestimated: a confusion by maximum likelihood from n labels adds about
-      (K - 1)^2 / (1.4 n) bits. Who gave no labels is not flagged.
+      information is overestimated. Who gave no labels is not flagged.
     - Copying: a pair agrees on its shared items more than the model, given the other labels of these items,
-      expects. An agreement weighs the more the less it is expected, for honest annotators share few errors: the sum
-      of weights is the likelihood ratio of a pair of whom one repeats the other in 60 % of items. Its p-value under
-      the fitted model is a saddlepoint approximation, which is mostly larger than exact, corrected for the number
-      of pairs (Holm). Where all pairs agree more than expected, as when some items are hard for all, only those
-      are flagged that stand out. Who copied whom cannot be known. Pairs who share fewer than 10 items are left out
-      (``met`` counts the others with a shared item, ``tested`` those with 10); who was tested with nobody is not
-      cleared, and with fewer than some 50 shared items most copiers are missed.
-      Who labels an item twice counts twice: take repeats="first" first. After an update the model is too sure of
-      items that were chosen for their labels: fit all labels at once before anyone is accused. A method that
-      ignores habits takes them for copying, as one_coin does with annotators who always name one class.
-      Intervals of accuracies are too narrow for copiers: who copies seems better, and surer.
+      expects. An agreement weighs the more the less it is expected, for honest annotators share few errors.
+      P-values are saddlepoint approximations, corrected for the number of pairs (Holm). Where all pairs agree more
+      than expected, as when some items are hard for all, only those are flagged that stand out. Who copied whom
+      cannot be known. Pairs who share fewer than 10 items are left out, and with fewer than some 50 shared items
+      most copiers are missed. A method that ignores habits takes them for copying, as one_coin does with annotators
+      who always name one class. After an update, fit all labels at once before anyone is accused.
     - Colluding: three or more annotators linked by such pairs are a group. ``collusion`` is a score that needs no
       test of pairs: the annotator's part in the matrix of agreement beyond what confusions can explain (rank K
       squared), in standard deviations of noise; 0 where nothing stands out.
@@ -55,9 +49,10 @@ def suspicious_annotators(posterior: Fit, *, bits: float = 0.05, level: float = 
 
     Returns:
         DataFrame by annotator: labels given, before an update too; information in bits; spammer; met and tested,
-        numbers of others; partner, the annotator with the smallest p-value, missing where no pair was tested;
-        shared labels with it, agreement, expected, z (the standard normal deviate of the weighted agreement) and
-        p_value; copying; collusion; group, a number from 0, missing outside of groups.
+        numbers of others with one and with ten shared items; partner, the annotator with the smallest p-value,
+        missing where no pair was tested; shared labels with it, agreement, expected, z (the standard normal deviate
+        of the weighted agreement) and p_value; copying; collusion; group, a number from 0, missing outside of
+        groups.
 
     Raises:
         MethodError: when bits or level are out of range.

@@ -60,12 +60,10 @@ def calibrated(
 ) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
-    A method that takes an item's labels for independent given its truth is overconfident on real annotations. Each
-    member is discounted (``design_effect``) by the smallest correlation under which it predicts held-out labels
-    within a standard error of the best, and members are averaged under the weights for which the average predicts
-    them best (stacking, as in ``compare``); at most 50,000 labels are held out. With ten known truths or more,
-    which also inform the fits, a map is fitted on top, to probabilities of items whose truth was withheld from the
-    fit (cross-fitting).
+    Each member is discounted (``design_effect``) by the smallest correlation of an item's labels under which it
+    predicts held-out labels within a standard error of the best, and members are averaged under the weights for
+    which the average predicts them best (stacking); at most 50,000 labels are held out. With ten known truths or
+    more, a map is fitted on top, to probabilities of items whose truth was withheld from the fit (cross-fitting).
 
     Args:
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
@@ -75,9 +73,6 @@ def calibrated(
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
-
-    Raises:
-        KeyboardInterrupt: when Ctrl-C stops one of the fits; half of them correct nothing.
     """
     plain = data if data.gold_codes is None else data.with_gold(None)
     correction = stacked(members, plain, stories) if weighed is None else weighed
@@ -103,9 +98,6 @@ def stacked(
         data: the annotations, without gold.
         stories: models before ``setup``, by name, whose settings (groups of annotators, say) are found anew without
             the held-out labels. Other members keep theirs.
-
-    Raises:
-        KeyboardInterrupt: when Ctrl-C stops one of the fits.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
@@ -253,9 +245,6 @@ def corrected_again(posterior: Fit, data: Annotations) -> Fit:
     Args:
         posterior: with a correction.
         data: the labels that are left, and gold as it was.
-
-    Raises:
-        KeyboardInterrupt: when Ctrl-C stops one of the fits.
     """
     before = posterior.correction
     assert before is not None

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
-from crowdppl.core.validation import (
-    kind_of,
-    named_settings,
-    share_between,
-    shown,
-)
+from crowdppl.core.validation import kind_of, named_settings, share_between, shown
 from crowdppl.criticism.collusion import holm
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import DataError, MethodError
@@ -46,10 +41,9 @@ def compare_to_default(
 ) -> pd.DataFrame:
     """Which methods predict better than the default by more than chance, given how many were tried.
 
-    The best of twenty scores is ahead of a given one even where all methods are equally good. Keep the default,
-    chosen before anything was scored, unless a rival is ahead beyond chance: by a one-sided t-test on differences
-    in predicting the same labels (an item is one observation), corrected for the number of rivals by Holm (1979),
-    "A simple sequentially rejective multiple test procedure".
+    The best of twenty scores is ahead of a given one even where all methods are equally good. Keep the default
+    unless a rival is ahead beyond chance: by a one-sided t-test on differences in predicting the same labels (an
+    item is one observation), corrected for the number of rivals by Holm (1979).
 
     Args:
         scores: by a name of your choice, all of ``heldout_score`` (a comparison's ``scores``) or all of
@@ -65,7 +59,7 @@ def compare_to_default(
     Raises:
         MethodError: when the default was not scored, or nothing else was.
         DataError: for what are no scores, scores of other labels left out, or a default that found one of these
-            impossible. A rival that did is behind without bound.
+            impossible.
 
     Examples:
         >>> data = crowdppl.anaesthetists()

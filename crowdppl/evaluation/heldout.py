@@ -37,8 +37,24 @@ MIN_PROBABILITY = 1e-12
 """Of a classifier's."""
 
 
+class ItemScores:
+    """Scores whose table ``items`` has the log-probability ``log_p`` of each item's labels left out."""
+
+    items: pd.DataFrame
+
+    @property
+    def per_item(self) -> float:
+        """Mean over items of ``log_p``."""
+        return float(self.items["log_p"].mean())
+
+    @property
+    def per_item_se(self) -> float:
+        """Standard error of ``per_item``."""
+        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
+
+
 @dataclass(frozen=True, repr=False)
-class ClassifierScore:
+class ClassifierScore(ItemScores):
     """Log predictive probabilities of all labels of items left out, in nats; higher is better.
 
     Attributes:
@@ -55,22 +71,8 @@ class ClassifierScore:
     probabilities: pd.DataFrame
     seconds: float
 
-    @property
-    def per_item(self) -> float:
-        """Mean over items of ``log_p``."""
-        return float(self.items["log_p"].mean())
-
-    @property
-    def per_item_se(self) -> float:
-        """Standard error of ``per_item``."""
-        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
-
     def ahead_of(self, other: ClassifierScore) -> tuple[float, float]:
-        """Mean difference from another score of the same items, and its standard error.
-
-        Raises:
-            DataError: when the items or their labels are others, or the other is no score.
-        """
+        """Mean difference from another score of the same items, and its standard error; else a DataError."""
         if not isinstance(other, ClassifierScore):
             raise DataError(f"other is {kind_of(other)}; give what classifier_score returned")
         if not self.items["labels"].equals(other.items["labels"]):
@@ -101,15 +103,13 @@ def classifier_score(
 ) -> ClassifierScore:
     """Scores a method's classifier by the labels of items left out.
 
-    Items are split into folds. Each fold's labels (and known truths) are left out in turn, the method is fitted to
-    the rest, and its classifier predicts the items left out from their features. Then Bayesian Dawid-Skene, with
-    these predictions in place of the prevalence and annotators learned from the other folds, gives the probability
-    of the labels left out. It is the same for every method, so that scores compare classifiers alone. Labels of an
-    item err together: a method may predict an item's next label well and its truth badly, which ``heldout_score``
-    rewards.
+    Each fold's labels (and known truths) are left out in turn, the method is fitted to the rest, and its classifier
+    predicts the items left out from their features. Then Bayesian Dawid-Skene, with these predictions in place of
+    the prevalence and annotators learned from the other folds, gives the probability of the labels left out. It is
+    the same for every method, so that scores compare classifiers alone.
 
     Args:
-        model: a method's name, or a story, with a classifier.
+        model: a method's name, or a model, with a classifier.
         data: the annotations, with features.
         folds: how many; 2 or more.
         inference, settings, options: as for ``fit``; its seed also deals out the folds.
@@ -117,7 +117,6 @@ def classifier_score(
     Raises:
         MethodError: for fewer than 2 folds, a method without a classifier, or what ``fit`` refuses.
         DataError: when data have no features, or fewer items with labels than folds.
-        KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
         >>> data = crowdppl.digits(seed=0).data
@@ -141,21 +140,20 @@ def classifier_score(
         shares = np.full((data.n_items, data.n_classes), 1 / data.n_classes)
         for number in range(folds):
             hidden = np.unique(item[fold == number])
-            shown = _without(data, fold != number, hidden)
-            part = uninterrupted(fit_method(model, shown, inference, settings, options))
+            part = uninterrupted(fit_method(model, _without(data, hidden), inference, settings, options))
             shares[hidden] = classify(part, data.features).reindex(data.items).to_numpy()[hidden]
         judged = _judged(data, shares, fold, folds, seed)
     warn_of_unused(options, [part.inference])
-    told, first = np.unique(item, return_index=True)
-    table = {"labels": np.bincount(item, minlength=data.n_items)[told], "fold": fold[first], "log_p": judged[told]}
-    items = pd.DataFrame(table, index=data.items[told])
-    probabilities = pd.DataFrame(shares[told], index=data.items[told], columns=data.classes)
+    labelled, first, count = np.unique(item, return_index=True, return_counts=True)
+    table = {"labels": count, "fold": fold[first], "log_p": judged[labelled]}
+    items = pd.DataFrame(table, index=data.items[labelled])
+    probabilities = pd.DataFrame(shares[labelled], index=items.index, columns=data.classes)
     return ClassifierScore(part.method, part.inference, items, probabilities, time.perf_counter() - began)
 
 
-def _without(data: Annotations, kept: np.ndarray, hidden: np.ndarray) -> Annotations:
-    """Some of the labels, and no known truth of the items that are hidden."""
-    part, gold = keep(data, kept), data.gold
+def _without(data: Annotations, hidden: np.ndarray) -> Annotations:
+    """Without the labels and known truths of some items."""
+    part, gold = keep(data, ~np.isin(data.label_codes()[0], hidden)), data.gold
     if gold is None:
         return part
     known = gold.drop(data.items[hidden], errors="ignore")
@@ -200,21 +198,14 @@ def stacking_weights(logs: np.ndarray) -> np.ndarray:
         return -float(np.log(mixture).mean()), -(p / mixture[:, None]).mean(0)
 
     adds_up = {"type": "eq", "fun": lambda weights: weights.sum() - 1, "jac": np.ones_like}
-    found = minimize(
-        loss,
-        even,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0, 1)] * len(even),
-        constraints=adds_up,
-        options={"ftol": 1e-15, "maxiter": 1000},
-    )
+    how: dict[str, Any] = {"method": "SLSQP", "options": {"ftol": 1e-15, "maxiter": 1000}}
+    found = minimize(loss, even, jac=True, bounds=[(0, 1)] * len(even), constraints=adds_up, **how)
     weights = np.clip(found.x, 0, 1)
     return np.asarray(weights / weights.sum())
 
 
 @dataclass(frozen=True, repr=False)
-class HeldoutScore:
+class HeldoutScore(ItemScores):
     """Log predictive probabilities of labels left out, in nats; higher is better.
 
     Attributes:
@@ -245,16 +236,6 @@ class HeldoutScore:
         """Standard error of ``per_label``; labels of one item count as one observation."""
         return standard_error(self.labels["log_p"].to_numpy(), pd.factorize(self.labels["item"])[0])
 
-    @property
-    def per_item(self) -> float:
-        """Mean over items of the log-probability of their labels left out, each fold's taken together."""
-        return float(self.items["log_p"].mean())
-
-    @property
-    def per_item_se(self) -> float:
-        """Standard error of ``per_item``."""
-        return standard_error(self.items["log_p"].to_numpy(), np.arange(len(self.items)))
-
     def __repr__(self) -> str:
         label = f"{self.per_label:.4f} +- {self.per_label_se:.4f} a label"
         item = f"{self.per_item:.4f} +- {self.per_item_se:.4f} an item"
@@ -273,10 +254,9 @@ def heldout_score(
 ) -> HeldoutScore:
     """Log predictive probabilities of labels left out, by cross-validation over labels.
 
-    The labels are split into folds. Each fold is left out in turn, the method is fitted again to the rest, starting
-    from the fit to all labels, and predicts the labels left out, averaged over draws of its parameters where the
-    engine has a posterior (a point counts as one draw). A label's prediction is conditioned on the other labels of
-    its item that were kept.
+    Each fold of labels is left out in turn, the method is fitted again to the rest, starting from the fit to all
+    labels, and predicts the labels left out, averaged over draws of its parameters where the engine has draws. A
+    label's prediction is conditioned on the other labels of its item that were kept.
 
     Args:
         model: a method's name, a model, or a posterior, whose model, engine, options and data are then used.
@@ -284,16 +264,15 @@ def heldout_score(
             fold, but kept where a posterior is given.
         data: the annotations; not with a posterior.
         folds: how many; 2 or more.
-        inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, of which
-            there is one more than folds, so that it mostly takes vb. The score's ``inference`` says what it took.
+        inference: as for ``fit``. "auto" shares the ten seconds up to which it takes gibbs among all fits, so that
+            it mostly takes vb. The score's ``inference`` says what it took.
         settings, options: as for ``fit``; its seed also deals out the folds.
         whole_items: leave out all labels of an item together, so that only the prevalence, and a known truth,
             predict them; by default at least one label of each item stays.
 
     Raises:
-        MethodError: for fewer than 2 folds or a part of one, or what ``fit`` refuses.
+        MethodError: for fewer than 2 folds, or what ``fit`` refuses.
         DataError: when no item has labels of two annotators.
-        KeyboardInterrupt: when Ctrl-C stops one of the fits.
 
     Examples:
         >>> data = crowdppl.anaesthetists()
@@ -328,7 +307,7 @@ def score_one_of(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
-        story = unprepared(model, settings)
+        raw = unprepared(model, settings)
         whole = _whole_fit(model, data, inference, settings, options, methods * (folds + 1))
         full = whole.data
         fold = (item_folds if whole_items else label_folds)(full, folds, whole.options["seed"])
@@ -339,7 +318,7 @@ def score_one_of(
             out = fold == number
             if not out.any():
                 continue
-            part = uninterrupted(refit(whole, keep(full, ~out), story, spread=False, select_volume=select_volume))
+            part = uninterrupted(refit(whole, keep(full, ~out), raw, spread=False, select_volume=select_volume))
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone
@@ -358,25 +337,16 @@ def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> 
     Raises:
         MethodError: for what has held-out scores already, an unknown name, or settings out of range.
     """
-    refuse_corrected(model)
-    if isinstance(model, Fit):
-        return None
-    given = {} if settings is None else named_settings(settings)
-    return registry.method(model, **given) if isinstance(model, str) else model
-
-
-def refuse_corrected(model: str | Model | Fit) -> None:
-    """Refuses what has held-out scores already.
-
-    Raises:
-        MethodError: for "auto" and for corrected posteriors.
-    """
     corrected = isinstance(model, Fit) and model.correction is not None
     if (isinstance(model, str) and model == "auto") or corrected:
         raise MethodError(
             "held-out scores of 'auto' come with its fit, in posterior.correction.scores; for one of its methods "
             "give its name, or posterior.uncorrected()"
         )
+    if isinstance(model, Fit):
+        return None
+    given = {} if settings is None else named_settings(settings)
+    return registry.method(model, **given) if isinstance(model, str) else model
 
 
 def _whole_fit(
@@ -411,7 +381,7 @@ def select_volume(
     options: Options,
     kept: TrialCache | None = None,
 ) -> tuple[float, dict[str, float]]:
-    """The volume with which a story's network is to be trained on these data, found without gold.
+    """The volume with which a model's network is to be trained on these data, found without gold.
 
     Volumes are scored by labels of items left out (``classifier_score``), and the next larger one is tried as long
     as the last was ahead by more than a standard error. Volume makes the truth identifiable where a network would
@@ -419,31 +389,29 @@ def select_volume(
     separates classes that look alike.
 
     Args:
-        asked, ready: the story before ``prepare``, and after it, with a network.
+        asked, ready: the model before ``setup``, and after it, with a network.
         data: the annotations.
         inference, options: of the fit that will follow; its seed also deals out the folds.
-        kept: where trials are kept, and those that ended with a score are not repeated.
+        kept: finished trials, which are not repeated.
 
     Returns:
         The volume, and the mean log-probability of an item's labels by each that was tried: empty where labels are
-        too few or nothing of the network is to be learned, and without one under which networks met numbers that
-        are not finite.
+        too few or no network learns, and without those under which numbers became infinite.
 
     Raises:
-        MethodError: for a story that is no dataclass, of which no copy with another training can be made.
-        KeyboardInterrupt: at Ctrl-C in one of the trials.
+        MethodError: for a model that is no dataclass, of which no copy with another training can be made.
     """
     if not is_dataclass(asked):
         raise MethodError(
-            f"training: volume='auto' fits copies of the story, and {type(asked).__name__} is no dataclass; give a "
+            f"training: volume='auto' fits copies of the model, and {type(asked).__name__} is no dataclass; give a "
             f"number, such as {VOLUMES[0]}"
         )
     item = data.label_codes()[0]
-    told = np.unique(item)
-    if len(told) < MIN_ITEMS or not any(map(learns, networks_of(ready).values())):
+    labelled = np.unique(item)
+    if len(labelled) < MIN_ITEMS or not any(map(learns, networks_of(ready).values())):
         return VOLUMES[0], {}
-    if len(told) > MAX_ITEMS:
-        some = np.random.default_rng(options.seed).choice(told, MAX_ITEMS, replace=False)
+    if len(labelled) > MAX_ITEMS:
+        some = np.random.default_rng(options.seed).choice(labelled, MAX_ITEMS, replace=False)
         data = keep(data, np.isin(item, some))
     taken, best = VOLUMES[0], _volume_scores(asked, data, inference, options, VOLUMES[0], kept)
     found = {str(taken): float(best.mean())}
@@ -463,10 +431,7 @@ def select_volume(
 def _volume_scores(
     model: Model, data: Annotations, inference: str, options: Options, volume: float, kept: TrialCache | None
 ) -> np.ndarray:
-    """How well a network that was trained with a volume explains labels of items left out: log_p of each, (n,).
-
-    Trials train as long as fits do: a larger volume takes longer to show what it is good for.
-    """
+    """log_p of the labels of each item left out, (n,), by a network that was trained with this volume."""
     name, before = f"volume {volume}", {} if kept is None else kept.found()
     if name in before:
         return np.asarray(before[name])

@@ -82,12 +82,7 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, bins: int = 
 
 
 def reliability_bins(probabilities: np.ndarray, truth: np.ndarray, bins: int = BINS) -> pd.DataFrame:
-    """The bins of the calibration error.
-
-    Returns:
-        DataFrame, a row a bin: low (not in the bin) and high (in it), its ends; n, items in it; confidence and
-        accuracy, their means over these items, NaN in an empty bin.
-    """
+    """The bins of the calibration error, a row each: low (open) and high, n, and mean confidence and accuracy."""
     confidence = probabilities.max(1)
     home = bin_of(confidence, bins)
     n = np.bincount(home, minlength=bins)
@@ -118,6 +113,14 @@ class ClassCounts:
         k = probabilities.shape[1]
         hits = np.bincount(truth, right(probabilities, truth), minlength=k)
         return cls(hits, np.bincount(truth, minlength=k), label_shares(probabilities).sum(0))
+
+    def scores(self) -> dict[str, np.ndarray]:
+        """All three scores by name."""
+        return {
+            "balanced_accuracy": self.balanced_accuracy(),
+            "macro_f1": self.macro_f1(),
+            "mcc": self.mcc(),
+        }
 
     def balanced_accuracy(self) -> np.ndarray:
         """Mean recall over the classes that are some item's truth, (...)."""
@@ -163,6 +166,10 @@ class RankedErrors:
         home = confidence_ranks(probabilities)
         return cls(np.bincount(home), np.bincount(home, 1 - right(probabilities, truth)))
 
+    def scores(self) -> dict[str, np.ndarray]:
+        """Both scores by name."""
+        return {"error_auroc": self.auroc(), "aurc": self.aurc()}
+
     def auroc(self) -> np.ndarray:
         """Probability that an error is less confident than a right label, (...); equal confidence counts one half.
 
@@ -196,12 +203,7 @@ def confidence_ranks(probabilities: np.ndarray) -> np.ndarray:
 
 
 def risk_coverage(probabilities: np.ndarray, truth: np.ndarray) -> pd.DataFrame:
-    """Share of errors if only the most confident items are kept.
-
-    Returns:
-        DataFrame by confidence, falling: coverage, the share of items at least so confident, and risk, the share of
-        errors among them.
-    """
+    """By falling confidence: the coverage, a share of items at least so confident, and their risk of errors."""
     ranked, levels = RankedErrors.of(probabilities, truth), np.unique(np.round(probabilities.max(1), DECIMALS))
     kept = np.cumsum(ranked.items[::-1])
     columns = {"coverage": kept / len(truth), "risk": np.cumsum(ranked.wrong[::-1]) / kept}
@@ -224,8 +226,7 @@ def annotators_on_gold(
 
     Gold that has m of an annotator's n labels shows their accuracy with binomial noise, so the interval is
     widened: its half-widths w become the root of w^2 + z^2 a (1 - a) / m (n - m) / (n - 1), with a the estimated
-    accuracy and z the normal quantile of the level. An interval of the accuracy on further items, which this is,
-    then holds more than its level, for the posterior has seen the labels that gold judges.
+    accuracy and z the normal quantile of the level.
 
     Args:
         annotator, answer, truth: codes of each label that names a class, its annotator, and its item's truth or
@@ -263,8 +264,7 @@ def resampled_scores(
 ) -> dict[str, np.ndarray]:
     """Every score of labels where items count as often as whole numbers say: by score, (resamples,).
 
-    Scores are functions of weighted sums over items, so that 1,000 resamples are a few matrix products;
-    scikit-learn's metrics take one weighting at a time, and split no ties.
+    Scores are functions of weighted sums over items: 1,000 resamples are a few matrix products.
 
     Args:
         probabilities, truth: (N, K) and codes (N,), by rising confidence.
@@ -287,18 +287,9 @@ def resampled_scores(
         accuracies, surprises, errors = np.asarray(means.T @ w.T) / total
         counts = ClassCounts(*(np.asarray(part.T @ w.T).T for part in classes))
         ranked = RankedErrors(*(np.add.reduceat(x, starts, axis=1) for x in (w, w * (1 - hit))))
-        part = {
-            "accuracy": accuracies,
-            "log_score": surprises,
-            "brier": errors,
-            "ece": np.abs(np.asarray(gap.T @ w.T)).sum(0) / total,
-            "balanced_accuracy": counts.balanced_accuracy(),
-            "macro_f1": counts.macro_f1(),
-            "mcc": counts.mcc(),
-            "error_auroc": ranked.auroc(),
-            "aurc": ranked.aurc(),
-        }
-        parts.append(part)
+        ece = np.abs(np.asarray(gap.T @ w.T)).sum(0) / total
+        first = {"accuracy": accuracies, "log_score": surprises, "brier": errors, "ece": ece}
+        parts.append(first | counts.scores() | ranked.scores())
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -306,8 +297,7 @@ def errors_of_noise(probabilities: np.ndarray, resamples: int, seed: int = 0) ->
     """Calibration errors that as many items have by chance where probabilities are right, (resamples,).
 
     Truths are drawn from the probabilities ("consistency resampling", Broecker & Smith 2007, "Increasing the
-    reliability of reliability diagrams"). Only whether an item's most probable class is its truth matters; of m
-    classes that tie, each is right in its share of cases and then counts 1/m.
+    reliability of reliability diagrams"); of m classes that tie, the true one counts 1/m.
     """
     confidence, ties = probabilities.max(1), (label_shares(probabilities) > 0).sum(1)
     home, stream, n = bin_of(confidence), np.random.default_rng(seed), len(probabilities)
@@ -405,23 +395,21 @@ class Evaluation:
             1e-10.
         brier: mean over items of the summed squared error of the K probabilities; 0 is perfect, 2 the worst.
         ece: expected calibration error: the difference of confidence and accuracy, averaged over 15 equal bins of
-            confidence with the items as weights; 0 is perfect. A small sample alone makes it larger than 0.
+            confidence; 0 is perfect, and a small sample alone makes it larger.
         balanced_accuracy: accuracy within each class that gold has, averaged over these classes.
         macro_f1: mean of F1, the harmonic mean of precision and recall, over classes that are a truth or a label.
         mcc: Matthews' correlation of label and truth (for any number of classes): 1 is perfect, 0 is chance. NaN
             where all truths, or all labels, are of one class.
         error_auroc: probability that an error is less confident than a right label (confidence is the highest
-            probability); equally confident counts 1/2, so 0.5 is chance. A tied item is an error in part. NaN
-            where all labels are right, or all wrong.
+            probability); equally confident counts 1/2, so 0.5 is chance. NaN where all labels are right, or wrong.
         aurc: area under the risk-coverage curve: the share of errors among the n most confident items, averaged
-            over n = 1 ... N; equally confident items come in random order, in expectation. 0 is perfect.
+            over n = 1 ... N. 0 is perfect.
         annotator_spearman: rank correlation of the annotators' estimated accuracies with their accuracies on
-            gold, over annotators with at least 5 labels on items of gold. NaN for a bare table, for fewer than
-            two such annotators, and where either accuracy is the same for all.
-        annotator_coverage: share of these annotators whose interval of accuracy, at the level of the evaluation,
-            holds their accuracy on gold, once it is widened by the binomial noise of a gold that has only some of
-            their labels. A share below the level means that the posterior is too sure of annotators. NaN also where
-            the engine gives points.
+            gold, over annotators with at least 5 labels on items of gold. NaN for a bare table, and for fewer than
+            two such annotators.
+        annotator_coverage: share of these annotators whose interval of accuracy, widened by the binomial noise of
+            gold, holds their accuracy on gold. A share below the level means that the posterior is too sure of
+            annotators. NaN also where the engine gives points.
         annotators: the annotators that these two compare (``annotators_on_gold``); None for a table.
         evidence: what ``intervals`` resamples.
     """
@@ -460,11 +448,7 @@ class Evaluation:
 
     @property
     def risk_coverage(self) -> pd.DataFrame:
-        """The share of errors (risk) if only the share ``coverage`` of items, the most confident, is kept.
-
-        Returns:
-            DataFrame by confidence, falling, with coverage and risk: all items at least so confident are kept.
-        """
+        """By falling confidence: the share of items at least so confident, and the share of errors among them."""
         return risk_coverage(self.evidence.probabilities, self.evidence.truth)
 
     def intervals(self) -> pd.DataFrame:
@@ -473,8 +457,7 @@ class Evaluation:
         Items are drawn with replacement, and annotators for the two scores of annotators; low and high are
         percentiles. Resamples in which a score does not exist are left out. The calibration error includes noise,
         and a resample has it twice; so its interval is mirrored at the value, cut off at 0 and stretched to hold
-        the value, and to reach 0 where right probabilities might have such an error by chance. A sample without
-        errors does not show how rare they are: accuracy 1 has the interval from 1 to 1.
+        the value, and to reach 0 where right probabilities might have such an error by chance.
 
         Returns:
             DataFrame by score with value, low and high.
@@ -520,9 +503,11 @@ def evaluate(
     p, code, row, unscored = matched(posterior, gold)
     annotators = None if isinstance(posterior, pd.DataFrame) else _on_gold(posterior, row, code, level)
     classes, ranked = ClassCounts.of(p, code), RankedErrors.of(p, code)
-    nothing = np.empty((0, 3)) if annotators is None else annotators[["accuracy", "gold_accuracy", "held"]]
-    compared = np.asarray(nothing, np.float64)
+    compared = np.empty((0, 3))
+    if annotators is not None:
+        compared = annotators[["accuracy", "gold_accuracy", "held"]].to_numpy(np.float64)
     some = len(compared) > 0
+    scores = {name: float(score) for name, score in (classes.scores() | ranked.scores()).items()}
     return Evaluation(
         n=len(p),
         unscored=unscored,
@@ -530,11 +515,7 @@ def evaluate(
         log_score=log_score(p, code),
         brier=brier_score(p, code),
         ece=calibration_error(p, code),
-        balanced_accuracy=float(classes.balanced_accuracy()),
-        macro_f1=float(classes.macro_f1()),
-        mcc=float(classes.mcc()),
-        error_auroc=float(ranked.auroc()),
-        aurc=float(ranked.aurc()),
+        **scores,
         annotator_spearman=float(rank_correlation(*compared.T[:2])) if some else np.nan,
         annotator_coverage=float(compared[:, 2].mean()) if some else np.nan,
         annotators=annotators,

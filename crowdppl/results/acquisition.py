@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -106,21 +105,16 @@ def suggest_labels(
     """The items and annotators whose next label is expected to tell most about the truth.
 
     The gain is the mutual information I(truth; label | labels so far) in bits (Lindley 1956, On a measure of the
-    information provided by an experiment). Information about annotators is not counted.
-
-    Where there are draws, tables p(answer | annotator, truth) are averaged, not gains. By em, the gain is exactly
-    that of refitting the item with each possible answer, parameters fixed. Where labels depend on more than the
-    truth (a subtype, an opinion of a group), tables are those of the single item given its labels, averaged over 50
-    draws of samplers. A continuous site of an item (a difficulty) stays at its fitted value, an approximation.
-
-    Gains are of single labels, so one annotator may get all questions; ``per_annotator`` distributes them.
+    information provided by an experiment); information about annotators is not counted. By em, it is exactly that
+    of refitting the item with each possible answer, parameters fixed; where there are draws, tables are averaged,
+    not gains. A continuous site of an item (a difficulty) stays at its fitted value.
 
     Args:
         n: how many labels to ask for, all at once.
         annotators: ids of those who can be asked, or one id that is text; by default all.
         exclude_answered: whether to leave out items that an annotator labelled already.
         per_item: labels of an item at most: the gains of two labels of one item do not add up.
-        per_annotator: labels of an annotator at most; any number by default.
+        per_annotator: labels of an annotator at most; by default one annotator may get all questions.
         seed: of the order among pairs with the same gain.
 
     Returns:
@@ -190,5 +184,4 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 
 def _keys(ids: pd.Index[Any], seed: int) -> np.ndarray:
     """A number in [0, 1) for each id, from its name and the seed."""
-    digests = (blake2b(f"{seed}\x1f{x!s}".encode(), digest_size=6).digest() for x in ids)
-    return np.array([int.from_bytes(digest, "big") / 2**48 for digest in digests])
+    return np.array([choices.hashed(seed, x, size=6) for x in ids])

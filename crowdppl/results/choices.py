@@ -47,7 +47,7 @@ def settle(candidates: np.ndarray, votes: np.ndarray, items: Ids, classes: Ids) 
     code[at] = some.argmax(1)
     for n in np.flatnonzero(some.sum(1) > 1):
         item = items[int(at[n])]
-        code[at[n]] = min(np.flatnonzero(some[n]), key=lambda k: _hash(item, classes[int(k)]))
+        code[at[n]] = min(np.flatnonzero(some[n]), key=lambda k: hashed(item, classes[int(k)]))
     return code, tied
 
 
@@ -85,6 +85,7 @@ def grade_sd(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.clip(probabilities @ grades**2 - mean**2, 0, None)))
 
 
-def _hash(item: Any, name: Any) -> bytes:
-    text = f"{item!s}\x1f{name!s}"
-    return blake2b(text.encode(), digest_size=8).digest()
+def hashed(*parts: Any, size: int = 8) -> float:
+    """A number in [0, 1) that names and seeds decide, from a hash of so many bytes."""
+    digest = blake2b("\x1f".join(map(str, parts)).encode(), digest_size=size).digest()
+    return int.from_bytes(digest, "big") / 2.0 ** (8 * size)

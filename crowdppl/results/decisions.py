@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from math import ceil
 from typing import Any, Literal
 
@@ -39,13 +38,11 @@ def label_sets(
     last of them. Their coverage is right only if the probabilities are, which on real annotations they rarely are.
 
     "conformal" (split conformal prediction): the classes whose probability is at least a threshold, taken from
-    gold items whose truth the fit did not see. The score is the probability of the true class (the least
-    ambiguous sets of Sadinle, Lei & Wasserman 2019, JASA 114). With n gold items the threshold is the
-    ceil((n + 1) * coverage)-th largest score. The guarantee: if gold was picked at random among the items, the set
-    of a further item holds its truth with probability at least ``coverage`` and below coverage + 1 / (n + 1),
-    whatever the data and the model. The guarantee is marginal: single classes, or hard items, may be covered less
-    often. Equal scores are ordered at random. An item without any class gets its most probable one, which can only
-    raise the coverage.
+    gold items whose truth the fit did not see (the least ambiguous sets of Sadinle, Lei & Wasserman 2019).
+    With n gold items the threshold is the ceil((n + 1) * coverage)-th largest probability of a true class. If gold
+    was picked at random among the items, the set of a further item holds its truth with probability at least
+    ``coverage`` and below coverage + 1 / (n + 1), whatever the data and the model; single classes, or hard items,
+    may be covered less often. An item without any class gets its most probable one.
 
     Args:
         coverage: how often the sets should hold the truth.
@@ -83,7 +80,9 @@ def label_sets(
         held = _credible(p, coverage)
     else:
         truth = _truths(gold, data, coverage)
-        held = _conformal(p, truth, coverage, lambda item, k: _uniform(data.items[item], data.classes[k], seed))
+        held = _conformal(
+            p, truth, coverage, lambda item, k: choices.hashed(seed, data.items[item], data.classes[k])
+        )
         top, _ = choices.choose(p, data.votes(), data.items, data.classes)
         held[np.arange(len(p)), top] |= ~held.any(1)
     order = _order(data)
@@ -156,14 +155,9 @@ def _truths(gold: Any, data: Annotations, coverage: float) -> np.ndarray:
 def _order(data: Annotations) -> np.ndarray:
     """The order in which equally probable classes are listed: by votes, then by hashed names."""
     votes = data.votes().sum(0)
-    return np.array(sorted(range(data.n_classes), key=lambda k: (-votes[k], _uniform("", data.classes[k], 0))))
-
-
-def _uniform(item: Any, name: Any, seed: int) -> float:
-    """A number in [0, 1) that the names and the seed decide."""
-    text = f"{seed}\x1f{item!s}\x1f{name!s}"
-    digest = blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return np.array(
+        sorted(range(data.n_classes), key=lambda k: (-votes[k], choices.hashed(0, "", data.classes[k])))
+    )
 
 
 ASK = "ask again"
@@ -183,9 +177,8 @@ def decide(posterior: Fit, cost: Cost | None = None, *, ask_again: float | None 
     With ``ask_again``, the price of one label in the units of the costs, "ask again" is decided where the price
     plus the expected cost of the best decision after one more label is less than the expected cost of the best
     decision now (the preposterior analysis of Raiffa & Schlaifer 1961, Applied statistical decision theory). The
-    next label comes from an annotator of the fit, each as probable as their share of all labels, and is read by
-    their own table p(answer | annotator, truth), as in ``suggest_labels``. The analysis looks one label ahead:
-    asking may pay where only two labels would change a decision.
+    next label comes from an annotator of the fit, each as probable as their share of all labels. The analysis looks
+    one label ahead: asking may pay where only two labels would change a decision.
 
     Args:
         cost: cost of deciding d when the truth is t. A DataFrame with the classes as index and a column for each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from crowdppl.criticism.collusion import (
     normal_deviates,
     shares_more,
 )
-from crowdppl.criticism.doubts import doubts
+from crowdppl.criticism.doubts import dependence, doubts
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
@@ -53,31 +52,22 @@ def test_copiers_and_groups_are_told_apart() -> None:
     assert set(members) <= {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("method", "inference"),
-    [("dawid_skene", "em"), ("bayesian_dawid_skene", "vb"), ("one_coin", "gibbs")],
-)
-def test_large_data_are_searched_for_copiers_on_demand(
-    method: str, inference: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options: Any = {"chains": 2, "draws": 20, "warmup": 20} if inference == "gibbs" else {}
-    posterior = fit(method, simulated(0, 250, 12, 8, 3, copy=2), inference=inference, **options)
-    for slow in ("misfit", "worse_than_votes"):
-        monkeypatch.setattr(module, slow, lambda posterior: ())
+def test_large_data_are_searched_for_copiers_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    posterior = fit("dawid_skene", simulated(0, 250, 12, 8, 3, copy=2), inference="em")
     for most, expected in ((250 * 28, ["copying"]), (250 * 28 - 1, [])):
-        monkeypatch.setattr(module, "MAX_PAIRS", most)
         monkeypatch.setattr(module, "QUICK_PAIRS", {"em": most})
-        assert kinds(replace(posterior)) == expected  # a posterior is looked at once
-        assert kinds(posterior, thorough=True) == ["copying"]
+        assert [doubt.kind for doubt in dependence(posterior, thorough=False)] == expected
+        assert [doubt.kind for doubt in dependence(posterior, thorough=True)] == ["copying"]
 
 
+@pytest.mark.slow
 def test_a_fit_by_vb_warns_of_copiers_where_each_of_500_items_has_20_labels() -> None:
     data = simulated(0, 500, 20, 20, 2, copy=2)
     with pytest.warns(crowdppl.errors.DoubtWarning, match="annotators 0, 1 agree in"):
         fit("bayesian_dawid_skene", data, inference="vb")
 
 
-def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_that_are_hard_for_all_are_no_collusion() -> None:
     """Three annotators guess where an item is hard, so that all pairs agree more on easy ones than is expected."""
     rng = np.random.default_rng(0)
     truth, hard = rng.integers(3, size=(5000, 1)), rng.random((5000, 1)) < 0.3
@@ -88,15 +78,10 @@ def test_items_that_are_hard_for_all_are_no_collusion(monkeypatch: pytest.Monkey
     assert (norm.sf(excess.z) * 3 < 0.01).mean() > 0.5
     assert (collusion.p_values(excess) > 0.01).all()  # who guesses apart shares no more errors than expected
     assert kinds(posterior) == []
-    # were it so of what weighs, too, most pairs would stand out, and then none does
-    monkeypatch.setattr(module, "conspicuous", lambda excess: True)
-    monkeypatch.setattr(collusion, "p_values", lambda excess: np.array([0.0, 0.0, 1.0]))
-    assert kinds(posterior) == []
 
 
 def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> None:
-    passed = 0
-    for shared in (10, 40, 300):
+    for shared in (10, 60):
         agreed = np.arange(shared + 1)
         for p in (0.1, 0.5, 0.93):
             exact = binom.sf(agreed - 1, shared, p)
@@ -107,12 +92,7 @@ def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> N
                 one = ExcessAgreement(
                     n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p), deviate, deviate, n
                 )
-                looked = module.conspicuous(one)
-                assert looked or tail > module.DEPENDENCE_LEVEL
-                passed += not looked
-    assert passed > 300  # it passes over most
-    empty = np.empty(0)
-    assert not module.conspicuous(ExcessAgreement(*[empty.astype(int)] * 3, *[empty] * 6))
+                assert module.conspicuous(one) or tail > module.DEPENDENCE_LEVEL
 
 
 def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
@@ -217,8 +197,7 @@ def declining(data: Annotations, share: float) -> Annotations:
     return Annotations.from_frame(rows, abstentions=["?"], gold={3: 1, 7: 0}, **named)
 
 
-@pytest.mark.parametrize("engine", ["vb", "gibbs"])
-def test_what_is_too_hard_for_all_is_no_collusion(engine: str) -> None:
+def test_what_is_too_hard_for_all_is_no_collusion() -> None:
     """Four of twelve decline every fifth item: had each equal answer counted, they would seem to collude."""
     rng = np.random.default_rng(1)
     truth, labels = rng.integers(2, size=300), []
@@ -226,7 +205,7 @@ def test_what_is_too_hard_for_all_is_no_collusion(engine: str) -> None:
         for a in range(4) if i % 5 == 0 else rng.choice(12, 6, replace=False):
             label = k if rng.random() < 0.8 else 1 - k
             labels.append((i, int(a), -1 if i % 5 == 0 and rng.random() < 0.95 else int(label)))
-    found = fit("bayesian_dawid_skene", annotations(labels, 2, abstentions=[-1]), inference=engine, seed=0)
+    found = fit("bayesian_dawid_skene", annotations(labels, 2, abstentions=[-1]), inference="vb", seed=0)
     assert kinds(found) == []
 
 
@@ -258,9 +237,9 @@ def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
         assert p == pytest.approx((1 - EVEN) ** 2 * agree + (1 - (1 - EVEN) ** 2) / 9)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_clique_that_the_fit_has_modelled_is_no_doubt(seed: int) -> None:
-    data = cliques(seed, (0, 1, 2, 3))
+@pytest.mark.slow
+def test_a_clique_that_the_fit_has_modelled_is_no_doubt() -> None:
+    data = cliques(0, (0, 1, 2, 3))
     blind = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
     assert told(blind) and told(blind) <= {0, 1, 2, 3}
     found = fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)
@@ -271,6 +250,7 @@ def test_a_clique_that_the_fit_has_modelled_is_no_doubt(seed: int) -> None:
     assert before.z[inside].min() > 2 > after.z[inside].max()
 
 
+@pytest.mark.slow
 def test_a_clique_that_the_fit_has_not_modelled_is_still_a_doubt() -> None:
     data = cliques(0, (0, 1, 2, 3), (4, 5, 6, 7))
     blind = fit("bayesian_dawid_skene", data, inference="vb", seed=0)
@@ -282,6 +262,7 @@ def test_a_clique_that_the_fit_has_not_modelled_is_still_a_doubt() -> None:
     assert told(fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)) == set()
 
 
+@pytest.mark.slow
 def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(4), 0))
     posterior = fit(story, cliques(1, (0, 1, 2, 3)), inference="vb", seed=0, tolerance=1e-5)
@@ -294,6 +275,7 @@ def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.Monke
     assert told(replace(posterior)) == {0, 1, 2, 3}  # a posterior is looked at once
 
 
+@pytest.mark.slow
 def test_honest_annotators_taken_for_a_group_raise_no_doubt() -> None:
     story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(3), 0))
     assert told(fit(story, cliques(3), inference="vb", seed=0, tolerance=1e-5)) == set()

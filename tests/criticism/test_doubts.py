@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import crowdppl
 from crowdppl.criticism import doubts as module
-from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit
-from crowdppl.errors import CrowdpplWarning, DoubtWarning
+from crowdppl.criticism.doubts import Doubt, _prevalence, doubts, misfit, worse_than_votes
+from crowdppl.errors import DataError
 from crowdppl.fitting import fit
 from crowdppl.inference.result import UpdateState
 from crowdppl.results.correction import Correction
@@ -23,31 +22,17 @@ from tests.doubtful import handmade, kinds, simulated
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 
-def test_a_doubt_reads_as_its_text() -> None:
-    assert str(Doubt("thin", "too few")) == "too few"
-    assert issubclass(DoubtWarning, CrowdpplWarning)
-
-
-@pytest.mark.parametrize(
-    ("method", "engine", "n_classes"),
-    [
-        ("dawid_skene", "em", 3),
-        ("bayesian_dawid_skene", "vb", 2),
-        ("one_coin", "em", 4),
-        ("majority_vote", "em", 3),
-    ],
-)
-def test_sound_fits_raise_none(method: str, engine: str, n_classes: int) -> None:
-    for seed in range(15):
-        data = simulated(seed, 400, 15, 6, n_classes)
-        assert doubts(fit(method, data, inference=engine)) == ()
+@pytest.mark.parametrize(("method", "n_classes"), [("dawid_skene", 3), ("one_coin", 4), ("majority_vote", 3)])
+def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
+    for seed in range(4):
+        assert doubts(fit(method, simulated(seed, 400, 15, 6, n_classes), inference="em")) == ()
 
 
 @pytest.mark.slow
 def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> None:
     """Annotators drawn from the prior: those called spammers know little, and copying is found by chance alone."""
     story, told, by_chance = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.75), [], 0
-    for seed in range(300):
+    for seed in range(120):
         design = crowdppl.random_design(300, 15, 6, 2 + seed % 3, seed=seed)
         drawn = crowdppl.simulate(story, design, seed=seed)
         posterior = fit(story, drawn.data, inference="vb")
@@ -57,8 +42,8 @@ def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> No
                 told += module.information(drawn.parameters["confusion"][bad], posterior.result.prevalence).tolist()
             else:
                 by_chance += 1
-    assert by_chance <= 6
-    assert len(told) > 20
+    assert by_chance <= 3
+    assert len(told) > 8
     assert np.mean(np.array(told) > 0.1) < 0.1
 
 
@@ -75,9 +60,8 @@ def shared(prevalence: list[float], seed: int) -> crowdppl.Annotations:
 
 
 @pytest.mark.parametrize("prevalence", [[0.9, 0.1], [0.7, 0.15, 0.1, 0.05]])
-@pytest.mark.parametrize("method", ["bayesian_dawid_skene", "hierarchical_dawid_skene"])
-def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(method: str, prevalence: list[float]) -> None:
-    data = shared(prevalence, 0)
+def test_a_prior_that_draws_unbalanced_classes_together_is_doubted(prevalence: list[float]) -> None:
+    method, data = "bayesian_dawid_skene", shared(prevalence, 0)
     heavy = fit(method, data, inference="vb", settings={"prevalence_strength": 100.0})
     (doubt,) = _prevalence(heavy)
     now, free = map(int, re.findall(r"(\d+)%", doubt.text))
@@ -104,26 +88,10 @@ def test_a_model_may_offer_doubts_of_its_own() -> None:
     assert kinds(replace(handmade([50, 50]), model=Worried())) == ["worried"]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_prior_that_changes_little_is_not_doubted(seed: int) -> None:
-    heavy = {"prevalence_strength": 100.0}
-    for prevalence, settings in (([0.5, 0.5], heavy), ([0.25] * 4, heavy), ([0.9, 0.1], {})):
-        posterior = fit("bayesian_dawid_skene", shared(prevalence, seed), inference="vb", settings=settings)
+def test_a_prior_that_changes_little_is_not_doubted() -> None:
+    for prevalence, settings in (([0.5, 0.5], {"prevalence_strength": 100.0}), ([0.9, 0.1], {})):
+        posterior = fit("bayesian_dawid_skene", shared(prevalence, 0), inference="vb", settings=settings)
         assert not list(_prevalence(posterior))
-    assert not list(_prevalence(fit("one_coin", shared([0.9, 0.1], seed), inference="vb")))
-
-
-def test_a_story_that_cannot_be_told_another_prior_is_not_asked() -> None:
-    """A class of one's own may have the settings' names, and yet be no dataclass."""
-
-    class Own:
-        prevalence, prevalence_strength = "learned", 100.0
-
-        def __init__(self) -> None:
-            inner = crowdppl.method("bayesian_dawid_skene")
-            self.model, self.guide = inner.model, inner.guide
-
-    assert not list(_prevalence(fit(Own(), shared([0.9, 0.1], 0), inference="vb")))
 
 
 def test_grades_without_an_order_are_doubted() -> None:
@@ -131,12 +99,13 @@ def test_grades_without_an_order_are_doubted() -> None:
     rows = [(i, a, grades[(i + (a == i % 3)) % 3]) for i in range(40) for a in range(4)]
     items, annotators, labels = map(list, zip(*rows, strict=True))
     words = crowdppl.Annotations.from_arrays(items, annotators, labels)
-    (doubt,) = (d for d in doubts(fit("ordinal", words, inference="em")) if d.kind == "order")
-    assert "in the order 'high', 'low', 'mid', which was not given" in doubt.text
+    how: dict[str, Any] = {"inference": "em", "max_iterations": 5}
+    (doubt,) = (d for d in doubts(fit("ordinal", words, **how)) if d.kind == "order")
+    assert "in the order 'high', 'low', 'mid'" in doubt.text
     graded = crowdppl.Annotations.from_arrays(items, annotators, labels, kind="ordinal", classes=grades)
     numbers = crowdppl.Annotations.from_arrays(items, annotators, [grades.index(label) for label in labels])
     for method, data in (("ordinal", graded), ("ordinal", numbers), ("one_coin", words)):
-        assert "order" not in kinds(fit(method, data, inference="em"))
+        assert "order" not in kinds(fit(method, data, **how))
 
 
 def declined_where_hard(seed: int, tells: bool) -> tuple[crowdppl.Annotations, np.ndarray]:
@@ -150,12 +119,11 @@ def declined_where_hard(seed: int, tells: bool) -> tuple[crowdppl.Annotations, n
     return annotations(labels, 2, abstentions=[-1], informative_abstentions=tells), truth
 
 
-@pytest.mark.parametrize(("method", "engine"), [("dawid_skene", "em"), ("bayesian_dawid_skene", "vb")])
-def test_truths_from_abstentions_alone_are_doubted_where_these_may_tell(method: str, engine: str) -> None:
+def test_truths_from_abstentions_alone_are_doubted_where_these_may_tell() -> None:
     scores = []
     for tells in (False, True):
         data, truth = declined_where_hard(0, tells)
-        found = fit(method, data, inference=engine)
+        found = fit("dawid_skene", data, inference="em")
         p = found.probabilities().to_numpy()
         scores.append(-np.log(np.maximum(p[np.arange(300), truth], 1e-12)).mean())
         assert ("abstained" in kinds(found)) == tells
@@ -168,17 +136,15 @@ def test_truths_from_abstentions_alone_are_doubted_where_these_may_tell(method: 
     assert scores[0] < 0.6 < scores[1]
 
 
-@pytest.mark.parametrize("engine", ["em", "vb"])
-def test_who_seldom_names_a_class_is_no_spammer(engine: str) -> None:
+def test_who_seldom_names_a_class_is_no_spammer() -> None:
     """One of eight declines nine items of ten, and is right as often as the others."""
     rng = np.random.default_rng(2)
-    truth, labels = rng.integers(2, size=1500), []
+    truth, labels = rng.integers(2, size=1000), []
     for i, k in enumerate(truth):
         for a in range(8):
             label = k if rng.random() < 0.8 else 1 - k
             labels.append((i, a, -1 if a == 0 and rng.random() < 0.9 else int(label)))
-    method = "dawid_skene" if engine == "em" else "bayesian_dawid_skene"
-    found = fit(method, annotations(labels, 2, abstentions=[-1]), inference=engine)
+    found = fit("dawid_skene", annotations(labels, 2, abstentions=[-1]), inference="em")
     assert "spammers" not in kinds(found)
     told = crowdppl.suspicious_annotators(found)
     assert not told["spammer"].any()
@@ -200,44 +166,23 @@ def test_diagonal_by_hand() -> None:
     assert kinds(handmade([300, 100], table=table)) == []
     (doubt,) = doubts(handmade([100, 300], table=table))
     assert doubt.kind == "diagonal"
-    assert "1 of 2 classes is another: 1 is called 0 (0.61, and 0.39 right)" in doubt.text
+    assert "1 is called 0 (0.61, and 0.39 right)" in doubt.text
     # .6125 - .3875 is twice the root of 1 / n at 79 labels of the class, half of all
     assert kinds(handmade([39, 117], table=table)) == []
     assert kinds(handmade([41, 123], table=table)) == ["diagonal"]
 
 
-@dataclass(frozen=True)
-class Own:
-    """A story of somebody's own, whose settings are called like those of the zoo."""
-
-    right: Any
-    wrong: Any
-
-
 @pytest.mark.parametrize(
     ("story", "remedy"),
     [
-        (crowdppl.method("one_coin"), "by the setting right= (now 1, where wrong= is 1)"),
-        (crowdppl.method("hierarchical_dawid_skene"), "by the setting right= (now 2.5, where wrong= is 0.5)"),
-        (crowdppl.method("mace", knows=3.0), "by the setting knows= (now 3, where guesses= is 1)"),
-        (
-            crowdppl.method("ebcc"),
-            "by the settings prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)",
-        ),
-        (
-            crowdppl.method("dependent_clusters"),
-            "prior_accuracy= (now 0.61) and prior_strength= (now 1.8 labels a row)",
-        ),
+        (crowdppl.method("one_coin"), "right= (now 1, where wrong= is 1)"),
+        (crowdppl.method("mace", knows=3.0), "knows= (now 3, where guesses= is 1)"),
+        (crowdppl.method("ebcc"), "prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)"),
         (crowdppl.method("bayes_dgc"), "prior_accuracy= (now 0.75) and prior_strength= (now 4 labels a row)"),
-        (
-            crowdppl.method("bayes_dgc", crowd_prior_strength=14.0),
-            "prior leans on the diagonal, such as bayesian_dawid_skene",
-        ),
-        (crowdppl.method("bayes_dgc", prior="published"), "on the diagonal, such as bayesian_dawid_skene"),
-        (crowdppl.method("coin_net", form="penalised"), "on the diagonal, such as bayesian_dawid_skene"),
-        (Own(torch.ones(2), 1.0), "prior leans on the diagonal, such as bayesian_dawid_skene"),
-        (crowdppl.method("dawid_skene"), "prior leans on the diagonal, such as bayesian_dawid_skene"),
-        (object(), "prior leans on the diagonal, such as bayesian_dawid_skene"),
+        (crowdppl.method("bayes_dgc", crowd_prior_strength=14.0), "bayesian_dawid_skene"),
+        (crowdppl.method("coin_net", form="penalised"), "bayesian_dawid_skene"),
+        (crowdppl.method("dawid_skene"), "bayesian_dawid_skene"),
+        (object(), "bayesian_dawid_skene"),
     ],
 )
 def test_the_setting_that_leans_on_the_diagonal_is_named(story: Any, remedy: str) -> None:
@@ -256,7 +201,7 @@ def test_a_crowd_that_gold_contradicts_is_not_diagonal() -> None:
     data = annotations(labels, 3, gold=dict(enumerate(truth[:100].tolist())))
     doubt = doubts(fit("bayesian_dawid_skene", data, inference="vb"))[0]
     assert doubt.kind == "diagonal"
-    assert "the most frequent answer to 1 of 3 classes is another: 2 is called 1 (0." in doubt.text
+    assert "2 is called 1 (0." in doubt.text
 
 
 def test_spammers_are_named_most_labels_first() -> None:
@@ -321,7 +266,7 @@ def test_permuted_chains_are_reported_as_the_sampler_found_them() -> None:
     assert found([1, 0, 2], [1, 0, 2]) == ()  # all alike: the mean confusion shows it
     (doubt,) = found([0, 1, 2], [0, 2, 1], [0, 1, 2], [1, 2, 0])
     assert doubt.kind == "permuted"
-    assert "2 of 4 chains call the classes otherwise than the votes do (chain 1: 1 for 2, 2 for 1)" in doubt.text
+    assert doubt.text.startswith("2 of 4 chains") and "(chain 1: 1 for 2, 2 for 1)" in doubt.text
 
 
 def test_a_method_that_predicts_worse_than_votes() -> None:
@@ -333,11 +278,8 @@ def test_a_method_that_predicts_worse_than_votes() -> None:
     correction = Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {})
     for posterior in (own, replace(own, result=result, correction=correction)):
         assert "votes" in kinds(posterior)
-        votes = doubts(posterior, thorough=True)[-1]
-        assert votes.kind == "votes"
-    mean, simple = (
-        crowdppl.heldout_score(p).per_label for p in (own, fit("majority_vote", data, inference="em", seed=0))
-    )
+    (votes,) = worse_than_votes(posterior)
+    mean, simple = (crowdppl.heldout_score(p).per_label for p in (own, fit("majority_vote", data, inference="em")))
     assert f"{mean:.3f} nats a label against {simple:.3f} (difference {mean - simple:.3f}," in votes.text
 
 
@@ -346,8 +288,8 @@ def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
     copied = simulated(0, 300, 20, 8, 3, copy=4)
     own = fit("dawid_skene", copied, inference="em")
     (doubt,) = misfit(own)
-    assert "unlike those given (p = 0.0099), most of all in pair_" in doubt.text and "calibrate=True" in doubt.text
-    assert doubt in doubts(own, thorough=True) and "misfit" not in kinds(own)
+    assert "most of all in pair_" in doubt.text and "calibrate=True" in doubt.text
+    assert "misfit" not in kinds(own)
     raw = own.result.probabilities
     corrected = replace(own, correction=Correction(raw, {"dawid_skene": 1.0}, {"dawid_skene": 0.0}, {}))
     assert not list(misfit(corrected))
@@ -361,26 +303,20 @@ def test_labels_drawn_from_the_fit_are_unlike_those_given() -> None:
 
 
 def test_methods_that_fit_predict_no_worse_than_votes() -> None:
-    for method in ("one_coin", "majority_vote"):
-        assert kinds(fit(method, simulated(1, 150, 12, 6, 3), inference="em"), thorough=True) == []
+    assert kinds(fit("one_coin", simulated(1, 150, 12, 6, 3), inference="em"), thorough=True) == []
 
 
 def test_gibbs_is_short_where_labels_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    score = crowdppl.heldout_score
 
-    def spy(model: Any, *given: Any, **more: Any) -> Any:
-        asked.append({} if isinstance(model, str) else {n: model.options[n] for n in ("warmup", "draws", "chains")})
-        return score(model, *given, **more)
+    def spy(model: Any) -> None:
+        asked.append({name: model.options[name] for name in ("warmup", "draws", "chains")})
+        raise DataError("nothing to leave out")
 
     monkeypatch.setattr(module, "heldout_score", spy)
-    for warmup in (110, 20):
-        how: dict[str, Any] = {"warmup": warmup, "draws": 120, "chains": 2}
-        posterior = fit("one_coin", simulated(1, 40, 6, 3, 2), inference="gibbs", **how)
-        doubts(posterior, thorough=True)
-        assert asked == [{"warmup": min(warmup, 100), "draws": 100, "chains": 2}, {}]
-        assert posterior.options["draws"] == 120
-        asked.clear()
+    how: dict[str, Any] = {"warmup": 20, "draws": 120, "chains": 2}
+    assert not list(worse_than_votes(fit("one_coin", simulated(1, 20, 6, 3, 2), inference="gibbs", **how)))
+    assert asked == [{"warmup": 20, "draws": 100, "chains": 2}]
 
 
 def test_nothing_can_be_left_out_of_items_labelled_once() -> None:
@@ -397,7 +333,11 @@ def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
         for annotator in stream.choice(20, 5, replace=False)
     ]
     fitted = {
-        n: crowdppl.fit("dawid_skene", crowdppl.Annotations.from_arrays(*zip(*rows, strict=True), classes=range(n)))
+        n: fit(
+            "dawid_skene",
+            crowdppl.Annotations.from_arrays(*zip(*rows, strict=True), classes=range(n)),
+            inference="em",
+        )
         for n in (3, 4)
     }
     taken = fitted[4].probabilities()[3].sum()
@@ -405,8 +345,7 @@ def test_items_of_a_class_that_nobody_named_are_doubted() -> None:
     said = [str(doubt) for doubt in fitted[4].doubts() if doubt.kind == "unnamed"]
     assert len(said) == 1 and f"{taken:.0f} of 300 items are of classes that no label names (3)" in said[0]
     assert not any(doubt.kind == "unnamed" for doubt in fitted[3].doubts())
-    told = fitted[4].data.with_gold({0: 3})
-    again = crowdppl.fit("dawid_skene", told)
+    again = fit("dawid_skene", fitted[4].data.with_gold({0: 3}), inference="em")
     assert not any(doubt.kind == "unnamed" for doubt in again.doubts())
 
 

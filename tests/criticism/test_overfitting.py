@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import crowdppl
-from crowdppl.criticism.doubts import log_p_by_vote, log_p_without_label, overfitting
+from crowdppl.criticism.doubts import log_p_by_vote, log_p_without_label, overfitting, worse_than_votes
 from crowdppl.fitting import fit
 from tests.crowd import annotations
-from tests.doubtful import kinds, simulated
+from tests.doubtful import simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -47,16 +47,17 @@ def test_a_vote_by_hand() -> None:
     assert found[2] == pytest.approx(one[1] * right + (1 - one[1]) * (1 - right) / 2)
 
 
+@pytest.mark.slow
 def test_what_is_said_beside_a_fit_is_true_of_refits() -> None:
     """Each fit that is doubted at once predicts labels left out worse, in crowds with ever more labels."""
     said = 0
-    for seed in range(6):
+    for seed in range(3):
         for n_items in (40, 80, 160, 320):
             posterior = fit("dawid_skene", simulated(seed, n_items, 12, 3, 4), inference="em", tolerance=1e-5)
-            if "votes" in kinds(posterior):
+            if list(overfitting(posterior)):
                 said += 1
-                assert "votes" in kinds(posterior, thorough=True)
-    assert 6 <= said < 20
+                assert list(worse_than_votes(posterior))
+    assert 3 <= said < 10
 
 
 def test_the_figures_are_near_those_of_leaving_out() -> None:
@@ -69,7 +70,6 @@ def test_the_figures_are_near_those_of_leaving_out() -> None:
     words = doubt.text.split(" nats a label against ")
     assert float(words[0].split()[-1]) == pytest.approx(own, abs=0.25 * abs(own - votes))
     assert float(words[1].split()[0]) == pytest.approx(votes, abs=0.02)
-    assert "take bayesian_dawid_skene" in doubt.text
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:

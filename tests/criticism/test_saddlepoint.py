@@ -47,8 +47,8 @@ def test_sums_of_unlike_terms_against_enumeration(accuracy: float) -> None:
     assert len(some) > 100
 
 
-@pytest.mark.parametrize("p", [0.02, 0.3, 0.66, 0.93])
-@pytest.mark.parametrize("n", [10, 40, 300])
+@pytest.mark.parametrize("p", [0.02, 0.66])
+@pytest.mark.parametrize("n", [10, 300])
 def test_alike_terms_against_the_binomial(n: int, p: float) -> None:
     hits = np.arange(n + 1)
     exact = binom.sf(hits - 1, n, p)
@@ -59,8 +59,7 @@ def test_alike_terms_against_the_binomial(n: int, p: float) -> None:
     assert ((ratio > 0.92) & (ratio < 1.08)).all()
 
 
-@pytest.mark.parametrize("accuracy", [0.6, 0.8, 0.9])
-@pytest.mark.parametrize("n", [10, 20, 40])
+@pytest.mark.parametrize(("n", "accuracy"), [(10, 0.6), (20, 0.8), (40, 0.9)])
 def test_terms_of_two_values_have_tails_that_are_rather_too_large(n: int, accuracy: float) -> None:
     value, share = weighed(np.tile([accuracy, (1 - accuracy) / 2, (1 - accuracy) / 2], (n, 1)), accuracy, accuracy)
     totals, exact = enumerated(value, share)
@@ -69,7 +68,7 @@ def test_terms_of_two_values_have_tails_that_are_rather_too_large(n: int, accura
     assert ratio.min() > 1 and np.median(ratio) < 2.5
 
 
-@pytest.mark.parametrize("n", [26, 100, 400])
+@pytest.mark.parametrize("n", [26, 100])
 def test_far_tails_against_weighted_draws(n: int) -> None:
     """Draws under a tilt that makes the total usual, weighted back: standard errors below 1 % at any tail."""
     rng = np.random.default_rng(n)
@@ -106,7 +105,7 @@ def test_sums_beside_each_other_are_as_alone() -> None:
     np.testing.assert_allclose(normal_deviates(total, value, share, part), np.concatenate(alone), rtol=1e-4)
 
 
-@pytest.mark.parametrize("p", [1e-9, 1e-3, 0.5, 1 - 1e-3])
+@pytest.mark.parametrize("p", [1e-9, 0.5])
 def test_the_largest_sum_is_a_product(p: float) -> None:
     """All agree on what is least probable, and sums jump by more than the least value only just there."""
     value, share = np.tile([[1.0], [3.0]], 12), np.tile([[0.3], [p / 2]], 12)
@@ -121,14 +120,3 @@ def test_what_is_certain_stands_nowhere() -> None:
     assert normal_deviates(np.array([0.0]), *impossible)[0] <= 0
     assert np.isfinite(normal_deviates(np.array([2.0]), *impossible)).all()
     assert normal_deviates(np.empty(0), np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.int64)).shape == (0,)
-
-
-def test_coins_of_all_kinds_against_draws() -> None:
-    rng = np.random.default_rng(0)
-    p = rng.uniform(0.1, 0.9, 15)
-    counts = (rng.random((200_000, 15)) < p).sum(1)
-    found = tails(np.arange(9, 15), np.ones((1, 15)), p[None])
-    for agreed, tail in zip(range(9, 15), found, strict=True):
-        share = (counts >= agreed).mean()
-        assert tail >= share - 3 * np.sqrt(share / 200_000)
-        assert tail < 0.6

@@ -13,10 +13,8 @@ import crowdppl
 from crowdppl.criticism.doubts import Doubt
 from crowdppl.posterior import Posterior
 
-pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")]
 
-METHODS = ["mmlc", *(pytest.param(name, marks=pytest.mark.slow) for name in ("conal", "crowd_layer"))]
-BENT = [pytest.param(name, marks=pytest.mark.slow) for name in ("madl", "instance_trace")]
 COPIERS = crowdppl.simulation.annotator_kind("copying_group", copiers=5)
 
 
@@ -37,7 +35,7 @@ def of_kind(found: Posterior, *kinds: str) -> list[Doubt]:
     return [doubt for doubt in found.doubts() if doubt.kind in kinds]
 
 
-@pytest.mark.parametrize("method", [*METHODS, *BENT])
+@pytest.mark.parametrize("method", ["mmlc", "conal", "crowd_layer", "madl", "instance_trace"])
 def test_annotators_who_judge_alone_are_not_doubted(method: str) -> None:
     """More than half of the labels are a spammer's, so that what a typical annotator says is mostly wrong."""
     found, right = fitted(method, *["hammer"] * 10, *["spammer"] * 15)
@@ -51,7 +49,7 @@ def test_annotators_who_judge_alone_are_not_doubted(method: str) -> None:
     assert told[hammers].mean() > told.drop(hammers).mean() + 0.1
 
 
-@pytest.mark.parametrize("method", [*METHODS, pytest.param("instance_trace", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["mmlc", "conal", "crowd_layer", "instance_trace"])
 def test_copiers_are_still_found(method: str) -> None:
     found, _ = fitted(method, *["hammer"] * 15, COPIERS)
     doubts = of_kind(found, "copying", "colluding")

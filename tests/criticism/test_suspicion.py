@@ -146,7 +146,7 @@ def test_the_bulk_of_pairs_is_the_measure() -> None:
 
 
 def test_copiers_are_found_with_their_partner() -> None:
-    table = suspicious_annotators(fitted(simulated(0, kind="leader", some=2, each=10)))
+    table = suspicious_annotators(fitted(simulated(0, kind="leader", some=2, n_items=600, each=10)))
     assert table.index[table["copying"]].tolist() == [0, 1]
     assert table["partner"].loc[[0, 1]].tolist() == [1, 0]
     assert (table["agreement"] - table["expected"]).loc[0] > 0.1
@@ -159,7 +159,7 @@ def test_copiers_are_found_where_they_share_items_enough() -> None:
     """Of 20 annotators with five labels an item, two share some 10 items of 200, and 53 of 1,000."""
     found = {}
     for n_items in (200, 1000):
-        crowds = [simulated(n, kind="leader", some=2, share=0.8, n_items=n_items, each=5) for n in range(20)]
+        crowds = [simulated(n, kind="leader", some=2, share=0.8, n_items=n_items, each=5) for n in range(12)]
         posteriors = [fit("bayesian_dawid_skene", data, inference="vb") for data in crowds]
         found[n_items] = np.mean([suspicious_annotators(p)["copying"].loc[[0, 1]].all() for p in posteriors])
     assert found[200] <= 0.3 and found[1000] >= 0.6
@@ -185,24 +185,15 @@ def test_shared_errors_find_pairs_that_a_count_of_agreements_does_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["dawid_skene", "bayesian_dawid_skene"])
-def test_honest_crowds_are_flagged_in_a_share_of_the_level_at_most(model: str) -> None:
-    engine = "em" if model == "dawid_skene" else "vb"
+def test_honest_crowds_are_flagged_in_a_share_of_the_level_at_most() -> None:
     crowds = [simulated(seed, n_items=n, each=5) for n in (300, 600) for seed in range(100, 150)]
-    least = [
-        collusion.p_values(excess_agreement(fit(model, data, inference=engine, seed=0))).min() for data in crowds
-    ]
+    least = [collusion.p_values(excess_agreement(fitted(data))).min() for data in crowds]
     for level in (0.01, 0.05):
         assert np.sum(np.array(least) <= level) <= binom.ppf(0.999, len(crowds), level)
 
 
-def test_honest_annotators_are_seldom_flagged() -> None:
-    flagged = [suspicious_annotators(fitted(simulated(seed)), level=0.1)["copying"].any() for seed in range(40)]
-    assert np.mean(flagged) <= 0.1
-
-
 def test_hard_items_are_not_taken_for_copying() -> None:
-    posterior = fitted(simulated(3, hard=0.3, each=10))
+    posterior = fitted(simulated(3, hard=0.3, n_items=600, each=10))
     assert not suspicious_annotators(posterior)["copying"].any()
     excess = excess_agreement(posterior)
     assert np.abs(collusion.empirical_null(excess.z)).max() >= 1
@@ -210,14 +201,15 @@ def test_hard_items_are_not_taken_for_copying() -> None:
 
 @pytest.mark.parametrize("kind", ["random", "wrong", "leader"])
 def test_colluders_are_ranked_first(kind: str) -> None:
-    for seed in range(3):
-        data = simulated(seed, kind=kind, some=12, n_items=5000, n_annotators=60, each=10)
-        table = suspicious_annotators(fitted(data))
-        bad = table.index.to_numpy() < 12
-        assert auroc(table["collusion"].to_numpy(), bad) >= 0.9
-        assert table["group"][~bad].isna().all()
-        assert table["group"][bad].nunique() == 1
-    honest = suspicious_annotators(fitted(simulated(0, n_items=5000, n_annotators=60, each=10)))
+    table = suspicious_annotators(fitted(simulated(0, kind=kind, some=8, n_items=3000, n_annotators=40, each=10)))
+    bad = table.index.to_numpy() < 8
+    assert auroc(table["collusion"].to_numpy(), bad) >= 0.9
+    assert table["group"][~bad].isna().all()
+    assert table["group"][bad].nunique() == 1
+
+
+def test_of_honest_annotators_none_colludes() -> None:
+    honest = suspicious_annotators(fitted(simulated(0, n_items=1500, n_annotators=30, each=10)))
     assert (honest["collusion"] == 0).all()
     assert honest["group"].isna().all()
 
@@ -241,12 +233,12 @@ def test_spammers_are_found_by_both_ways() -> None:
 
 
 def test_covariance_strength_is_the_length_of_a_row() -> None:
-    data = simulated(5, n_items=20_000, n_annotators=12, n_classes=2, each=8)
+    data = simulated(5, n_items=6000, n_annotators=12, n_classes=2, each=8)
     strength = covariance_spammers(data)["strength"]
     # two even classes: accuracy above chance, times root of 2 for two classes, by the truth's sd of 1 / 2
     confusion = fitted(data).result.table
     expected = np.abs(confusion[:, 0, 0] + confusion[:, 1, 1] - 1) * np.sqrt(2) / 2
-    np.testing.assert_allclose(strength, expected, atol=0.03)
+    np.testing.assert_allclose(strength, expected, atol=0.05)
 
 
 def test_no_strength_exceeds_what_an_annotator_varies() -> None:
@@ -270,14 +262,14 @@ def test_tables_hold_what_is_missing() -> None:
 
 
 def test_refusals() -> None:
-    posterior = fit("majority_vote", crowd(n_items=20), seed=0)
+    posterior = fit("majority_vote", crowd(n_items=20), inference="em")
     with pytest.raises(MethodError, match="level=1"):
         suspicious_annotators(posterior, level=1)
     with pytest.raises(MethodError, match="bits=-1"):
         suspicious_annotators(posterior, bits=-1)
     alone = annotations([(0, 0, 0), (1, 1, 1)], 2)
     with pytest.raises(DataError, match="two labels"):
-        suspicious_annotators(fit("majority_vote", alone, seed=0))
+        suspicious_annotators(fit("majority_vote", alone, inference="em"))
     with pytest.raises(DataError, match="0 annotators"):
         covariance_spammers(alone)
 
@@ -294,7 +286,8 @@ def test_dropping_spammers_helps_where_there_are_many() -> None:
 
 
 def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    design = crowdppl.random_design(1500, 220, 5, classes=3, seed=0)
+    monkeypatch.setattr(spammers, "SPARSE_SOLVER", 50)
+    design = crowdppl.random_design(500, 60, 5, classes=3, seed=0)
     data = crowdppl.simulate(crowdppl.method("one_coin", right=4, wrong=2), design, seed=0).data
     few = covariance_spammers(data)["strength"]
     alike = Annotations.from_frame(data.frame().assign(label=0), classes=range(3))

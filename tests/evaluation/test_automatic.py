@@ -11,7 +11,6 @@ import pytest
 
 import crowdppl
 from crowdppl import fitting as automatic
-from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.evaluation import calibration
 from crowdppl.evaluation.metrics import evaluate
@@ -34,12 +33,12 @@ def made(name: str, n_items: int, labels: int, k: int, seed: int, **settings: An
 
 @pytest.fixture(scope="module")
 def blurred() -> Simulation:
-    return made("mixed_membership", 400, 6, 3, 1, prior_strength=20.0, prior_accuracy=0.85)
+    return made("mixed_membership", 200, 6, 3, 1, prior_strength=20.0, prior_accuracy=0.85)
 
 
 @pytest.fixture(scope="module")
 def posterior(blurred: Simulation) -> Posterior:
-    return crowdppl.fit("auto", blurred.data, seed=0)
+    return crowdppl.fit("auto", blurred.data, seed=0, max_iterations=30)
 
 
 def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
@@ -54,24 +53,14 @@ def test_where_items_blur_it_is_more_honest_than_a_confusion_matrix(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("k", "labels"), [(2, 5), (4, 5), (2, 20), (4, 20)])
+@pytest.mark.parametrize(("k", "labels"), [(2, 5), (4, 20)])
 def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: int) -> None:
     gaps = []
-    for seed in range(5):
-        one = made(
-            "bayesian_dawid_skene",
-            600,
-            labels,
-            k,
-            seed,
-            prior_strength=10.0,
-            prior_accuracy=0.65,
-            prevalence_strength=10.0,
-        )
-        story = crowdppl.method(
-            "bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.65, prevalence_strength=10.0
-        )
-        exact = crowdppl.fit(story, one.data, inference="gibbs", chains=8, draws=200, warmup=100)
+    prior = {"prior_strength": 10.0, "prior_accuracy": 0.65, "prevalence_strength": 10.0}
+    for seed in range(4):
+        one = made("bayesian_dawid_skene", 600, labels, k, seed, **prior)
+        story = crowdppl.method("bayesian_dawid_skene", **prior)
+        exact = crowdppl.fit(story, one.data, inference="gibbs", chains=4, draws=200, warmup=50)
         found = crowdppl.fit("auto", one.data)
         gaps.append(evaluate(found, one.truth).log_score - evaluate(exact, one.truth).log_score)
     assert np.mean(gaps) < 0.02, gaps
@@ -96,45 +85,32 @@ def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -
     for refused in (
         lambda: crowdppl.heldout_score("auto", posterior.data),
         lambda: crowdppl.heldout_score(posterior),
+        lambda: posterior.leave_one_out(),
+        lambda: crowdppl.fit("auto", posterior.data, inference="gibbs"),
     ):
-        with pytest.raises(MethodError, match=r"correction\.scores"):
+        with pytest.raises(MethodError):
             refused()
-    with pytest.raises(MethodError, match="uncorrected"):
-        posterior.leave_one_out()
-    with pytest.raises(MethodError, match="chooses methods and engines"):
-        crowdppl.fit("auto", posterior.data, inference="gibbs")
 
 
-def test_the_same_seed_gives_the_same_probabilities(blurred: Simulation, posterior: Posterior) -> None:
-    again = crowdppl.fit("auto", blurred.data, seed=0)
-    np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
-
-
-def test_with_one_label_an_item_it_says_that_labels_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted: list[str] = []
-    alone = automatic.fit_method
-    monkeypatch.setattr(
-        automatic, "fit_method", lambda name, *rest: (fitted.append(str(name)), alone(name, *rest))[1]
-    )
-    found = crowdppl.fit("auto", crowd(n_items=80, labels_each=1))
-    assert fitted == [automatic.ROWS[0]]  # the others would have no part
+def test_with_one_label_an_item_it_says_that_labels_cannot_tell() -> None:
+    found = crowdppl.fit("auto", crowd(n_items=30, labels_each=1), max_iterations=3)
     assert found.correction is not None and found.correction.weights == {automatic.ROWS[0]: 1.0}
     assert "too few" in found.correction.notes[0] and "note: 1.00 annotators an item" in found.summary()
 
 
 def test_where_rows_of_many_classes_are_hopeless_it_does_without_them() -> None:
-    """Fits of them took minutes, or all memory, and were weighed by next to nothing."""
-    many = made("one_coin", 400, 5, 30, 0, right=12, wrong=4)
-    found = crowdppl.fit("auto", many.data, seed=0)
+    many = made("one_coin", 100, 5, 30, 0, right=12, wrong=4)
+    found = crowdppl.fit("auto", many.data, seed=0, max_iterations=20)
     assert found.correction is not None and set(found.correction.weights) == set(automatic.COIN)
     assert "30 classes" in found.summary()
     assert evaluate(found, many.truth).accuracy > 0.9
     assert not automatic._without_rows(made("one_coin", 100, 5, 20, 0).data)
 
 
+@pytest.mark.slow
 def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulation, posterior: Posterior) -> None:
     gold = blurred.truth.sample(60, random_state=1)
-    found = crowdppl.fit("auto", blurred.data, gold=gold)
+    found = crowdppl.fit("auto", blurred.data, gold=gold, max_iterations=30)
     assert found.correction is not None and found.correction.gold == 60 and not found.correction.notes
     p = found.probabilities()
     assert (p.loc[gold.index].to_numpy()[np.arange(60), p.columns.get_indexer(gold)] == 1).all()
@@ -142,43 +118,25 @@ def test_known_truths_are_kept_and_make_the_others_more_honest(blurred: Simulati
     assert evaluate(p, rest).log_score < evaluate(posterior, rest).log_score + 0.02
 
 
-def test_weights_found_once_serve_for_any_gold(blurred: Simulation) -> None:
-    gold = blurred.truth.iloc[:30]
-    found = automatic.members(blurred.data, {"seed": 0})
-    weighed = calibration.stacked(found, blurred.data)
-    again = calibration.calibrated(found, blurred.data.with_gold(gold), weighed)
-    whole = crowdppl.fit("auto", blurred.data, gold=gold, seed=0)
-    np.testing.assert_array_equal(again.result.probabilities, whole.result.probabilities)
-
-
-def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(
-    blurred: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_many_labels_some_decide_on_the_weights_and_the_result_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of the first two folds are bit for bit those that all five begin with, and they alone decide."""
-    found = automatic.members(blurred.data, {"seed": 0})
-    every, whole = calibration.heldout_logs(found, blurred.data), calibration.stacked(found, blurred.data)
-    monkeypatch.setattr(calibration, "MAX_LABELS", 960)
-    some, part = calibration.heldout_logs(found, blurred.data), calibration.stacked(found, blurred.data)
-    for name, logs in every[0].items():
-        assert logs.shape[1] == 2400
-        np.testing.assert_array_equal(some[0][name], logs[:, :960])
-    rates = (0.0, *correction.RATES)
+    data = crowd(n_items=60, labels_each=5)
+    found = {name: crowdppl.fit(name, data, inference="em") for name in ("one_coin", "class_coin")}
+    every, _ = calibration.heldout_logs(found, data)
+    monkeypatch.setattr(calibration, "MAX_LABELS", 120)
+    some, _ = calibration.heldout_logs(found, data)
+    for name, logs in every.items():
+        assert logs.shape[1] == 300
+        np.testing.assert_array_equal(some[name], logs[:, :120])
+    part, rates = calibration.stacked(found, data), (0.0, *correction.RATES)
     for name, rate in part.rates.items():
-        assert part.scores[name] == some[0][name][rates.index(rate)].mean()
-    assert part.notes == ("weights and discounts are from 960 of 2,400 labels, left out in turn",)
-    assert whole.notes == () and whole.scores != part.scores
+        assert part.scores[name] == some[name][rates.index(rate)].mean()
+    assert part.notes == ("weights and discounts are from 120 of 300 labels, left out in turn",)
 
 
 def test_labels_that_are_left_out_come_from_whole_folds_and_items() -> None:
     fold, item = np.tile([0, 0, 1, 2, -1], 50), np.repeat(np.arange(50), 5)
-    wanted = {
-        500: [100, 50, 50],
-        150: [100, 50, 0],
-        131: [100, 31, 0],
-        100: [100, 0, 0],
-        7: [6, 0, 0],
-        1: [2, 0, 0],
-    }
+    wanted = {500: [100, 50, 50], 131: [100, 31, 0], 100: [100, 0, 0], 7: [6, 0, 0], 1: [2, 0, 0]}
     for n, sizes in wanted.items():
         found = calibration.first_folds(n, fold, item, seed=3)
         assert [int((found == number).sum()) for number in range(3)] == sizes
@@ -189,14 +147,8 @@ def test_labels_that_are_left_out_come_from_whole_folds_and_items() -> None:
     assert calibration.first_folds(1, np.array([1, 0]), np.array([0, 1]), seed=3).tolist() == [-1, 0]
 
 
-def test_few_known_truths_inform_the_fit_and_make_no_map(blurred: Simulation) -> None:
-    found = crowdppl.fit("auto", blurred.data, gold=blurred.truth.iloc[:4])
-    assert found.correction is not None and found.correction.gold == 0
-    assert "too few for a map" in found.correction.notes[0] and "share" in found.correction.notes[1]
-
-
 def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped(
-    blurred: Simulation, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong gold on purpose: what the map sees of that item is what it sees with right gold, bit for bit."""
     seen: list[np.ndarray] = []
@@ -206,31 +158,13 @@ def test_no_known_truth_enters_the_probabilities_by_which_its_own_item_is_mapped
         return fit_map(p[:0], truth[:0])
 
     monkeypatch.setattr(calibration, "fit_map", spy)
-    gold = blurred.truth.iloc[:40]
-    wrong = gold.copy()
-    wrong.iloc[7] = (wrong.iloc[7] + 1) % 3
-    for known in (gold, wrong):
-        _fixed(blurred.data.with_gold(known), monkeypatch)
-    right, other = seen
-    known_items = blurred.data.items[np.sort(blurred.data.items.get_indexer(gold.index))]
-    same = (right == other).all(1)
-    assert same[known_items.get_loc(gold.index[7])]
-    assert not same.all()  # the fits of other folds were told it
-
-
-def _fixed(data: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs "auto" with weights that do not depend on the data."""
-    even = Correction(np.empty((0, 0)), dict.fromkeys(MEMBERS, 0.5), dict.fromkeys(MEMBERS, 0.0), {})
-    monkeypatch.setattr(calibration, "stacked", lambda *_: even)
-    automatic.fit_auto(data, {})
-
-
-def test_frames_of_truth_score_only() -> None:
-    """Gold that is not passed has no way in: what a fit returns does not depend on any table of truths."""
-    data = crowd(n_items=60)
-    first = crowdppl.fit("auto", data).probabilities()
-    evaluate(first, pd.Series(0, index=data.items))
-    pd.testing.assert_frame_equal(crowdppl.fit("auto", data).probabilities(), first)
+    even = Correction(np.empty((0, 0)), {"one_coin": 1.0}, {"one_coin": 0.0}, {})
+    data, gold = crowd(n_items=60), {i: i % 3 for i in range(20)}
+    found = {"one_coin": crowdppl.fit("one_coin", data, inference="em")}
+    for known in (gold, gold | {7: 2}):
+        calibration.calibrated(found, data.with_gold(known), even)
+    same = (seen[0] == seen[1]).all(1)
+    assert same[7] and not same.all()  # the fits of other folds were given it
 
 
 def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation) -> None:
@@ -244,19 +178,18 @@ def test_a_named_method_is_corrected_when_asked_and_says_so(blurred: Simulation)
 
 
 def test_a_named_method_is_mapped_to_known_truths(blurred: Simulation) -> None:
-    gold = blurred.truth.sample(80, random_state=2)
-    found = crowdppl.fit("one_coin", blurred.data, inference="vb", calibrate=True, gold=gold)
-    raw = crowdppl.fit("one_coin", blurred.data, inference="vb", gold=gold)
+    gold = blurred.truth.sample(60, random_state=2)
+    found = crowdppl.fit("one_coin", blurred.data, inference="em", calibrate=True, gold=gold)
+    raw = crowdppl.fit("one_coin", blurred.data, inference="em", gold=gold)
     rest = blurred.truth.drop(gold.index)
-    assert found.correction is not None and found.correction.gold == 80
+    assert found.correction is not None and found.correction.gold == 60
     assert evaluate(found.probabilities(), rest).log_score < evaluate(raw, rest).log_score - 0.1
 
 
 def test_where_classes_have_an_order_a_method_that_knows_it_joins() -> None:
-    design = crowdppl.random_design(60, 8, 4, classes=3, seed=3, kind="ordinal")
-    made = crowdppl.simulate(crowdppl.method("ordinal"), design, seed=3)
-    assert "ordinal" in automatic.members(made.data, {"max_iterations": 3})
-    assert "ordinal" not in automatic.members(crowd(n_items=20), {"max_iterations": 3})
+    design = crowdppl.random_design(12, 4, 3, classes=3, seed=3, kind="ordinal")
+    graded = crowdppl.simulate(crowdppl.method("ordinal"), design, seed=3)
+    assert list(automatic.members(graded.data, {"max_iterations": 1})) == [*MEMBERS, "ordinal"]
 
 
 def test_a_discount_within_a_standard_error_of_the_best_is_the_smallest() -> None:
@@ -282,17 +215,16 @@ def interrupted_at(call: int) -> Callback:
 
 
 @pytest.mark.filterwarnings("default::crowdppl.errors.ConvergenceWarning")
-@pytest.mark.parametrize("call", [2, 12])
-def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked(call: int) -> None:
-    data, interrupt, calls = crowd(20, 5, 3, 4), interrupted_at(call), [0]
+def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked() -> None:
+    data, interrupt, calls = crowd(12, 4, 3, 3), interrupted_at(4), [0]
 
     def counted(iteration: int, objective: float) -> None:
         calls[0] += 1
         interrupt(iteration, objective)
 
     with pytest.warns(ConvergenceWarning, match="auto was interrupted"):
-        found = crowdppl.fit("auto", data, max_iterations=10, tolerance=0.0, callback=counted)
-    assert calls == [call]  # no further fit begins
+        found = crowdppl.fit("auto", data, max_iterations=3, tolerance=0.0, callback=counted)
+    assert calls == [4]  # in the second fit; no further one begins
     said = found.diagnostics()
     assert said["interrupted"] is True and said["converged"] is False
     assert found.correction is None and found.method == automatic.ROWS[0]

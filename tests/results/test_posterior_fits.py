@@ -24,68 +24,35 @@ from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS
 from crowdppl.simulation.from_model import random_design
 from tests.crowd import crowd
-from tests.three_items import Handmade, data, posterior, result
+from tests.three_items import posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-SHORT: dict[str, dict[str, Any]] = {"vb": {}, "gibbs": {"chains": 4, "draws": 100, "warmup": 50}}
 
-
-class Pretend:
-    """Engines that remember what they were asked."""
-
-    def predict(self, posterior: Posterior, data: Annotations) -> np.ndarray:
-        self.data = data
-        return np.tile([0.5, 0.5], (data.n_items, 1))
-
-    def draw_labels(self, posterior: Posterior, n: int, seed: int, kind: str) -> np.ndarray:
-        cells = np.concatenate([block.bags.cells.numpy() for block in posterior.data.blocks])
-        return np.tile(cells % 2, (n, 1))
-
-    def update(self, posterior: Posterior, data: Annotations, **options: Any) -> Posterior:
-        self.data, self.options = data, options
-        return posterior
-
-
-def pretended(monkeypatch: pytest.MonkeyPatch) -> Pretend:
-    """Functions of the engines, replaced."""
-    engines = Pretend()
-    for name in ("predict", "draw_labels", "update"):
-        monkeypatch.setattr(f"crowdppl.inference.predict.update.{name}", getattr(engines, name))
-    return engines
-
-
-def test_new_data_get_the_codes_of_the_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = pretended(monkeypatch)
-    held = Posterior(Handmade(), "handmade", "vb", data(), result())
-    table = held.predict(pd.DataFrame({"item": ["n1", "n2"], "worker": ["c", "c"], "answer": ["yes", "yes"]}))
-    assert list(table.index) == ["n1", "n2"]
-    assert list(table.columns) == ["no", "yes"]
-    assert list(engines.data.annotators) == ["a", "b", "c"]
-    held.predict(Annotations.from_arrays([1, 1], ["b", "c"], ["yes", "no"]))
-    assert list(engines.data.annotators) == ["a", "b", "c"]
-    with pytest.raises(DataError, match="'z'"):
-        held.predict(pd.DataFrame({"item": [1], "worker": ["z"], "answer": ["yes"]}))
-    with pytest.raises(DataError, match="'maybe'"):
-        held.predict(pd.DataFrame({"item": [1], "worker": ["a"], "answer": ["maybe"]}))
-    assert held.update(data(), seed=3).result is held.result
-    assert engines.options == {"seed": 3}
+def test_new_data_get_the_codes_of_the_old(fits: dict[str, Posterior]) -> None:
+    held = fits["em"]
+    table = held.predict(pd.DataFrame({"item": ["n1", "n2"], "worker": ["3", "3"], "answer": [2, 2]}))
+    assert list(table.index) == ["n1", "n2"] and list(table.columns) == [1, 2, 3, 4]
+    for worker, answer, name in (("z", 2, "'z'"), ("3", 9, "9")):
+        with pytest.raises(DataError, match=name):
+            held.predict(pd.DataFrame({"item": [1], "worker": [worker], "answer": [answer]}))
     with pytest.raises(MethodError, match="'em'"):
-        posterior().update(data())
+        held.update(held.data)
+    with pytest.raises(MethodError, match="em"):
+        held.to_arviz()
+    with pytest.raises(DataError, match="design"):
+        held.predict(random_design(4, 6, 2, classes=[0, 1, 2]))
 
 
-def test_drawn_labels_stand_as_the_rows_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretended(monkeypatch)
-    held = Posterior(Handmade(), "handmade", "vb", data(), result())
-    drawn = held.draw_labels(n=2)
-    assert drawn["draw"].tolist() == [0] * 8 + [1] * 8
+def test_drawn_labels_stand_as_the_rows_of_the_data(fits: dict[str, Posterior]) -> None:
+    drawn = fits["em"].draw_labels(n=2)
     for number in (0, 1):
-        rows = drawn[drawn["draw"] == number].drop(columns="draw").reset_index(drop=True)
-        pd.testing.assert_frame_equal(rows, held.data.frame())
+        rows = drawn[drawn["draw"] == number].reset_index(drop=True)
+        pd.testing.assert_frame_equal(rows[["item", "annotator"]], fits["em"].data.frame()[["item", "annotator"]])
     with pytest.raises(MethodError, match="'both'"):
-        held.draw_labels(kind="both")
+        fits["em"].draw_labels(kind="both")
     with pytest.raises(MethodError, match="n=0"):
-        held.draw_labels(n=0)
+        fits["em"].draw_labels(n=0)
 
 
 @pytest.fixture(scope="module")
@@ -164,17 +131,17 @@ def test_arviz_gets_the_likelihood_of_each_item_at_the_same_draws(engine: str, f
 def test_arviz_leaves_items_out_as_leave_one_out_does() -> None:
     import arviz as az
 
-    rows = [(i, a, (i + (a * i) % 5 // 4) % 3) for i in range(30) for a in range(6) if i != 7]
-    data = Annotations.from_arrays(*zip(*rows, strict=True), items=list(range(30)))
+    rows = [(i, a, (i + (a * i) % 5 // 4) % 3) for i in range(20) for a in range(6) if i != 7]
+    data = Annotations.from_arrays(*zip(*rows, strict=True), items=list(range(20)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = fit("bayesian_dawid_skene", data, inference="gibbs", chains=4, draws=DRAWS // 4, warmup=100)
+        posterior = fit("bayesian_dawid_skene", data, inference="gibbs", chains=8, draws=DRAWS // 8, warmup=50)
         exported = posterior.to_arviz(log_likelihood=True)
         found = az.loo(exported, var_name="labels", reff=1.0, pointwise=True)
         own = posterior.leave_one_out("item")
     logs = group(exported, "log_likelihood")["labels"]
     assert logs.dims == ("chain", "draw", "labelled_item")
-    assert logs["labelled_item"].values.tolist() == [i for i in range(30) if i != 7] == own.values.index.tolist()
+    assert logs["labelled_item"].values.tolist() == [i for i in range(20) if i != 7] == own.values.index.tolist()
     total = found.elpd if hasattr(found, "elpd") else found.elpd_loo
     assert total == pytest.approx(own.values["log_p"].sum(), rel=1e-6)
     each = found.elpd_i if hasattr(found, "elpd_i") else found.loo_i
@@ -183,31 +150,26 @@ def test_arviz_leaves_items_out_as_leave_one_out_does() -> None:
 
 def test_arviz_gets_the_likelihood_where_vb_has_gaussians_or_members(fits: dict[str, Posterior]) -> None:
     """At draws of vb the mean likelihood is near that of the draws that leave-one-out makes itself."""
-    community = fit("community", crowd(), inference="vb", max_iterations=50)
+    community = fit("community", crowd(20), inference="vb", max_iterations=20)
     assert community.result.sites["community"].family == "onehot"
     for held in (fits["glad"], community):
-        logs = group(held.to_arviz(draws=2000, log_likelihood=True), "log_likelihood")["labels"].values[0]
+        logs = group(held.to_arviz(draws=1000, log_likelihood=True), "log_likelihood")["labels"].values[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            own = np.hstack(list(given_the_rest(held, "item", 2000)))
-        error = np.sqrt((own.var(0) + logs.var(0)) / 2000)
+            own = np.hstack(list(given_the_rest(held, "item", 1000)))
+        error = np.sqrt((own.var(0) + logs.var(0)) / 1000)
         assert (np.abs(own.mean(0) - logs.mean(0)) < 6 * error + 1e-9).all()
 
 
 def test_arviz_is_refused_a_likelihood_that_is_not_known(fits: dict[str, Posterior]) -> None:
     corrected = replace(fits["vb"], correction=Correction(fits["vb"].result.probabilities, {}, {}, {}))
-    with pytest.raises(MethodError, match=r"uncorrected\(\)"):
+    with pytest.raises(MethodError, match="uncorrected"):
         corrected.to_arviz(log_likelihood=True)
     site = fits["glad"].result.sites["ability"]
     odd = {**fits["glad"].result.sites, "ability": replace(site, support="")}
     hidden = replace(fits["glad"], result=replace(fits["glad"].result, sites=odd))
     with pytest.raises(MethodError, match="ability_unconstrained"):
         hidden.to_arviz(draws=5, log_likelihood=True)
-
-
-def test_arviz_is_refused_points(fits: dict[str, Posterior]) -> None:
-    with pytest.raises(MethodError, match="em"):
-        fits["em"].to_arviz()
 
 
 def test_a_dimension_that_means_two_sizes_gets_two_names() -> None:
@@ -225,7 +187,7 @@ def test_a_dimension_that_means_two_sizes_gets_two_names() -> None:
     assert dims["more"] == ("kind_5",)
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "glad"])
+@pytest.mark.parametrize("engine", ["em", "gibbs", "glad"])
 def test_a_loaded_posterior_answers_as_the_saved_one(
     engine: str, fits: dict[str, Posterior], tmp_path: Path
 ) -> None:
@@ -253,10 +215,9 @@ def test_gaussian_sites_are_exported_in_their_own_space() -> None:
     assert odd.constrained(np.zeros(3)) is None
 
 
-@pytest.mark.parametrize("engine", ["vb", "gibbs"])
-def test_entropy_falls_apart_into_what_labels_and_what_annotators_leave_open(engine: str) -> None:
-    few, many = crowd(n_items=30, seed=2), crowd(n_items=3000, seed=2)
-    parts = [fit("bayesian_dawid_skene", x, inference=engine, **SHORT[engine]).entropy() for x in (few, many)]
+def test_entropy_falls_apart_into_what_labels_and_what_annotators_leave_open() -> None:
+    few, many = crowd(n_items=30, seed=2), crowd(n_items=2000, seed=2)
+    parts = [fit("bayesian_dawid_skene", x, inference="vb").entropy() for x in (few, many)]
     for table in parts:
         np.testing.assert_allclose(table["total"], table["aleatoric"] + table["epistemic"], atol=1e-12)
         assert (table >= 0).all(axis=None)
@@ -301,12 +262,12 @@ def test_entropies_are_those_of_the_draws() -> None:
 
 
 def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
-    every = crowd(n_items=120)
+    every = crowd(n_items=60)
     whole = fit("bayesian_dawid_skene", every, inference="vb", tolerance=1e-12)
     found = whole.without([0, 3])
     rows = every.frame()
     rest = rows[~rows["annotator"].isin([0, 3])]
-    alone = Annotations.from_frame(rest, classes=[0, 1, 2], items=range(120), annotators=range(6))
+    alone = Annotations.from_frame(rest, classes=[0, 1, 2], items=range(60), annotators=range(6))
     wanted = fit("bayesian_dawid_skene", alone, inference="vb", tolerance=1e-12)
     np.testing.assert_allclose(found.probabilities(), wanted.probabilities(), atol=1e-4)
     assert found.data.n_labels == len(rest) and found.annotators()["labels"].loc[[0, 3]].tolist() == [0, 0]
@@ -333,16 +294,8 @@ def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
     assert found.columns.tolist() == [0, 1, 2]
 
 
-def test_a_design_is_refused_where_labels_are_needed() -> None:
-    design = random_design(4, 6, 2, classes=[0, 1, 2])
-    with pytest.raises(DataError, match="design"):
-        fit("one_coin", design, inference="em")
-    with pytest.raises(DataError, match="design"):
-        fit("one_coin", crowd(), inference="em").predict(design)
-
-
 def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = fit("glad", crowd(), inference="em")
+    held = fit("glad", crowd(20), inference="em")
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         whole = held.predict(held.data)
@@ -358,12 +311,8 @@ def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pyt
         held.predict(held.data)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("hierarchical_dawid_skene", {}), ("bayes_dgc", {"recipe": "plain", "crowd_prior_strength": 14.0})],
-)
-def test_parameters_of_priors_have_no_say_in_what_is_predicted(name: str, settings: dict[str, Any]) -> None:
-    held = fit(name, crowd(), inference="vb", settings=settings, tolerance=1e-8)
+def test_parameters_of_priors_have_no_say_in_what_is_predicted() -> None:
+    held = fit("hierarchical_dawid_skene", crowd(), inference="vb", tolerance=1e-8)
     np.testing.assert_allclose(held.predict(held.data), held.probabilities(), atol=1e-4)
 
 
@@ -391,7 +340,7 @@ def test_updating_in_two_halves_is_nearly_one_fit(fits: dict[str, Posterior]) ->
     assert held.result.sites["confusion"].arrays["concentration"].sum() == pytest.approx(whole, rel=1e-6)
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs"])
+@pytest.mark.parametrize("engine", ["em", "vb"])
 def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
     """Of two annotators as good, one declines six items of ten: labels left out would say the same of both."""
     rng = np.random.default_rng(0)
@@ -401,7 +350,7 @@ def test_who_often_abstains_is_no_less_accurate(engine: str) -> None:
             said = ("no", "yes")[k if rng.random() < 0.85 else 1 - k]
             rows.append((f"i{i}", f"a{a}", "?" if a == 0 and rng.random() < 0.6 else said))
     frame = pd.DataFrame(rows, columns=["item", "annotator", "label"])
-    options: dict[str, Any] = {"inference": engine, "seed": 0, **SHORT.get(engine, {})}
+    options: dict[str, Any] = {"inference": engine, "seed": 0}
     found = fit("bayesian_dawid_skene" if engine != "em" else "dawid_skene", asked(frame, ["?"]), **options)
     plain = fit(found.method, asked(frame[frame["label"] != "?"]), **options).annotators()
     table = found.annotators()
@@ -418,7 +367,7 @@ def asked(frame: pd.DataFrame, abstentions: Any = ()) -> Annotations:
     return Annotations.from_frame(frame, abstentions=abstentions)
 
 
-@pytest.mark.parametrize("engine", SHORT)
+@pytest.mark.parametrize("engine", ["vb", "gibbs"])
 def test_what_a_posterior_hands_out_is_the_callers_to_change(engine: str, fits: dict[str, Posterior]) -> None:
     posterior = fits[engine]
     held = [posterior.result.probabilities, posterior.result.table, posterior.result.table_draws]
