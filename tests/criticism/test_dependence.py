@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from scipy.stats import norm
 
 import crowdppl
 from crowdppl.criticism import collusion
@@ -15,16 +15,13 @@ from crowdppl.criticism import doubts as module
 from crowdppl.criticism.checks import Design
 from crowdppl.criticism.collusion import (
     EVEN,
-    ExcessAgreement,
     excess_agreement,
     expected_by_model,
     independent,
-    normal_deviates,
     shares_more,
 )
 from crowdppl.criticism.doubts import dependence, doubts
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.result import SiteResult
 from crowdppl.posterior import Posterior
@@ -78,21 +75,6 @@ def test_items_that_are_hard_for_all_are_no_collusion() -> None:
     assert (norm.sf(excess.z) * 3 < 0.01).mean() > 0.5
     assert (collusion.p_values(excess) > 0.01).all()  # who guesses apart shares no more errors than expected
     assert kinds(posterior) == []
-
-
-def test_what_is_passed_over_as_inconspicuous_could_not_have_been_flagged() -> None:
-    for shared in (10, 60):
-        agreed = np.arange(shared + 1)
-        for p in (0.1, 0.5, 0.93):
-            exact = binom.sf(agreed - 1, shared, p)
-            for hits, tail in zip(agreed, exact, strict=True):
-                n = np.array([shared])
-                coins = np.ones((1, shared)), np.full((1, shared), p), np.zeros(shared, np.int64)
-                deviate = normal_deviates(np.array([float(hits)]), *coins)
-                one = ExcessAgreement(
-                    n * 0, n * 0 + 1, n, np.array([hits]), n * p, n * p * (1 - p), deviate, deviate, n
-                )
-                assert module.conspicuous(one) or tail > module.DEPENDENCE_LEVEL
 
 
 def cliques(seed: int, *members: tuple[int, ...]) -> Annotations:
@@ -260,25 +242,6 @@ def test_a_clique_that_the_fit_has_not_modelled_is_still_a_doubt() -> None:
     one = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(4), 0))
     assert told(fit(one, data, inference="vb", seed=0, tolerance=1e-5)) == {4, 5, 6, 7}
     assert told(fit("dependent_clusters", data, inference="vb", seed=0, tolerance=1e-5)) == set()
-
-
-@pytest.mark.slow
-def test_a_story_that_cannot_be_asked_leaves_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(4), 0))
-    posterior = fit(story, cliques(1, (0, 1, 2, 3)), inference="vb", seed=0, tolerance=1e-5)
-    assert told(posterior) == set()
-
-    def refuse(*given: object) -> None:
-        raise MethodError("its plate is not that of items")
-
-    monkeypatch.setattr(collusion, "predictive", refuse)
-    assert told(replace(posterior)) == {0, 1, 2, 3}  # a posterior is looked at once
-
-
-@pytest.mark.slow
-def test_honest_annotators_taken_for_a_group_raise_no_doubt() -> None:
-    story = crowdppl.method("dependent_clusters", groups=dict.fromkeys(range(3), 0))
-    assert told(fit(story, cliques(3), inference="vb", seed=0, tolerance=1e-5)) == set()
 
 
 def test_repeats_are_no_copies() -> None:

@@ -151,13 +151,6 @@ def test_vb_makes_too_much_of_few_labels_and_a_sampler_does_not() -> None:
     assert doubts(sampled) == ()
 
 
-def test_points_that_no_sampler_can_mend_are_told_of_other_methods() -> None:
-    crowd = drawn(0)
-    posterior = fit("dawid_skene", crowd.data, inference="em", seed=0)
-    assert worse(posterior, crowd) > 1
-    assert 'Take a method that inference="gibbs" fits' in thin_text(posterior)
-
-
 def test_draws_that_rest_on_a_prior_of_better_annotators_are_doubted() -> None:
     """Annotators are right in 40 % of their labels, and the prior says 62 %."""
     crowd = drawn(0, prior_strength=20.0, prior_accuracy=0.4)
@@ -188,14 +181,6 @@ def test_draws_under_a_careful_prior_are_spared() -> None:
 def test_nothing_tells_whether_a_prior_is_right_where_nobody_meets() -> None:
     data = annotations([(i, i % 5, i % 3) for i in range(40)], 3)
     assert "no agreement of annotators" in thin_text(fit("bayesian_dawid_skene", data, **SAMPLER))
-
-
-def test_nobody_meets_where_annotators_only_repeat_themselves() -> None:
-    item = [0, 0, 0, 1, 1, 1]
-    posterior = fit(
-        "bayesian_dawid_skene", annotations(list(zip(item, item, [0, 1] * 3, strict=True)), 2), **SAMPLER
-    )
-    assert "no agreement of annotators" in thin_text(posterior)
 
 
 @pytest.mark.slow

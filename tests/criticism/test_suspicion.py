@@ -115,29 +115,6 @@ def test_excess_against_a_loop() -> None:
     assert (found.met == 3).all()
 
 
-def test_a_shared_error_weighs_more_by_hand() -> None:
-    """Two right by .8 among two classes, of whom the rest says one for certain: .64 both right, .04 both wrong."""
-    rest, one = np.array([[1.0, 0.0]]), np.array([[0.8, 0.2], [0.2, 0.8]])
-    both, either = rest @ (one * one), rest @ one
-    np.testing.assert_allclose(np.log1p(1.5 * either / both), np.log([[1 + 1.5 / 0.8, 1 + 1.5 / 0.2]]))
-    labels = [(i, a, 0) for i in range(400) for a in range(5)]
-    labels = [(i, a, k ^ (a < 2 and i % 10 == 0) ^ (i % 2)) for i, a, k in labels]
-    found = excess_agreement(fit("bayesian_dawid_skene", annotations(labels, 2), inference="vb", seed=0))
-    pair = (found.one == 0) & (found.other == 1)
-    assert found.surplus[pair] > 1.2 * found.z[pair]  # 40 errors, all of them shared
-    assert found.deviate[pair] > 10
-
-
-def test_holm_by_hand() -> None:
-    n, deviate = np.full(3, 100), np.array([4.0, 0.0, 2.8])
-    single = norm.sf(deviate)
-    expected = np.array([3 * single[0], min(1, max(single[1], 2 * single[2])), 2 * single[2]])
-    excess = ExcessAgreement(
-        np.arange(3), np.arange(3) + 1, n, n, n * 0.5, n * 0.25, deviate, deviate, np.full(4, 2)
-    )
-    np.testing.assert_allclose(collusion.p_values(excess), expected)
-
-
 def test_the_bulk_of_pairs_is_the_measure() -> None:
     z = 2 + 3 * norm.ppf(np.linspace(0.01, 0.99, 99))
     assert collusion.empirical_null(z) == (pytest.approx(2), pytest.approx(3, rel=0.01))
@@ -241,15 +218,6 @@ def test_covariance_strength_is_the_length_of_a_row() -> None:
     np.testing.assert_allclose(strength, expected, atol=0.05)
 
 
-def test_no_strength_exceeds_what_an_annotator_varies() -> None:
-    data = simulated(4, n_items=60, n_annotators=30, each=3)  # pairs share hardly any item
-    strength = covariance_spammers(data)["strength"]
-    rates = data.frame().groupby("annotator")["label"].value_counts(normalize=True).unstack(fill_value=0)
-    own = np.sqrt(1 - (rates**2).sum(axis=1))
-    assert (strength <= own + 1e-9).all()
-    assert (strength > 0.9 * own).any()  # the bound is met
-
-
 def test_tables_hold_what_is_missing() -> None:
     labels = [(i, a, (i + (a * i) // 7) % 2) for i in range(30) for a in range(3)] + [(30, 3, 0), (30, 4, 1)]
     data = annotations(labels, 2)
@@ -272,17 +240,6 @@ def test_refusals() -> None:
         suspicious_annotators(fit("majority_vote", alone, inference="em"))
     with pytest.raises(DataError, match="0 annotators"):
         covariance_spammers(alone)
-
-
-def test_dropping_spammers_helps_where_there_are_many() -> None:
-    data = simulated(2, kind="spam", some=12, share=1.0, each=10)
-    keep = covariance_spammers(data).query("not spammer").index
-    rows = data.frame()
-    pruned = Annotations.from_frame(rows[rows["annotator"].isin(keep)], classes=[0, 1, 2])
-    rng = np.random.default_rng(2)
-    truth = rng.integers(3, size=1000)  # the first numbers that ``simulated`` drew
-    accuracy = [(some.votes().argmax(1) == truth[some.items.to_numpy()]).mean() for some in (data, pruned)]
-    assert accuracy[1] > accuracy[0] + 0.05
 
 
 def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:

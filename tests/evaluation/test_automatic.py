@@ -228,8 +228,3 @@ def test_ctrl_c_ends_all_fits_and_gives_the_first_method_alone_marked() -> None:
     said = found.diagnostics()
     assert said["interrupted"] is True and said["converged"] is False
     assert found.correction is None and found.method == automatic.ROWS[0]
-
-
-def test_ctrl_c_stops_a_correction_of_one_method() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        crowdppl.fit("one_coin", crowd(20, 5, 3, 4), inference="vb", calibrate=True, callback=interrupted_at(2))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
-import pyro.distributions as dist
 import pytest
-import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
@@ -22,7 +18,6 @@ from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import Block, Card, annotate, logsumexp, plates, prevalence, truth
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
 
@@ -97,23 +92,6 @@ def test_tempered_labels_are_predicted_as_tables_say() -> None:
     short: dict[str, Any] = {"inference": "gibbs", "chains": 1, "draws": 5, "warmup": 2}
     with pytest.raises(MethodError, match="em or vb"):
         heldout_score("bayes_dgc", data, settings=settings, folds=2, **short)
-
-
-@pytest.mark.parametrize("engine", ["em", "vb"])
-def test_tables_are_those_of_labels_whatever_the_power_of_their_likelihood(engine: str) -> None:
-    settings = {"recipe": "plain", "likelihood_power": 0.5, "prior_strength": 6.0, "prior_accuracy": 0.6}
-    found = fit("bayes_dgc", crowd(60, 6, 3, 4, seed=2), inference=engine, settings=settings).result
-    np.testing.assert_allclose(found.table, found.sites["confusion"].mean, atol=0.05 if engine != "em" else 1e-6)
-    halved = np.sqrt(found.table) / np.sqrt(found.table).sum(-1, keepdims=True)
-    assert np.abs(halved - found.sites["confusion"].mean).max() > 0.1
-
-
-def test_labels_are_drawn_from_tables_whatever_their_power() -> None:
-    design = crowdppl.random_design(4000, 1, 1, classes=["no", "yes"], seed=0)
-    right = torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]).log()
-    with pyro.poutine.seed(rng_seed=0), crowdppl.primitives.plates.items(design):
-        cells = crowdppl.primitives.annotate(design, right, torch.ones(4000, dtype=torch.int64), power=0.2)
-    assert float((cells % 2).double().mean()) == pytest.approx(0.9, abs=0.02)
 
 
 @pytest.mark.slow
@@ -241,12 +219,10 @@ def test_what_is_refused() -> None:
         heldout_score("one_coin", annotations([(0, 0, 0), (1, 1, 1)], 2), inference="em")
 
 
-EXACT = ["bayesian_dawid_skene", "mace", "dependent_clusters", "hierarchical_mixed_membership"]
+EXACT = ["bayesian_dawid_skene", "mace", "dependent_clusters"]
 
 
-@pytest.mark.parametrize(
-    ("name", "engine"), [("one_coin", "em"), ("glad", "vb"), *((name, "vb") for name in EXACT)]
-)
+@pytest.mark.parametrize(("name", "engine"), [("one_coin", "em"), *((name, "vb") for name in EXACT)])
 def test_a_refit_without_spreads_is_otherwise_the_same(name: str, engine: str) -> None:
     """Mean tables are exact where labels are linear in every site, and means over draws elsewhere."""
     data = crowd(30, 6, 3, 4, seed=5)
@@ -267,51 +243,6 @@ def test_a_refit_without_spreads_is_otherwise_the_same(name: str, engine: str) -
         assert 0.5 < np.sqrt(np.square(apart).mean()) < 2
 
 
-@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace"])
-def test_tables_of_vb_stay_whatever_annotators_are_called_and_draws_come(name: str) -> None:
-    data = crowd(30, 6, 3, 4, seed=5)
-    rows = data.frame()
-    backwards = {a: f"z{len(data.annotators) - n:02}" for n, a in enumerate(data.annotators)}
-    renamed = Annotations.from_frame(rows.assign(annotator=rows["annotator"].map(backwards)), classes=data.classes)
-    how: dict[str, Any] = {"inference": "vb", "tolerance": 1e-12, "max_iterations": 2000}
-    table = crowdppl.fit(name, data, seed=0, **how).result.table
-    other = crowdppl.fit(name, renamed, seed=1, **how).result.table
-    np.testing.assert_allclose(other[::-1], table, atol=1e-6)
-
-
-@dataclass
-class Twice:
-    """Labels pass through an annotator's confusion two times."""
-
-    card: ClassVar[Card] = Card("Twice", "nobody", sites={"confusion": "A K K", "truth": "N"})
-
-    def model(self, data: Block) -> None:
-        k = data.n_classes
-        with plates.annotators(data):
-            rows = dist.Dirichlet(torch.ones(k, k) + 3 * torch.eye(k)).to_event(1)
-            once = pyro.sample("confusion", rows).log()
-        both = once.unsqueeze(-2) + once.transpose(-1, -2).unsqueeze(-3)
-        with plates.items(data):
-            annotate(data, logsumexp(both, name="between"), truth(data, prevalence(data, "uniform")))
-
-
-NOT_LINEAR: dict[str, Any] = {
-    "one-hot sites choose rows of another": crowdppl.method("community", communities=3),
-    "a row is used twice": Twice(),
-}
-
-
-@pytest.mark.parametrize("story", NOT_LINEAR.values(), ids=NOT_LINEAR.keys())
-def test_where_labels_are_not_linear_in_shares_a_refit_without_spreads_averages_tables_over_draws(
-    story: Any,
-) -> None:
-    data = crowd(40, 14, 3, 3, seed=5)
-    whole = crowdppl.fit(story, data, inference="vb")
-    full, lean = refit(whole, data).result, refit(whole, data, spread=False).result
-    np.testing.assert_array_equal(full.table, lean.table)
-    np.testing.assert_array_equal(full.prevalence, lean.prevalence)
-
-
 def stop(iteration: int, objective: float) -> None:
     raise KeyboardInterrupt
 
@@ -322,3 +253,12 @@ def test_ctrl_c_in_any_of_its_fits_leaves_no_score() -> None:
         heldout_score("one_coin", data, inference="em", callback=stop)
     with pytest.raises(KeyboardInterrupt):
         compare(["one_coin", "majority_vote"], data, inference="em", callback=stop)
+
+
+@pytest.mark.parametrize("engine", ["em", "vb"])
+def test_tables_are_those_of_labels_whatever_the_power_of_their_likelihood(engine: str) -> None:
+    settings = {"recipe": "plain", "likelihood_power": 0.5, "prior_strength": 6.0, "prior_accuracy": 0.6}
+    found = fit("bayes_dgc", crowd(60, 6, 3, 4, seed=2), inference=engine, settings=settings).result
+    np.testing.assert_allclose(found.table, found.sites["confusion"].mean, atol=0.05 if engine != "em" else 1e-6)
+    halved = np.sqrt(found.table) / np.sqrt(found.table).sum(-1, keepdims=True)
+    assert np.abs(halved - found.sites["confusion"].mean).max() > 0.1

@@ -19,6 +19,7 @@ from crowdppl.evaluation.metrics import (
     errors_of_noise,
     evaluate,
     log_score,
+    reliability_bins,
     resampled_scores,
 )
 from crowdppl.fitting import fit
@@ -66,20 +67,6 @@ def test_perfect_worthless_and_certainly_wrong() -> None:
     assert log_score(wrong, truth) == pytest.approx(-log(1e-10))
     assert brier_score(wrong, truth) == pytest.approx(2)
     assert calibration_error(wrong, truth) == pytest.approx(1)
-
-
-def test_gold_may_be_in_any_order_partial_or_spelled_as_text() -> None:
-    p = table({1: [0.9, 0.1], 2: [0.2, 0.8], 3: [0.6, 0.4]}, (0, 1))
-    assert evaluate(p, pd.Series({3: 0, 2: 1})).n == 2
-    assert evaluate(p, pd.Series({"3": "0", "2": "1"})).accuracy == 1
-    assert evaluate(p, pd.Series({3: 0, 2: None})).n == 1
-
-
-def test_what_is_not_scored_is_counted_and_warned_of() -> None:
-    p = table({"a": [0.9, 0.1]})
-    with pytest.warns(CrowdpplWarning, match="2 of 3 items"):
-        found = evaluate(p, {"a": "no", "b": "no", "c": "yes"})
-    assert (found.n, found.unscored) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +203,6 @@ def test_scores_that_do_not_exist_have_no_interval() -> None:
     assert some_lack.intervals().loc["error_auroc"].tolist() == [1, 1, 1]
 
 
-def test_bins_and_the_curve_behind_the_scores() -> None:
-    p, gold = some(500)
-    found = evaluate(p, gold)
-    bins = found.bins
-    assert (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / 500 == pytest.approx(found.ece)
-    curve = found.risk_coverage
-    assert list(curve.columns) == ["coverage", "risk"]
-    assert curve.iloc[-1].tolist() == pytest.approx([1, 1 - found.accuracy])
-
-
 class Handmade:
     card: ClassVar[Card] = Card("Handmade", "nobody")
 
@@ -282,22 +259,6 @@ def test_annotators_are_compared_with_gold() -> None:
     assert (ends["low"], ends["high"]) == (0, 1)
 
 
-def test_few_items_of_gold_say_less_of_annotators() -> None:
-    data, gold = crowd([16, 10])
-    draws = np.array([0.5, 0.5]) + np.linspace(-0.05, 0.05, 101)[:, None]
-    made = posterior(data, coins(draws), True)
-    assert evaluate(made, gold).annotator_coverage == 0.5
-    first = evaluate(made, gold.loc[:5])  # all six right, by both; an interval of .5 +- .35 holds that not
-    assert first.annotator_coverage == 0
-    assert np.isnan(first.annotator_spearman)
-    ends = first.annotators
-    assert ends is not None
-    reach = np.sqrt(0.0475**2 + 1.959964**2 * 0.25 / 6 * 14 / 19)
-    assert ends["high"].tolist() == pytest.approx([0.5 + reach] * 2)
-    fewer = evaluate(made, gold.loc[:3])
-    assert np.isnan([fewer.annotator_spearman, fewer.annotator_coverage]).all()
-
-
 def test_without_draws_annotators_have_ranks_alone() -> None:
     data, gold = crowd([18, 16, 10])
     found = evaluate(posterior(data, coins(np.array([[0.6, 0.7, 0.5]])), False), gold)
@@ -307,14 +268,6 @@ def test_without_draws_annotators_have_ranks_alone() -> None:
     assert table.loc["annotator_spearman", "low"] == -1
     assert table.loc["annotator_coverage"].isna().all()
     assert evaluate(pd.DataFrame({"no": [0.2], "yes": [0.8]}), {0: "yes"}).annotators is None
-
-
-def test_a_design_without_labels_has_no_annotators_to_compare() -> None:
-    design = Annotations.design([0, 0, 1], ["a", "b", "a"], classes=["no", "yes"])
-    made = posterior(design, coins(np.full((1, 2), 0.7), 2), False)
-    found = evaluate(made, {0: "yes"})
-    assert found.annotators is None
-    assert np.isnan(found.annotator_spearman)
 
 
 @pytest.mark.slow
@@ -348,3 +301,11 @@ def test_vote_shares_on_real_data(real_data: Path) -> None:
     mean = np.mean(rows, axis=0)
     np.testing.assert_allclose(mean[:3], [0.807, 1.161, 0.310], atol=6e-4)
     assert mean[3] == pytest.approx(0.123, abs=0.006)
+
+
+def test_bins_by_hand() -> None:
+    p = np.array([[0.79, 0.21], [0.77, 0.23], [0.5, 0.5], [0.1, 0.9]])
+    found = reliability_bins(p, np.array([0, 1, 0, 1]), bins=5)
+    assert found["n"].tolist() == [0, 0, 1, 2, 1]
+    assert found["confidence"].tolist() == pytest.approx([np.nan, np.nan, 0.5, 0.78, 0.9], nan_ok=True)
+    assert found["accuracy"].tolist() == pytest.approx([np.nan, np.nan, 0.5, 0.5, 1], nan_ok=True)

@@ -20,10 +20,8 @@ from crowdppl.evaluation.metrics import (
     annotators_on_gold,
     brier_score,
     calibration_error,
-    label_shares,
     log_score,
     rank_correlation,
-    reliability_bins,
     right,
     risk_coverage,
 )
@@ -160,16 +158,6 @@ def test_neither_the_order_of_classes_nor_of_items_matters(tied: bool) -> None:
     assert every_score(p[:, classes], truth) != pytest.approx(found, abs=1e-2), "it could be seen"
 
 
-def test_bins_by_hand() -> None:
-    p = np.array([[0.79, 0.21], [0.77, 0.23], [0.5, 0.5], [0.1, 0.9]])
-    table = reliability_bins(p, np.array([0, 1, 0, 1]), bins=5)
-    assert table["low"].tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
-    assert table["high"].tolist() == pytest.approx([0.2, 0.4, 0.6, 0.8, 1])
-    assert table["n"].tolist() == [0, 0, 1, 2, 1]
-    assert table["confidence"].tolist() == pytest.approx([np.nan, np.nan, 0.5, 0.78, 0.9], nan_ok=True)
-    assert table["accuracy"].tolist() == pytest.approx([np.nan, np.nan, 0.5, 0.5, 1], nan_ok=True)
-
-
 def noise_floor(p: np.ndarray) -> float:
     """Expected calibration error of calibrated probabilities: a bin's gap is nearly normal around 0."""
     confidence = p.max(1)
@@ -251,9 +239,3 @@ def test_right_intervals_hold_their_share_and_narrow_ones_do_not() -> None:
     assert coverage(0) < coverage(1)
     shifted = Estimate(mean - 0.15, mean, *(ends - 0.15))
     assert annotators_on_gold(*codes, shifted, 0.9)["held"].mean() < 0.6
-
-
-def test_labels_are_split_among_tied_classes() -> None:
-    p = np.array([[0.4, 0.4, 0.2], [1 / 3, 1 / 3, 1 / 3], [0.1, 0.8, 0.1]])
-    assert label_shares(p) == pytest.approx(np.array([[0.5, 0.5, 0], [1 / 3] * 3, [0, 1, 0]]))
-    assert right(p, np.array([2, 0, 1])) == pytest.approx([0, 1 / 3, 1])

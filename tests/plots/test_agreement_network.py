@@ -80,12 +80,6 @@ def test_lines_are_the_pairs_that_are_flagged_and_marks_the_groups() -> None:
     assert coloured(ax) == []
 
 
-def test_of_a_crowd_only_those_with_a_link_are_named() -> None:
-    ax = plot_agreement_network(colluding(40))
-    assert set(texts(ax)) == {f"ann {n:02d}" for n in range(4)}
-    assert ax.get_title().startswith("40 annotators")
-
-
 def test_without_a_link_there_are_nodes_and_a_word() -> None:
     ax = plot_agreement_network(colluding(6, 0))
     assert len(lines(ax).get_segments()) == 0
@@ -107,14 +101,6 @@ def test_groups_that_are_given_are_counted_from_0_and_of_two_at_least() -> None:
     for wrong in (np.zeros(3, int), np.zeros(12), np.zeros((12, 1), int)):
         with pytest.raises(DataError, match="whole number for each of 12"):
             plot_agreement_network(found, groups=wrong)
-
-
-def test_markers_and_greys_tell_many_groups_apart() -> None:
-    ax = plot_agreement_network(colluding(40), groups=np.arange(40) // 2)
-    styles = [(line.get_marker(), line.get_markerfacecolor()) for line in ax.lines if line.get_markersize() > 5]
-    assert len(styles) == len(set(styles)) == 20
-    legend = ax.get_legend()
-    assert len(legend.get_texts()) == 8 and legend.get_title().get_text() == "the 8 largest of 20 groups"
 
 
 def test_it_draws_on_the_axes_that_it_is_given_and_refuses() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from scipy.stats import hypergeom
 
@@ -35,11 +34,6 @@ def test_a_trace_shows_the_entry_on_which_chains_agree_least() -> None:
     np.testing.assert_allclose([line.get_ydata()[-1] for line in ax.lines[4:]], draws.mean(1))
     assert plot_trace(held).get_ylabel() == "prevalence"
     assert coloured(ax) == []
-
-
-def test_many_chains_are_counted_instead_of_named() -> None:
-    ax = plot_trace(with_draws(np.random.default_rng(0).normal(size=(9, 5))))
-    assert (ax.get_title(), ax.get_legend()) == ("x, 9 chains", None)
 
 
 def test_without_draws_the_trace_is_the_objective() -> None:
@@ -94,17 +88,11 @@ def outside(draws: np.ndarray, bins: int = 10) -> float:
 
 
 def test_the_band_holds_bars_of_chains_that_agree_and_no_others() -> None:
-    draws = np.random.default_rng(1).normal(size=(20, 4, 500))
-    assert np.mean([outside(one) for one in draws]) == pytest.approx(0.04, abs=0.02)
+    draws = np.random.default_rng(1).normal(size=(8, 4, 500))
+    assert np.mean([outside(one) for one in draws]) == pytest.approx(0.04, abs=0.03)
     assert outside(draws[0] + np.arange(4)[:, None] / 2) > 0.5
     narrow = draws[0] * np.array([1, 1, 1, 0.5])[:, None]
     assert outside(narrow) > 0.3
-
-
-def test_it_draws_on_the_axes_that_it_is_given() -> None:
-    ax = Figure().subplots()
-    assert plot_ranks(posterior(), ax=ax) is ax
-    assert plt.get_fignums() == []
 
 
 def test_what_has_no_ranks_is_refused() -> None:

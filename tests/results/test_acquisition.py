@@ -9,20 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
-import pyro.distributions as dist
 import pytest
 import torch
 
-from crowdppl import heldout_score
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict import answers
 from crowdppl.inference.result import SiteResult
-from crowdppl.networks import network_output
 from crowdppl.posterior import Posterior
-from crowdppl.primitives import Block, Categorical, annotate, coin_table, diagonal_prior, plates, prevalence, truth
 from crowdppl.results.acquisition import information, suggest_labels
 from tests.brute import Tiny, joint
 from tests.crowd import annotations, crowd
@@ -177,68 +172,6 @@ def test_where_labels_share_the_truth_alone_one_table_serves_all_items(
     assert quick["information"].max() > 0.02
 
 
-class Clock(torch.nn.Module):
-    """The half of the day in which an item was shown, as it stands in the features."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x[:, :1]
-
-
-class TwoHalves:
-    """Annotators whose confusion is one in the morning and another in the afternoon."""
-
-    def __init__(self) -> None:
-        self.standing = {"clock": Clock()}
-
-    def model(self, data: Block) -> None:
-        k, log_p = data.n_classes, prevalence(data)
-        with plates.annotators(data):
-            rows = dist.Dirichlet(diagonal_prior(k, 12.0).expand(2, k, k)).to_event(2)
-            confusion = pyro.sample("confusion", rows).log()
-        table = confusion.reshape(*confusion.shape[:-3], 2 * k, k)
-        shown = network_output(data, self.standing["clock"], "clock")
-        half = torch.zeros(1) if shown is None else shown[..., 0]
-        with plates.items(data):
-            annotate(data, table, half.long() * k + truth(data, log_p))
-
-
-def test_where_labels_depend_on_what_a_network_sees_each_item_has_its_tables() -> None:
-    rows = crowd(30, 5, 3, 2, seed=1).frame()
-    half = np.arange(30) % 2
-    features = pd.DataFrame({"half": half.astype(float)}, index=range(30))
-    data = Annotations.from_frame(rows, features=features)
-    posterior = fit(TwoHalves(), data, inference="em", tolerance=1e-12)
-    confusion, now = posterior.result.sites["confusion"].mean, posterior.result.probabilities
-    for (item, annotator), said in every_pair(posterior).iterrows():
-        table, p = confusion[annotator, half[item]], now[item]
-        expected = bits(p @ table) - sum(share * bits(row) for share, row in zip(p, table, strict=True))
-        assert said["information"] == pytest.approx(expected, abs=1e-8)
-
-
-class Tempered:
-    """Easy and hard items, whose labels count for half of what they say."""
-
-    def model(self, data: Block) -> None:
-        log_p = prevalence(data)
-        hard = pyro.sample("hard", dist.Dirichlet(torch.ones(2))).log()
-        with plates.annotators(data):
-            rows = dist.Dirichlet(torch.tensor([[4.0, 1.0], [2.0, 2.0]])).to_event(1)
-            coin = pyro.sample("coin", rows).log()
-        table = coin_table(coin.unsqueeze(-2), data.n_classes)
-        table = table.reshape(*table.shape[:-4], data.n_annotators, -1, data.n_classes)
-        with plates.items(data):
-            kind = pyro.sample("kind", Categorical(hard), infer={"enumerate": "parallel"})
-            annotate(data, table, kind * data.n_classes + truth(data, log_p), power=0.5)
-
-
-def test_tempered_labels_that_share_more_than_the_truth_are_not_asked_for_or_left_out() -> None:
-    posterior = fit(Tempered(), crowd(30, 5, 3, 3, seed=1), inference="em")
-    with pytest.raises(MethodError, match="labels depend on more"):
-        posterior.suggest_labels(2)
-    with pytest.raises(MethodError, match="power"):
-        heldout_score(posterior, folds=2)
-
-
 def test_tables_of_single_items_are_averaged_over_draws() -> None:
     tiny = tiny_crowd(LABELS)
     posterior = fit("ebcc", of_tiny(tiny), inference="gibbs", chains=2, draws=10, warmup=10)
@@ -268,18 +201,6 @@ def test_no_information_from_an_annotator_who_is_perfect_or_perfectly_wrong() ->
     assert found[(0, 1)] == pytest.approx(1 - bits([0.8, 0.2]))
     each = [information(np.array([[0.5, 0.5]]), draw.transpose(1, 0, 2)[None])[0, 0] for draw in draws]
     assert np.mean(each) == pytest.approx(1), "the mean of gains would send everyone to them"
-
-
-def test_items_of_equal_entropy_differ_in_what_can_be_learned() -> None:
-    """Annotators tell class 0 from the others, but not 1 from 2."""
-    table = np.array([[0.9, 0.05, 0.05], [0.1, 0.45, 0.45], [0.1, 0.45, 0.45]])
-    posterior = held([[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]], [table, table], [(0, 0, 1), (1, 0, 1)])
-    found = suggest_labels(posterior, 2)
-    assert found["entropy"].tolist() == [1, 1]
-    assert found["item"].tolist() == [1, 0]
-    assert found["annotator"].tolist() == [1, 1]
-    assert found["information"][0] > 0.5
-    assert found["information"][1] == 0
 
 
 @pytest.mark.parametrize(("chunk", "per_item"), [(1, 3), (60, 1), (10**6, 3)])
@@ -334,16 +255,6 @@ def test_nobody_is_asked_more_than_they_may_and_the_best_come_first(
     assert alone["annotator"].value_counts().max() > per_annotator, "without a limit, one is asked more"
 
 
-def test_an_item_without_a_label_is_asked_of_anyone_and_gold_of_no_one_first() -> None:
-    data = annotations([(0, 0, 0), (1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 1)], 2, items=[0, 1, 2, 3])
-    posterior = fit("bayesian_dawid_skene", data.with_gold({2: 0}), inference="em")
-    found = suggest_labels(posterior, 8, per_item=2)
-    assert found["item"].value_counts().to_dict() == {3: 2, 0: 1}
-    again = suggest_labels(posterior, 8, per_item=2, exclude_answered=False)
-    assert again.loc[again["item"] == 2, "information"].tolist() == [0, 0]
-    assert again["item"].tolist()[:2] == [3, 3]
-
-
 def test_neither_rows_nor_classes_nor_annotators_order_ties() -> None:
     tables = np.array([coin(0.7, 3)] * 4)
     labels = [(i, 3, 0) for i in range(40)]
@@ -365,24 +276,6 @@ def test_neither_rows_nor_classes_nor_annotators_order_ties() -> None:
     pd.testing.assert_frame_equal(other, found)
     assert suggest_labels(even, 10, seed=1)["item"].tolist() != found["item"].tolist()
     pd.testing.assert_frame_equal(suggest_labels(even, 10, seed=0), found)
-
-
-def test_an_abstention_teaches_what_its_table_says() -> None:
-    data = Annotations.from_arrays(
-        [0, 0, 1],
-        ["a", "b", "a"],
-        ["no", "pass", "yes"],
-        classes=["no", "yes"],
-        abstentions=["pass"],
-        items=[0, 1, 2],
-    )
-    found = fit("bayesian_dawid_skene", data, inference="em")
-    table = np.array([[[0.8, 0.2, 0.0], [0.2, 0.8, 0.0]], [[0.1, 0.1, 0.8], [0.45, 0.45, 0.1]]])
-    result = replace(found.result, probabilities=np.full((3, 2), 0.5), table=table)
-    gain = every_pair(replace(found, result=result), exclude_answered=False)["information"]
-    assert gain[(2, "a")] == pytest.approx(1 - bits([0.8, 0.2]))
-    assert gain[(2, "b")] == pytest.approx(bits([0.275, 0.275, 0.45]) - (bits(table[1, 0]) + bits(table[1, 1])) / 2)
-    assert gain[(2, "b")] > 0.3, "whoever passes on one class says which it is"
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -196,37 +196,12 @@ def test_many_blocks_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pd.testing.assert_frame_equal(load(tmp_path).data.frame(), data.frame())
 
 
-def test_saving_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
-    posterior(annotations(["old"], ["a"], ["x"], classes=["x", "y"])).save(tmp_path)
-    tiny().save(tmp_path)
-    assert list(load(tmp_path).data.items) == [1, 2]
-    assert {path.name for path in tmp_path.iterdir()} == set(archive.FILES)
-
-
-def test_annotations_are_tables_for_any_reader_of_parquet(tmp_path: Path) -> None:
-    tiny().save(tmp_path)
-    labels, items, annotators = (
-        pd.read_parquet(tmp_path / f"posterior.{name}.parquet") for name in ("labels", "items", "annotators")
-    )
-    frame = tiny().data.frame()
-    assert list(items["id"].take(labels["item"])) == list(frame["item"])
-    assert list(annotators["id"].take(labels["annotator"])) == list(frame["annotator"])
-
-
 @pytest.mark.parametrize("name", archive.FILES[:2])
 def test_a_file_of_something_else_is_not_replaced(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text('{"mean": [1, 2]}')
     with pytest.raises(ResultError, match=name):
         tiny().save(tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: '{"mean": [1, 2]}'}
-
-
-def test_a_posterior_that_is_cut_off_is_replaced(tmp_path: Path) -> None:
-    tiny().save(tmp_path)
-    text = (tmp_path / TEXT).read_bytes()
-    (tmp_path / TEXT).write_bytes(text[: len(text) // 2])
-    tiny().save(tmp_path)
-    assert (tmp_path / TEXT).read_bytes() == text and load(tmp_path).method == tiny().method
 
 
 def test_after_a_crash_between_two_files_a_save_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,13 +280,6 @@ def test_a_setting_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
     fitted = posterior(annotations([1, 1], ["a", "b"], ["x", "y"]), table={"net": [1, object()]})
     with pytest.raises(ResultError, match="settings/table/net/1"):
         fitted.save(tmp_path / "result")
-    assert not (tmp_path / "result").exists()
-
-
-def test_a_column_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
-    rows = pd.DataFrame({"item": [1, 1], "annotator": ["a", "b"], "label": ["x", "y"], "odd": ["text", object()]})
-    with pytest.raises(ResultError, match="odd"):
-        posterior(Annotations.from_frame(rows)).save(tmp_path / "result")
     assert not (tmp_path / "result").exists()
 
 

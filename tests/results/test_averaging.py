@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +80,6 @@ def test_new_items_are_averaged_as_those_of_the_fit(
     np.testing.assert_allclose(posterior.predict(data), posterior.probabilities(), atol=1e-3)
 
 
-def test_a_known_truth_of_a_new_item_is_certain_after_the_map(
-    data: Annotations, fits: dict[str, Posterior]
-) -> None:
-    posterior = together(fits, truth_map=HALF, gold=10)
-    new = Annotations.from_frame(
-        pd.DataFrame({"item": ["x", "y"], "annotator": [0, 1], "label": [0, 1]}), like=data, gold={"x": 2}
-    )
-    found = posterior.predict(new)
-    assert found.loc["x"].tolist() == [0, 0, 1] and 0 < found.loc["y"].max() < 1
-
-
 def test_items_that_come_again_are_discounted_by_all_their_labels(data: Annotations) -> None:
     first = np.arange(data.n_labels) % 5 < 3
     posterior = together(fitted(keep(data, first)))
@@ -122,16 +110,6 @@ def test_so_they_are_where_they_stayed_away_from_an_update(data: Annotations, tm
         np.testing.assert_array_equal(given, table.groupby("item").size().reindex(found.data.items))
         own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
         np.testing.assert_allclose(found.probabilities(), mixed(own, given), atol=1e-12)
-
-
-def test_labels_of_an_item_that_keeps_coming_are_all_counted(posterior: Posterior) -> None:
-    found, given = posterior, int(posterior.data.votes().sum(1)[posterior.data.items == 7][0])
-    for label in (0, 1, 2):
-        found = found.update(pd.DataFrame({"item": [7, 7], "annotator": [0, 1], "label": [label, 0]}))
-        assert found.memory is not None and found.memory.votes.tolist() == [given]
-        given += 2
-        own = {name: fit.probabilities().to_numpy() for name, fit in found.members().items()}
-        np.testing.assert_allclose(found.probabilities(), mixed(own, np.array([given])), atol=1e-12)
 
 
 def test_without_an_annotator_an_update_keeps_its_weights(data: Annotations, posterior: Posterior) -> None:
@@ -166,13 +144,6 @@ def test_what_is_warned_of_in_an_update_bears_the_names_of_methods(posterior: Po
         posterior.update(new, max_iterations=1)
     assert [str(w.message).partition(":")[0] for w in told] == list(NAMES)
     assert {w.filename for w in told} == {__file__}
-
-
-def test_an_update_of_samples_is_still_refused(data: Annotations) -> None:
-    sampled = crowdppl.fit("one_coin", data, inference="gibbs", chains=1, draws=5, warmup=2)
-    made = Correction(sampled.result.probabilities, {"one_coin": 1.0}, {"one_coin": 0.2}, {})
-    with pytest.raises(MethodError, match="'gibbs'"):
-        replace(sampled, correction=made).update(data)
 
 
 def test_maps_and_members_come_back(fits: dict[str, Posterior], tmp_path: Path) -> None:

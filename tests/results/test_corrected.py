@@ -22,7 +22,6 @@ from crowdppl.inference.result import Fit
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import (
     Correction,
-    annotators_an_item,
     corrected,
     design_effect,
     labels_an_item,
@@ -52,18 +51,13 @@ def test_corrected_probabilities_have_their_own_entropy_and_no_spread() -> None:
     assert (own.entropy()["total"] == 0.5).all() and (own.probabilities(sd=True) == 0.1).all(axis=None)
 
 
-def test_a_correction_that_changes_nothing_leaves_the_spread() -> None:
-    found = by_hand(0.0)
-    assert (found.entropy()["total"] == 0.5).all() and (found.probabilities(sd=True) == 0.1).all(axis=None)
-
-
 def without_first(data: Annotations) -> Annotations:
     return keep(data, (data.frame()["annotator"] != 0).to_numpy())
 
 
 def test_without_some_annotators_a_corrected_method_is_corrected_anew() -> None:
     data = crowd(24, 5, 3, 4)
-    found = crowdppl.fit("one_coin", data, inference="em", calibrate=True, tolerance=1e-10)
+    found = crowdppl.fit("one_coin", data, inference="em", calibrate=True, tolerance=1e-6)
     left, anew = found.without([0]), crowdppl.fit("one_coin", without_first(data), inference="em", calibrate=True)
     assert left.correction is not None and anew.correction is not None
     assert left.correction.rates == anew.correction.rates and left.data.n_labels < data.n_labels
@@ -114,15 +108,6 @@ def test_known_truths_stay_certain_and_lost_evidence_is_said() -> None:
     assert not truncated_evidence(np.array([[1.0, 0.0]]), np.array([10]), 1.0).any()  # 69 nats are as good as any
 
 
-def test_repeats_and_abstentions_are_no_further_annotators() -> None:
-    rows = [(0, 0, 1), (0, 0, 1), (0, 1, 2), (1, 0, 0), (1, 1, 2), (2, 1, 2), (2, 0, 2)]
-    frame = pd.DataFrame(rows, columns=["item", "annotator", "label"]).replace({"label": {2: "?", 0: "a", 1: "b"}})
-    data = Annotations.from_frame(frame, abstentions=["?"])
-    assert labels_an_item(data).tolist() == [2, 1, 0] and annotators_an_item(data) == 1
-    p = np.array([[0.8, 0.2]] * 3)
-    np.testing.assert_allclose(design_effect(p, labels_an_item(data), 0.5)[1:], p[1:])
-
-
 @pytest.mark.parametrize("method", ["auto", "one_coin"])
 def test_where_one_annotator_repeats_himself_nothing_is_left_out(method: str) -> None:
     data = annotations([(i, 0, i % 2) for i in range(12) for _ in range(2)], 2)
@@ -168,22 +153,6 @@ def test_auto_says_that_features_have_no_part_in_it() -> None:
     assert found.correction is not None and found.correction.notes[-1] == automatic.FEATURES
     some = found.without([0]).correction
     assert some is not None and automatic.FEATURES in some.notes
-
-
-def test_what_had_no_part_in_auto_is_said_of_no_other_correction() -> None:
-    data = replace(crowd(12, 5, 3, 4), features=np.zeros((12, 2)))
-    own = crowdppl.fit("one_coin", data, inference="vb", calibrate=True, **QUICK).without([0]).correction
-    assert own is not None and not [note for note in own.notes if note.startswith(calibration.AUTO_NOTE)]
-
-
-@pytest.mark.slow
-def test_methods_that_had_a_part_in_auto_keep_it_with_fewer_annotators() -> None:
-    item, who = np.divmod(np.arange(378), 3)  # 126 items, 3 annotators, 6 labels a row
-    found = crowdppl.fit("auto", annotations(list(zip(item, who, item % 21, strict=True)), 21), **QUICK)
-    again = found.without([0])
-    assert again.correction is not None and automatic._without_rows(again.data)
-    assert set(automatic.ROWS) <= set(again.correction.scores)
-    assert not [note for note in again.correction.notes if note.startswith(calibration.AUTO_NOTE)]
 
 
 def test_a_discount_extends_to_new_items_and_what_changed_nothing_is_no_correction() -> None:

@@ -15,7 +15,6 @@ from crowdppl.errors import DataError, MethodError
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import GatedClassifier
 from crowdppl.posterior import Posterior
-from crowdppl.results import filling
 from crowdppl.results.filling import answer_shares, fill
 from tests.crowd import crowd
 from tests.networks.test_mmlc import QUICK
@@ -101,12 +100,6 @@ def test_annotators_with_few_labels_keep_what_they_gave(labels_alone: Posterior)
     assert 0 < few.sum() < 6
     assert (now[:, few] == given[:, few]).all() and (now[:, ~few] >= 0).all()
     assert fill(labels_alone, least=10**6).n_labels == labels_alone.data.n_labels
-
-
-def test_portions_change_nothing(labels_alone: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fill(labels_alone).frame()
-    monkeypatch.setattr(filling, "CHUNK", 30)
-    pd.testing.assert_frame_equal(fill(labels_alone).frame(), whole)
 
 
 def test_abstentions_stay_and_are_never_filled() -> None:

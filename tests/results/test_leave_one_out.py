@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
@@ -18,7 +17,6 @@ import crowdppl
 from crowdppl import Annotations
 from crowdppl.data.split import keep
 from crowdppl.errors import MethodError, ParetoWarning
-from crowdppl.inference.predict import held_out
 from crowdppl.inference.predict.cavity import ROUNDS, log_left_out
 from crowdppl.inference.predict.held_out import given_the_rest, left_out
 from crowdppl.inference.predict.predictive import refit
@@ -62,16 +60,6 @@ def test_leaving_out_costs_something(posterior: Posterior) -> None:
     assert leave_one_out(posterior, "label").mean < inside - 0.005
 
 
-@pytest.mark.parametrize("unit", ["label", "item"])
-def test_labels_are_dealt_with_in_pieces(unit: str, posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million labels at a thousand draws are many gigabytes; pieces end within items, too."""
-    whole = leave_one_out(posterior, unit)
-    monkeypatch.setattr(held_out, "PIECE", 50_000)
-    widths = [logs.shape[1] for logs in given_the_rest(posterior, unit, 1000)]
-    assert len(widths) > 2 and max(widths) <= 50 and sum(widths) == len(whole.values)
-    pd.testing.assert_frame_equal(leave_one_out(posterior, unit).values, whole.values, rtol=1e-12)
-
-
 def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
     with pytest.raises(MethodError, match="unit"):
         leave_one_out(posterior, "annotator")
@@ -112,16 +100,6 @@ def test_an_item_alone_has_its_own_difficulty() -> None:
     for unit, n in (("label", 3), ("item", 1)):
         found = leave_one_out(alone, unit).values["log_p"]
         assert len(found) == n and (found < 0).all()
-
-
-def test_where_draws_agree_there_is_nothing_to_distrust() -> None:
-    """An item's only label is as probable as any under even prevalence and coins, whatever the annotator's."""
-    data = annotations([(i, a, i % 3) for i in range(12) for a in range(1 + i % 3)], 3)
-    values = leave_one_out(crowdppl.fit("one_coin", data, inference="vb"), "label", "psis").values
-    only = ~values["item"].duplicated(keep=False)
-    assert only.sum() == 4
-    np.testing.assert_allclose(values.loc[only, "log_p"], -np.log(3), atol=1e-6)
-    assert (values.loc[only, "pareto_k"] == 0).all() and values["log_p"].notna().all()
 
 
 SETTLED: dict[str, Any] = {"tolerance": 1e-13, "max_iterations": 5000}

@@ -59,11 +59,6 @@ def test_ties_go_to_votes_then_to_all_votes_then_to_neither_end() -> None:
     assert other_order == wins, "the order of classes does not matter"
 
 
-def test_no_tie_is_decided_by_rounding() -> None:
-    code, tied = choices.choose(np.array([[0.5 - 1e-8, 0.5 + 1e-8]]), np.array([[2, 1]]), ["i"], ["a", "b"])
-    assert (code[0], tied[0]) == (0, True)
-
-
 def test_truth_of_nominal_classes() -> None:
     truth = posterior().truth(level=0.9)
     assert list(truth.columns) == ["estimate", "sd", "interval"]

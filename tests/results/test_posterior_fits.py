@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.predict.held_out import given_the_rest
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.vb.coordinate_ascent import Ascent
 from crowdppl.posterior import Posterior, load
@@ -24,7 +22,6 @@ from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS
 from crowdppl.simulation.from_model import random_design
 from tests.crowd import crowd
-from tests.three_items import posterior, result
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
@@ -59,8 +56,12 @@ def test_drawn_labels_stand_as_the_rows_of_the_data(fits: dict[str, Posterior]) 
 def fits() -> dict[str, Posterior]:
     """Dawid & Skene's anaesthetists by an engine of each sort."""
     patients = anaesthetists()
-    how = {"em": ("dawid_skene", {}), "vb": ("bayesian_dawid_skene", {}), "glad": ("glad", {"inference": "vb"})}
-    how["gibbs"] = ("bayesian_dawid_skene", {"draws": 50, "warmup": 50})
+    how = {
+        "em": ("dawid_skene", {}),
+        "vb": ("bayesian_dawid_skene", {}),
+        "glad": ("glad", {"inference": "vb", "max_iterations": 10}),
+    }
+    how["gibbs"] = ("bayesian_dawid_skene", {"chains": 2, "draws": 50, "warmup": 20})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {name: fit(method, patients, **({"inference": name} | more)) for name, (method, more) in how.items()}
@@ -87,20 +88,6 @@ def test_arviz_gets_the_draws_with_their_names(fits: dict[str, Posterior]) -> No
     assert list(draws["prevalence"]["class"].values) == list(fits["gibbs"].data.classes)
     shares = group(exported, "constant_data")["truth_probability"]
     np.testing.assert_array_equal(shares.values, fits["gibbs"].result.probabilities)
-
-
-def test_arviz_gets_draws_of_families(fits: dict[str, Posterior]) -> None:
-    draws = group(fits["vb"].to_arviz(draws=4000, seed=1), "posterior")["confusion"]
-    site = fits["vb"].result.sites["confusion"]
-    c = site.arrays["concentration"]
-    sd = beta.std(c, c.sum(-1, keepdims=True) - c)
-    np.testing.assert_allclose(draws.mean(("chain", "draw")), site.mean, atol=5 * sd.max() / np.sqrt(4000))
-    np.testing.assert_allclose(draws.std(("chain", "draw")), sd, rtol=0.15, atol=1e-3)
-    again = group(fits["vb"].to_arviz(draws=4000, seed=1), "posterior")["confusion"]
-    np.testing.assert_array_equal(draws.values, again.values)
-    ability = group(fits["glad"].to_arviz(draws=4000), "posterior")["ability"]
-    stored = fits["glad"].result.sites["ability"].arrays
-    np.testing.assert_allclose(ability.std(("chain", "draw")), stored["scale"], rtol=0.1)
 
 
 def by_hand(posterior: Posterior, drawn: Any) -> np.ndarray:
@@ -148,19 +135,6 @@ def test_arviz_leaves_items_out_as_leave_one_out_does() -> None:
     np.testing.assert_allclose(each.values, own.values["log_p"], rtol=1e-6)
 
 
-def test_arviz_gets_the_likelihood_where_vb_has_gaussians_or_members(fits: dict[str, Posterior]) -> None:
-    """At draws of vb the mean likelihood is near that of the draws that leave-one-out makes itself."""
-    community = fit("community", crowd(20), inference="vb", max_iterations=20)
-    assert community.result.sites["community"].family == "onehot"
-    for held in (fits["glad"], community):
-        logs = group(held.to_arviz(draws=1000, log_likelihood=True), "log_likelihood")["labels"].values[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            own = np.hstack(list(given_the_rest(held, "item", 1000)))
-        error = np.sqrt((own.var(0) + logs.var(0)) / 1000)
-        assert (np.abs(own.mean(0) - logs.mean(0)) < 6 * error + 1e-9).all()
-
-
 def test_arviz_is_refused_a_likelihood_that_is_not_known(fits: dict[str, Posterior]) -> None:
     corrected = replace(fits["vb"], correction=Correction(fits["vb"].result.probabilities, {}, {}, {}))
     with pytest.raises(MethodError, match="uncorrected"):
@@ -170,21 +144,6 @@ def test_arviz_is_refused_a_likelihood_that_is_not_known(fits: dict[str, Posteri
     hidden = replace(fits["glad"], result=replace(fits["glad"].result, sites=odd))
     with pytest.raises(MethodError, match="ability_unconstrained"):
         hidden.to_arviz(draws=5, log_likelihood=True)
-
-
-def test_a_dimension_that_means_two_sizes_gets_two_names() -> None:
-    sites = [
-        SiteResult("full", ("annotator", "label"), "draws", {"draws": np.zeros((2, 3, 3, 2))}),
-        SiteResult("some", ("annotator", "label"), "draws", {"draws": np.zeros((2, 3, 2, 1))}),
-        SiteResult("other", ("kind",), "draws", {"draws": np.zeros((2, 3, 4))}),
-        SiteResult("more", ("kind",), "draws", {"draws": np.zeros((2, 3, 5))}),
-    ]
-    exported = posterior(result(sites={site.name: site for site in sites}), "gibbs").to_arviz()
-    dims = {name: array.dims[2:] for name, array in group(exported, "posterior").data_vars.items()}
-    assert dims["full"] == ("annotator", "label")
-    assert dims["some"] == ("annotator_2", "label_1")
-    assert dims["other"] == ("kind",)
-    assert dims["more"] == ("kind_5",)
 
 
 @pytest.mark.parametrize("engine", ["em", "gibbs", "glad"])
@@ -278,22 +237,6 @@ def test_a_fit_without_annotators_is_one_of_the_other_labels() -> None:
         whole.without(range(6))
 
 
-def test_of_who_is_left_out_maximum_likelihood_keeps_nothing() -> None:
-    """Flat priors leave open what no label teaches, and EM would leave it where it stood."""
-    whole = fit("dawid_skene", crowd(), inference="em")
-    assert np.abs(whole.result.table[[0, 3]] - 1 / 3).max() > 0.3
-    np.testing.assert_allclose(whole.without([0, 3]).result.table[[0, 3]], 1 / 3, atol=1e-6)
-
-
-def test_new_annotations_bring_items_without_labels_and_gold_along() -> None:
-    posterior = fit("one_coin", crowd(), inference="em")
-    options: dict[str, Any] = {"classes": [2, 1, 0], "items": [2, 1, 9], "gold": {9: 1}}
-    new = Annotations.from_arrays([1, 1, 2], [0, 3, 2], [0, 1, 2], **options)
-    found = posterior.predict(new)
-    assert sorted(found.index) == [1, 2, 9] and found.loc[9].tolist() == [0, 1, 0]
-    assert found.columns.tolist() == [0, 1, 2]
-
-
 def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     held = fit("glad", crowd(20), inference="em")
     with warnings.catch_warnings():
@@ -309,11 +252,6 @@ def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pyt
     monkeypatch.setattr(Ascent, "step", stopped)
     with pytest.raises(KeyboardInterrupt):
         held.predict(held.data)
-
-
-def test_parameters_of_priors_have_no_say_in_what_is_predicted() -> None:
-    held = fit("hierarchical_dawid_skene", crowd(), inference="vb", tolerance=1e-8)
-    np.testing.assert_allclose(held.predict(held.data), held.probabilities(), atol=1e-4)
 
 
 def test_replicated_labels_look_like_the_labels(fits: dict[str, Posterior]) -> None:
