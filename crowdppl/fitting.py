@@ -125,15 +125,7 @@ def fit(
 
 
 def check_automatic(inference: str, alone: bool) -> None:
-    """Refuses arguments that do not go with method="auto".
-
-    Args:
-        inference: the engine.
-        alone: whether there are neither settings nor a start.
-
-    Raises:
-        MethodError: for settings, a start, or an engine other than vb.
-    """
+    """Refuses settings, a start (where not ``alone``) and engines but vb for the method "auto" by a MethodError."""
     if not alone or inference not in ("auto", "vb"):
         raise MethodError("'auto' chooses methods and engines itself; leave out settings, start and inference")
 
@@ -143,18 +135,7 @@ def fit_auto(data: Annotations, options: FitOptions) -> Fit:
 
     Weights and corrections are found from held-out labels (``crowdppl.evaluation.calibration.calibrated``). With
     more than 20 classes and fewer than five labels a confusion row, only one coin takes part; where classes have an
-    order, ``ordinal`` joins.
-
-    Args:
-        data: annotations, with gold or without.
-        options: of vb.
-
-    Returns:
-        The fit of the method with the largest weight, with corrected probabilities and a ``correction``. After
-        Ctrl-C, the first method's own fit, without gold, with a warning; it is marked interrupted.
-
-    Raises:
-        KeyboardInterrupt: at Ctrl-C before there is any fit.
+    order, ``ordinal`` joins. After Ctrl-C, the result is the first method's own fit, marked as interrupted.
     """
     began, fits = time.perf_counter(), _fits(data, options)
     name, first = next(fits)

@@ -490,9 +490,9 @@ def worse_than_votes(posterior: Fit) -> Iterator[Doubt]:
         votes = heldout_score("majority_vote", posterior.data, inference="em", seed=options["seed"])
     except DataError:  # no item has labels of two annotators: none can be left out
         return
-    logs = [score.labels["log_p"].to_numpy() for score in (own, votes)]
+    ours, theirs = (score.labels["log_p"].to_numpy() for score in (own, votes))
     remedy = "crowdppl.compare finds a method that fits better, and fit('auto', data) chooses by it"
-    yield from _worse(f"{posterior.method} predicts labels left out", *logs, own.labels["item"], remedy)
+    yield from _worse(f"{posterior.method} predicts labels left out", ours, theirs, own.labels["item"], remedy)
 
 
 def _worse(what: str, own: np.ndarray, votes: np.ndarray, item: Any, remedy: str) -> Iterator[Doubt]:

@@ -295,12 +295,7 @@ def score_one_of(
     whole_items: bool,
     options: FitOptions,
 ) -> HeldoutScore:
-    """The score of one of several methods whose engines are left to "auto", which share its ten seconds.
-
-    Args:
-        methods: how many.
-        model, data, folds, inference, settings, whole_items, options: as for ``heldout_score``.
-    """
+    """``heldout_score`` of one of so many methods whose engines are left to "auto", which share its ten seconds."""
     folds = whole_number("folds", folds, 2, "5 are usual")
     whole_items = switch("whole_items", whole_items)
     began = time.perf_counter()
@@ -332,11 +327,7 @@ def score_one_of(
 
 
 def unprepared(model: str | Model | Fit, settings: Mapping[str, Any] | None) -> Model | None:
-    """The method before anything was found in the labels, so that labels left out have no part in it.
-
-    Raises:
-        MethodError: for what has held-out scores already, an unknown name, or settings out of range.
-    """
+    """The method before anything was found in the labels; a MethodError for what has held-out scores already."""
     corrected = isinstance(model, Fit) and model.correction is not None
     if (isinstance(model, str) and model == "auto") or corrected:
         raise MethodError(
@@ -455,12 +446,7 @@ def fit_method(
     start: Mapping[str, torch.Tensor] | None = None,
     fits: int = 1,
 ) -> Fit:
-    """One fit of one method by its name, neither corrected nor doubted.
-
-    Args:
-        method, data, inference, settings, options, start: as for ``crowdppl.fit``, without "auto" for the method.
-        fits: how many of the kind share the ten seconds up to which "auto" takes gibbs.
-    """
+    """One fit of one method, neither corrected nor doubted; so many ``fits`` share the ten seconds of "auto"."""
     require_labels(require_annotations(data).blocks)
     model = model_with(method, settings)
     chosen = options_from(options, inference, data.n_labels * data.n_classes)
@@ -469,11 +455,7 @@ def fit_method(
 
 
 def model_with(method: str | Model, settings: Mapping[str, Any] | None) -> Model:
-    """The method with its settings, before anything is found in the data.
-
-    Raises:
-        MethodError: for an unknown name or setting, and for settings beside a model.
-    """
+    """The method with its settings, before anything is found in the data; a MethodError for settings of a model."""
     given = None if settings is None else named_settings(settings)
     if given and not isinstance(method, str):
         raise MethodError(f"settings={settings!r} go with a method's name; give them to {method!r} itself")

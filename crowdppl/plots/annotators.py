@@ -44,10 +44,8 @@ def plot_agreement_network(
     """Draws annotators as nodes, and a line between two who agree more than the fitted model expects of them.
 
     The lines are the pairs that ``suspicious_annotators`` flags at the same level, wider for more agreement beyond
-    what is expected; where annotators err each alone, there is none with probability 1 - level. Annotators in
-    groups have a mark of their own, those without a line stand on a ring around. Only lines have a meaning; linked
-    nodes are placed by springs (Fruchterman & Reingold 1991, "Graph drawing by force-directed placement"). Of more
-    than 30 annotators, those with most lines are named.
+    what is expected. Annotators in groups have a mark of their own, those without a line stand on a ring around.
+    Only lines have a meaning, places have none. Of more than 30 annotators, those with most lines are named.
 
     Args:
         posterior: what a fit returned.
@@ -105,11 +103,8 @@ def node_places(group: np.ndarray, one: np.ndarray, other: np.ndarray, seed: int
         springs = np.full((len(linked), len(linked)), WEAK)
         springs[ends[: len(one)], ends[len(one) :]] = springs[ends[len(one) :], ends[: len(one)]] = 1
         np.fill_diagonal(springs, 0)
-        graph, start = (
-            networkx.from_numpy_array(springs),
-            np.random.default_rng(seed).uniform(-1, 1, (len(linked), 2)),
-        )
-        found = networkx.spring_layout(graph, pos=dict(enumerate(start)), iterations=300, seed=0)
+        start = dict(enumerate(np.random.default_rng(seed).uniform(-1, 1, (len(linked), 2))))
+        found = networkx.spring_layout(networkx.from_numpy_array(springs), pos=start, iterations=300, seed=0)
         at = np.array([found[node] for node in range(len(linked))])
         at -= (at.max(0) + at.min(0)) / 2
         size = min(1.0, 0.2 + 0.1 * len(linked))  # a few nodes need no full circle
@@ -278,9 +273,7 @@ def plot_annotator_map(posterior: Fit, *, ax: Axes | None = None) -> Axes:
         mark["label"] = f"{kind}, the oracle worker" if oracle else kind
         axes.scatter(x, y, 150 if oracle else 70, marker=CENTRES[kind], **mark)
     far = people.nlargest(MAP_NAMES, "away").sort_values("x")
-    for n, (name, x, y) in enumerate(
-        far[["annotator", "x", "y"]].to_numpy()
-    ):  # in turn above and below, for neighbours' names would overlap
+    for n, (name, x, y) in enumerate(far[["annotator", "x", "y"]].to_numpy()):  # in turn above and below
         near: dict[str, Any] = {"xytext": (5, -11 if n % 2 else 5), "textcoords": "offset points"}
         axes.annotate(short(name), (x, y), fontsize="small", **near)
     axes.set_xlabel(f"first axis: {share[0]:.0%} of the spread of gates")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def plot_confusion(posterior: Fit, annotator: Any = None, *, ax: Any = None, lev
         if level is not None:
             panel.set_xlabel(f"{panel.get_xlabel()}\n(thick line: {level:.0%} interval)")
     if ax is None:
-        columns = _columns(len(codes))
+        columns = ceil(sqrt(len(codes)))
         for n, panel in enumerate(axes):
             left, bottom = n % columns == 0, n + columns >= len(codes)
             panel.set(ylabel=panel.get_ylabel() if left else "", xlabel=panel.get_xlabel() if bottom else "")
@@ -196,7 +197,7 @@ def _grid(n: int, answers: Collection[Any]) -> np.ndarray:
     """Axes for n confusion matrices, with room for the names of classes at the edges."""
     import matplotlib.pyplot as plt  # slow to import
 
-    columns = _columns(n)
+    columns = ceil(sqrt(n))
     rows = -(-n // columns)
     side = 1.4 + 0.35 * min(len(answers), MAX_WRITTEN)
     room = 0.075 * max(len(short(name)) for name in answers)
@@ -206,10 +207,6 @@ def _grid(n: int, answers: Collection[Any]) -> np.ndarray:
     for spare in axes[n:]:
         spare.remove()
     return np.asarray(axes[:n])
-
-
-def _columns(n: int) -> int:
-    return int(np.ceil(np.sqrt(n)))
 
 
 def _draw_matrix(axes: Axes, posterior: Fit, code: int, name: str, interval: Estimate | None) -> None:
@@ -258,9 +255,7 @@ def plot_annotators(
 
     The information of a label is its mutual information with the truth, in bits: 0 for a spammer, and at most
     the entropy of the prevalence (dotted line). An annotator who always names a frequent class is accurate and
-    informs of nothing, so that the order may differ from that of the accuracies. Where there are draws, the
-    information is averaged over them; ``suspicious_annotators`` lists that of the mean confusion, which is smaller.
-    Where there is no room for all names, every second, third, ... is written.
+    informs of nothing. Where there are draws, the information is averaged over them.
 
     Args:
         posterior: what a fit returned; without intervals where the engine gives points.
@@ -288,7 +283,9 @@ def plot_annotators(
         axes.hlines(place, shown.low, shown.high, color="0.6", linewidth=1.5 if few else 0.8)
     axes.plot(shown.mean, place, "o", color=ACCENT, markersize=5 if few else 2.5)
     axes.set_ylim(-0.7, len(order) - 0.3)
-    mark, text = (1 / posterior.data.n_classes, "chance") if accurate else _entropy_mark(posterior)
+    mark, text = 1 / posterior.data.n_classes, "chance"
+    if not accurate:
+        mark, text = float(entropy(result.prevalence[None])[0]), "entropy of the truth"
     end = 1.0 if accurate else 1.02 * max(mark, float(np.nanmax(shown.high if drawn else shown.mean)))
     axes.axvline(mark, color=MIDDLE, linestyle=":", linewidth=1)
     axes.set_xlim(0, end)
@@ -301,10 +298,6 @@ def plot_annotators(
     best = "most accurate" if accurate else "most informative"
     axes.set_ylabel(f"{'annotator' if every else f'{len(order):,} annotators'},\n{best} on top")
     return axes
-
-
-def _entropy_mark(posterior: Fit) -> tuple[float, str]:
-    return float(entropy(posterior.result.prevalence[None])[0]), "entropy of the truth"
 
 
 def _information(posterior: Fit, level: float) -> Estimate:
@@ -425,9 +418,8 @@ def plot_ranks(posterior: Fit, site: str | None = None, *, ax: Axes | None = Non
 
     All draws of all chains are ranked together, and each chain's are counted in bins of rank. A chain that lies
     too high has its bars on the right, one that moves too little has them in the middle. The grey band holds 95 %
-    of the bars of chains that agree and whose draws are independent; draws that depend on those before leave
-    it more often. After Vehtari, Gelman, Simpson, Carpenter & Bürkner (2021), "Rank-normalization, folding, and
-    localization: an improved R-hat".
+    of the bars of chains that agree and whose draws are independent. After Vehtari, Gelman, Simpson, Carpenter &
+    Bürkner (2021), "Rank-normalization, folding, and localization: an improved R-hat".
 
     Args:
         posterior: a fit by gibbs or nuts, of two chains or more.

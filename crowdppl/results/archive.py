@@ -189,15 +189,10 @@ def made_folder(path: str | Path) -> Path:
 
 
 def spare_others(folder: Path) -> None:
-    """Refuses to replace files that bear the names of a posterior's and are something else.
-
-    Raises:
-        ResultError: with the first such file.
-    """
+    """Refuses to replace files that bear the names of a posterior's and are something else, by a ResultError."""
     text = folder / TEXT
-    if text.is_file():
-        with text.open("rb") as file:  # a damaged one may be replaced, too
-            start = file.read(HEAD)
+    if text.is_file():  # a damaged or empty one may be replaced, too
+        start = text.read_bytes()[:HEAD]
         found = [text] if start and b'"crowdppl"' not in start else []
     else:
         found = [folder / name for name in FILES if (folder / name).exists()]
@@ -220,8 +215,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
     """A value as JSON holds it; what JSON has no word for is a dict with one key that begins with "$".
 
     Args:
-        value: None, booleans, numbers, text, lists, tuples, mappings, numeric arrays and tensors, indexes of text
-            or numbers, and the records of a fit, nested as you like.
+        value: None, booleans, numbers, text, lists, tuples, mappings, numeric arrays, tensors, indexes and records.
         place: path of the value, which names its arrays and the place in an error.
         arrays: filled with the arrays of the value.
 
@@ -339,8 +333,8 @@ def _model(folder: Path, saved: str, settings: Mapping[str, Any], given: Model |
 def network_states(model: Model) -> dict[str, Any] | None:
     """The networks of a fitted model by attribute; None without any.
 
-    Of each: its tensors, whether the user brought it, and of the user's own the first weights that have changed
-    since, from which ``Posterior.without`` begins.
+    Of each: its tensors, whether it is the user's ``own``, and the ``first`` weights that have changed since, from
+    which ``Posterior.without`` begins.
     """
     found = {}
     for name, network in networks_of(model).items():

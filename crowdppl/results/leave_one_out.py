@@ -76,11 +76,9 @@ def leave_one_out(
     - "closed": the cavity (as for Gaussian latent variables in Vehtari et al. 2016, "Bayesian leave-one-out
       cross-validation approximations for Gaussian latent variable models"). The label's counts are subtracted from
       those of the parameters, and the label is predicted by the sum over classes k of p(truth = k | other labels)
-      times its expected probability given k. For fits by em and vb of models in which that probability is a product
-      of entries of Dirichlets, such as Dawid-Skene and coins. Other items' truths still depend on the label, so the
-      score is a little too high, and much too high where one label can move the whole fit, as in maximum likelihood
-      with many classes and few labels an annotator: use ``heldout_score`` there. With all truths known and without
-      repeats it is exact.
+      times its expected probability given k. For fits by em and vb of models such as Dawid-Skene and coins. Other
+      items' truths still depend on the label, so the score is a little too high, and much too high in maximum
+      likelihood with many classes and few labels an annotator: use ``heldout_score`` there.
 
     Args:
         posterior: the fit.

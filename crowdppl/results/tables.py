@@ -262,9 +262,8 @@ def _total(counts: Any) -> int:
 def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     """How accurate each annotator is, with intervals.
 
-    Mean field underestimates variances, so intervals of vb are widened by the linear response of its fixed point.
-    They do not cover other modes, such as swapped classes under flat priors, and are not widened where labels
-    depend on Gaussians.
+    Mean field underestimates variances, so intervals of vb are widened by the linear response of its fixed point,
+    but not where labels depend on Gaussians.
 
     Args:
         level: probability of the intervals.

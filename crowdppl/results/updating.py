@@ -225,8 +225,7 @@ def outlier_scores(posterior: Fit) -> pd.Series[Any]:
     """How much each item looks like an outlier, for a method that allows for some.
 
     The probability of being one (site ``outlier``), or the Euclidean norm of the shifts of the item's labels (site
-    ``departure``). With few labels an item, outliers are hard to tell from other items, and their rate can be far
-    off.
+    ``departure``). With few labels an item, the rate of outliers can be far off.
 
     Args:
         posterior: a fit of such a method, such as ``coin_net``.
