@@ -349,7 +349,6 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, _ = clouds(60, 40)
-    assert isinstance(data.features, pd.DataFrame)
     data.frame().to_csv(tmp_path / "answers.csv", index=False)
     data.features.rename_axis("task").to_csv(tmp_path / "features.csv", encoding="utf-16")
     fit = ("fit", tmp_path / "answers.csv", "--model", "raykar", "--out", tmp_path / "out", "--overwrite")

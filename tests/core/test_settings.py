@@ -85,7 +85,7 @@ def test_so_is_a_setting_of_training(setting: str, value: Any) -> None:
 def test_training_is_a_mapping_and_its_defaults_pass() -> None:
     assert training_of({}) == Training()
     with pytest.raises(MethodError, match="training='fast' must be settings by name"):
-        training_of("fast")  # type: ignore[arg-type]
+        training_of("fast")
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,15 @@ class Own:
     weight: float = 1.0
     mass: Positive = 1.0
     size: Count | torch.Tensor = 2
-    other: Unknown = None  # type: ignore[name-defined]  # noqa: F821
+    other: Unknown = None  # noqa: F821
 
     def model(self, data: Any) -> None: ...
 
 
 def test_stories_of_ones_own_are_checked_as_far_as_they_say() -> None:
-    check_settings(Own("b", np.bool_(True), torch.ones(()), 2, torch.ones(1), "anything"))  # type: ignore[arg-type]
-    loud, heavy = Own(loud="no"), Own(weight="1")  # type: ignore[arg-type]
-    for wrong in (Own("c"), loud, heavy, Own(mass=0), Own(size=0)):  # type: ignore[arg-type]
+    check_settings(Own("b", np.bool_(True), torch.ones(()), 2, torch.ones(1), "anything"))
+    loud, heavy = Own(loud="no"), Own(weight="1")
+    for wrong in (Own("c"), loud, heavy, Own(mass=0), Own(size=0)):
         with pytest.raises(MethodError, match=r"^(kind|loud|weight|mass|size)="):
             crowdppl.fit(wrong, crowd(20), inference="em")
 

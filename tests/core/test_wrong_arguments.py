@@ -138,7 +138,7 @@ def test_so_they_are_where_a_call_takes_seconds() -> None:
 def test_a_posterior_is_no_annotations_nor_the_other_way_round() -> None:
     data: Any = crowd().data
     with pytest.raises(DataError, match="data is a Posterior; make annotations"):
-        crowdppl.agreement_table(posterior())  # type: ignore[arg-type]
+        crowdppl.agreement_table(posterior())
     with pytest.raises(DataError, match=r"posterior is an Annotations; give what a fit returned"):
         crowdppl.suspicious_annotators(data)
 
@@ -147,11 +147,11 @@ def test_results_ask_for_what_they_are_compared_with() -> None:
     found = crowdppl.compare(["one_coin"], crowd().data, folds=2, inference="em")
     for members in (None, "abc", 3, FRAME, {"one_coin": crowd().data}, {"one_coin": None}, {}):
         with pytest.raises(CrowdpplError):
-            found.probabilities(members)  # type: ignore[arg-type]
+            found.probabilities(members)
     items = pd.DataFrame({"labels": [3], "log_p": [-1.0]})
     score = crowdppl.ClassifierScore("raykar", "em", items, items, 1.0)
     with pytest.raises(DataError, match="classifier_score"):
-        score.ahead_of(items)  # type: ignore[arg-type]
+        score.ahead_of(items)
 
 
 SHARES = ["annotators.level", "confusion_intervals.level", "prevalence.level", "truth.level", "label_sets.coverage"]

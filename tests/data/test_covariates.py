@@ -96,7 +96,6 @@ def in_blocks(data: Annotations, labels: int) -> Annotations:
 def by_hand(data: Annotations, mass: float = 6.0) -> np.ndarray:
     """EM for ``BySource`` in numpy, without blocks, plates or tensors: probabilities (N, 2) in codebook order."""
     frame, k = data.frame(), 2
-    assert data.item_covariates is not None and data.annotator_covariates is not None
     web = data.item_covariates["web"].to_numpy(int)
     trained = data.annotator_covariates["trained"].to_numpy(float)
     item, annotator = data.items.get_indexer(frame["item"]), data.annotators.get_indexer(frame["annotator"])

@@ -73,7 +73,6 @@ def test_parquet_and_json_keep_numbers_and_csv_keeps_spelling(tmp_path: Path) ->
         assert rows(read_annotations(tmp_path / f"a.{ending}")) == [(3, 1, 0), (3, 2, 1), (10, 1, 1)]
     data = read_annotations(tmp_path / "a.csv", gold={3: 1, 10: 0}, classes=[0, 1])
     assert rows(data) == [("3", "1", 0), ("3", "2", 1), ("10", "1", 1)]
-    assert data.gold is not None
     assert data.gold.to_dict() == {"3": 1, "10": 0}
 
 

@@ -51,7 +51,7 @@ def test_classes_in_order_then_abstentions(labels: Any, options: Any, answers: l
 @pytest.mark.parametrize("informative", [True, False])
 def test_informative_abstentions_are_named(informative: bool) -> None:
     rows: Any = (["a", "b", "b"], ["x", "y", "x"], ["0", "1", "?"])
-    found = Annotations.from_arrays(*rows, abstentions=["?"], informative_abstentions=np.bool_(informative))  # type: ignore[arg-type]
+    found = Annotations.from_arrays(*rows, abstentions=["?"], informative_abstentions=np.bool_(informative))
     assert found.alphabet.informative is informative and found.blocks[0].informative is informative
     with pytest.raises(DataError, match="informative_abstentions"):
         Annotations.from_arrays(*rows, informative_abstentions=True)

@@ -36,7 +36,6 @@ GRADES = LabelSet(Codebook("answer", pd.Index([0, 1])), 2)
 )
 def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
     codes = gold_codes(gold, ITEMS, alphabet)
-    assert codes is not None
     assert (codes.tolist(), codes.dtype) == ([0, -1, 1], np.int16)
 
 
@@ -60,12 +59,10 @@ def test_gold_that_is_refused(gold: Any, named: str) -> None:
 def test_features_in_codebook_order() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.1, 0.2, 0.3]}, index=["x", "10", "7"])
     table = feature_table(frame, None, ITEMS)
-    assert isinstance(table, pd.DataFrame)
     assert table.index.equals(ITEMS.ids)
     assert (table["a"].tolist(), table["a"].dtype.kind) == ([2, 3, 1], "i")
     array = torch.arange(12.0).reshape(3, 2, 2)
     stacked = feature_table(array, ["x", 10, 7], ITEMS)
-    assert isinstance(stacked, np.ndarray)
     assert stacked[:, 0, 0].tolist() == [4.0, 8.0, 0.0]
 
 
@@ -89,7 +86,6 @@ def test_features_that_are_refused(features: Any, items: Any, message: str) -> N
 
 def test_covariates_are_carried_with_gaps() -> None:
     table = covariate_table(pd.DataFrame({"age": [30]}, index=[2]), PEOPLE)
-    assert table is not None
     assert table.index.tolist() == [1, 2]
     assert table["age"].isna().tolist() == [True, False]
     with pytest.raises(DataError, match="annotator_covariates names the annotator 3"):
@@ -103,7 +99,6 @@ def test_covariates_are_carried_with_gaps() -> None:
 def test_history_by_id_or_as_one_array() -> None:
     counts = np.array([[3.0, 1.0], [0.0, 2.0]])
     table = history_table({2: counts}, PEOPLE, 2)
-    assert table is not None
     assert table.tolist() == [np.zeros((2, 2)).tolist(), counts.tolist()]
     again = history_table(torch.tensor(table), PEOPLE, 2)
     assert again is not None

@@ -67,7 +67,6 @@ def data() -> Annotations:
 @pytest.fixture(scope="module")
 def shuffled(data: Annotations) -> tuple[Annotations, Annotations, Disk]:
     """Tables as an array and as a dataset, whose rows are not in the order of codes."""
-    assert isinstance(data.features, pd.DataFrame)
     rows = np.random.default_rng(3).permutation(90)
     ids, values = data.items[rows], data.features.to_numpy()[rows]
     disk = Disk(values)

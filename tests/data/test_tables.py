@@ -102,7 +102,7 @@ def test_dictionaries() -> None:
     with pytest.raises(DataError, match=r"label at annotator 'ann', item 'k' is missing"):
         Annotations.from_dicts({"ann": {"i": 1, "k": None}})
     with pytest.raises(DataError, match="labels are an int"):
-        Annotations.from_dicts({"ann": 3})  # type: ignore[dict-item]
+        Annotations.from_dicts({"ann": 3})
     with pytest.raises(DataError, match="no rows"):
         Annotations.from_dicts({})
 

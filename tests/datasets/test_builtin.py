@@ -52,7 +52,6 @@ def test_digits_are_the_images_with_labels_on_a_part() -> None:
     assert (data.n_items, data.n_annotators, data.n_classes, data.n_labels) == (1797, 10, 10, 3 * 1297)
     assert (data.items.tolist(), data.classes.tolist()) == (list(range(1797)), list(range(10)))
     assert data.gold is None
-    assert isinstance(data.features, pd.DataFrame)
     assert np.array_equal(data.features.to_numpy(), images.data)
     assert np.array_equal(crowd.truth.to_numpy(), images.target)
     given = data.frame().groupby("item").size().reindex(data.items, fill_value=0)
@@ -84,7 +83,7 @@ def test_a_fit_tells_the_annotators_of_digits_apart() -> None:
 def test_digits_that_cannot_be() -> None:
     for test in (-1, 1797, 0.5):
         with pytest.raises(DataError, match=f"test={test}"):
-            digits(test=test)  # type: ignore[arg-type]
+            digits(test=test)
     with pytest.raises(DataError, match="labels_per_item=3"):
         digits(["hammer"])
     with pytest.raises(MethodError, match="'robot'"):

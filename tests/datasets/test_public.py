@@ -155,7 +155,7 @@ def test_tables_keep_ids_as_spelled(load: Load) -> None:
     found = load("face")
     wanted = {("7", "ann", "neutral"), ("7", "bob", "happy"), ("08", "ann", "happy"), ("08", "bob", "happy")}
     assert triples(found) == wanted
-    assert found.truth is not None and found.truth.to_dict() == {"7": "neutral", "08": "happy"}
+    assert found.truth.to_dict() == {"7": "neutral", "08": "happy"}
     assert triples(load("product")) == {
         (item, who, {"neutral": "different", "happy": "same"}[label]) for item, who, label in wanted
     }
@@ -169,14 +169,14 @@ def test_maps_of_yaml(load: Load) -> None:
     assert triples(found) == {
         (i, a, names[x]) for a, said in wanted.items() for i, x in zip(items, said, strict=True)
     }
-    assert found.truth is not None and found.truth.tolist() == [names[x] for x in "ttf"]
+    assert found.truth.tolist() == [names[x] for x in "ttf"]
 
 
 def test_seconds_travel_with_labels(load: Load) -> None:
     weather, pairs = load("cf_amt"), load("music_sim_pairs")
     frame = weather.data.frame().set_index(["item", "annotator"])
     assert frame.loc[("819", "A2")].to_dict() == {"label": "can't tell", "seconds": 5.0}
-    assert weather.truth is not None and weather.truth.to_dict() == {"819": "negative", "800": "positive"}
+    assert weather.truth.to_dict() == {"819": "negative", "800": "positive"}
     frame = pairs.data.frame().set_index(["item", "annotator"])
     assert frame["label"].to_dict() == dict(zip(frame.index, ["B", "same", "A", "A"], strict=True))
     assert frame.loc[("q a b", "2"), "seconds"] == 36
@@ -185,14 +185,14 @@ def test_seconds_travel_with_labels(load: Load) -> None:
 def test_numbers_from_one(load: Load) -> None:
     found = load("dogs")
     assert triples(found) == {(1, 1, 2), (1, 2, 2), (2, 1, 1), (2, 2, 1), (3, 1, 1)}
-    assert found.truth is not None and found.truth.to_dict() == {1: 2, 2: 1}
+    assert found.truth.to_dict() == {1: 2, 2: 1}
 
 
 def test_one_table_with_truths_beside_labels(load: Load) -> None:
     found = load("rte")
     yes, no = "entailed", "not entailed"
     assert triples(found) == {("25", "A1", yes), ("25", "A2", no), ("35", "A1", no), ("35", "A2", no)}
-    assert found.truth is not None and found.truth.to_dict() == {"25": yes, "35": no}
+    assert found.truth.to_dict() == {"25": yes, "35": no}
 
 
 def test_matrices_with_parts_and_features(load: Load) -> None:
@@ -203,10 +203,8 @@ def test_matrices_with_parts_and_features(load: Load) -> None:
         ("train-0001", 2, "opencountry"),
     }
     items = ["train-0000", "train-0001", "valid-0000", "test-0000", "test-0001"]
-    assert found.truth is not None and found.part is not None
     assert " ".join(found.truth.reindex(items)) == "street highway insidecity tallbuilding tallbuilding"
     assert found.part.reindex(items).tolist() == ["train", "train", "valid", "test", "test"]
-    assert isinstance(found.data.features, pd.DataFrame)
     np.testing.assert_array_equal(found.data.features.loc[items], [[n + 0.5, n + 1] for n in range(5)])
     plain = load("sentiment_polarity")
     assert plain.data.frame()["label"].tolist() == ["negative", "positive", "positive", "positive"]
@@ -372,7 +370,6 @@ def test_real_labels_in_the_format_of_the_source(server: Server, real_data: Path
     with pytest.warns(UnverifiedWarning) as said:
         found = datasets.load("web", cache=tmp_path / "cache", mirror=server.url)
     assert len([warning for warning in said if warning.category is UnverifiedWarning]) == 1, "sizes are right"
-    assert found.truth is not None
     votes = pd.DataFrame(found.data.votes(), found.data.items, found.data.classes).loc[found.truth.index]
     best = votes.eq(votes.max(axis=1), axis=0)
     right = best.to_numpy()[np.arange(len(votes)), found.truth.to_numpy(int) - 1] / best.sum(axis=1)

@@ -120,7 +120,7 @@ def test_designs_that_cannot_be() -> None:
     with pytest.raises(DataError, match="labels_per_item=4.*n_annotators=3"):
         random_design(4, 3, 4, classes=2)
     with pytest.raises(DataError, match="design"):
-        simulate("one_coin", random_design(3, 2, 1, 2).frame())  # type: ignore[arg-type]
+        simulate("one_coin", random_design(3, 2, 1, 2).frame())
 
 
 def test_a_model_needs_a_truth_and_labels() -> None:
