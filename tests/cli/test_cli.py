@@ -300,9 +300,10 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     fitted = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), draws=40, chains=2, seed=1)
     monkeypatch.setattr("crowdppl.cli.outputs.fit", lambda *_, seed: {1: fitted}[seed])
     out = tmp_path / "demo"
-    for _ in range(2):  # a demonstration replaces another
-        assert run("demo", "--out", out, "--seed", 1) == 0
+    assert run("demo", "--out", out, "--seed", 1) == 0
     printed = capsys.readouterr().out
+    monkeypatch.setattr("crowdppl.cli.outputs.write_pictures", lambda *_: [])
+    assert run("demo", "--out", out, "--seed", 1) == 0, "a demonstration replaces another"
     for part in ("Probability of each class", "accuracy_low", "R-hat", "ESS", str(out)):
         assert part in printed
     labels = pd.read_csv(out / "labels.csv", index_col="item")

@@ -237,6 +237,9 @@ def test_the_summary_counts(frame: pd.DataFrame) -> None:
 def test_what_is_refused(rows: Any, options: Any, named: str) -> None:
     with pytest.raises(DataError, match=named):
         Annotations.from_arrays(*rows, **options)
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'clases'"):
         Annotations.from_arrays([1], [1], [0], clases=[0, 1])
 
