@@ -94,11 +94,7 @@ class LBFGSAscent:
 
 
 def adamw(weights: Iterable[Any], **settings: Any) -> torch.optim.AdamW:
-    """AdamW over weights, or groups of them, all of a step in one kernel where torch has one.
-
-    Of small networks, torch's default takes a tenth of the time of a step to go from weight to weight; on a GPU it
-    reads each weight's number of steps back from there.
-    """
+    """AdamW over weights, or groups of them, all of a step in one kernel where torch has one."""
     given = list(weights)
     every = (x for group in given for x in (group["params"] if isinstance(group, dict) else [group]))
     return torch.optim.AdamW(given, fused=all(map(torch.is_floating_point, every)) or None, **settings)

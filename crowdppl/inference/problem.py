@@ -96,7 +96,8 @@ class Problem:
         Raises:
             MethodError: when the model does not run, or has sites that no engine can treat.
         """
-        found = read_model(model, next(b for b in blocks if b.n_items))
+        known = any(b.potential is not None and bool(b.potential.any()) for b in blocks)
+        found = read_model(model, next(b for b in blocks if b.n_items), known)
         conjugate = frozenset(n for n, s in found.sites.items() if s.kind == "conjugate")
         return Problem(model, blocks, options, whole, *found, plates_of(model), conjugate)
 
@@ -198,7 +199,6 @@ def build_problem(
     """Model and data as engines take them: fresh blocks on the device, in the right precision.
 
     Args:
-        model, data, options: what is to be fitted, and how.
         start: values of sites, or truth shares (N, K), as arrays or tensors; what is of items in the order of the
             blocks (``data.order``).
         evidence: (N, K) log-potentials of the truth, in the same order.

@@ -293,12 +293,13 @@ class Reading(NamedTuple):
     states: int
 
 
-def read_model(model: Model, block: Block) -> Reading:
+def read_model(model: Model, block: Block, known: bool) -> Reading:
     """Runs a model on a few items at a draw from its prior, under Pyro's checks, and sorts its sites.
 
     Args:
         model: the model.
-        block: the data, or a part of them; gold and evidence decide whether a truth must follow them.
+        block: the data, or a part of them.
+        known: whether gold or evidence say something of some truth, which the model then must follow.
 
     Raises:
         MethodError: when the model does not run, or has sites that no engine can treat.
@@ -317,7 +318,7 @@ def read_model(model: Model, block: Block) -> Reading:
                 f"site {truth!r} is taken for the truth and has {values} values where data have {small.n_classes} "
                 "classes; call the truth's site 'truth', or name it on a card"
             )
-        if block.potential is not None and bool(block.potential.any()):
+        if known:
             _refuse_unaware(model, small, found, truth)
     scored = [x.log_prob for x in found.values() if x.observed or x.enum_dim is not None]
     states = max((-(-narrowed(x).numel() // small.n_items) for x in scored if x is not None), default=1)

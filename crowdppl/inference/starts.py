@@ -135,13 +135,10 @@ def confusion_from_joints(joints: np.ndarray) -> np.ndarray:
     some annotator gives a label in that class alone; successive projection finds the corners, and diagonal
     dominance orders them. Exact on exact moments under that condition.
 
+    Counts are (M, K, M, K); pairs of annotators that share fewer than 5 items are left out. The matrices are
+    (M, K, K) [annotator, truth, label], NaN for annotators who share too few items with others.
+
     Source: Ibrahim, Fu, Kargas, Huang (2019), "Crowdsourcing via Pairwise Co-occurrences", algorithm MultiSPA.
-
-    Args:
-        joints: (M, K, M, K) counts; pairs of annotators that share fewer than 5 items are left out.
-
-    Returns:
-        (M, K, K) [annotator, truth, label]; NaN for annotators who share too few items with others.
     """
     m, k = joints.shape[:2]
     out = np.full((m, k, k), np.nan)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
@@ -47,16 +46,6 @@ def declining(n: int = 40) -> Annotations:
     return Annotations.from_arrays(
         item, annotator, names.ravel(), features=features, items=range(n), abstentions=["?"]
     )
-
-
-def near(one: Posterior, two: Posterior) -> None:
-    np.testing.assert_allclose(one.probabilities(), two.probabilities(), atol=1e-4)
-
-
-@pytest.mark.parametrize("name", LOOKING)
-def test_single_precision_is_near_to_double_with_networks(name: str) -> None:
-    data, _ = clouds(60, 50)
-    near(*(looking(data, name, dtype=x) for x in (torch.float32, torch.float64)))
 
 
 @pytest.mark.parametrize("name", LOOKING)

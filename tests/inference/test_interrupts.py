@@ -87,11 +87,6 @@ def test_before_and_after_the_iterations_it_raises(
         fitted("vb", data)
 
 
-def test_gibbs_keeps_the_draws_it_has(data: Annotations) -> None:
-    said = fitted("gibbs", data, callback=lambda t, _: ctrl_c() if t == 6 else None).diagnostics()
-    assert said["draws"] == 3 and "3 draws" in said["warnings"][-1]
-
-
 def test_nuts_stopped_in_its_warm_up_has_one_draw(data: Annotations) -> None:
     transitions = 7
     usual = {"draws": 500, "warmup": 250, "callback": lambda t, _: ctrl_c() if t == transitions - 1 else None}

@@ -84,16 +84,6 @@ def test_writing_to_what_was_there_before_has_no_program() -> None:
     assert recorded(adds_up, HERE)[1] is None
 
 
-def test_a_look_aside_is_no_look() -> None:
-    def checked(at: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        with aside():
-            assert min(at["x"].tolist()) > -1
-            assert bool(torch.isfinite(at["x"]).all())
-        return {"x": at["x"] * 2}
-
-    assert recorded(checked, HERE)[1] is not None
-
-
 class Counting:
     """A function that knows how often it was called."""
 

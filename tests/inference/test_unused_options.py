@@ -10,8 +10,6 @@ import pytest
 import crowdppl
 from crowdppl import Annotations
 from crowdppl.errors import UnusedOptionWarning
-from crowdppl.inference.engines import ENGINES
-from crowdppl.inference.options import ENGINES_WITH, FitOptions
 
 BOTH = {"a": "em", "b": "gibbs"}
 SHORT: dict[str, Any] = {"draws": 20, "warmup": 10}
@@ -33,23 +31,17 @@ def said(call: Any, *args: Any, **how: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("engine", "options", "message"),
+    ("engine", "options"),
     [
-        ("vb", {"draws": 7}, "draws=7 changes nothing: it is an option of gibbs and nuts, and inference is by vb"),
-        (
-            "vb",
-            {"learning_rate": 0.1},
-            "an option of svi, and inference is by vb; leave it out, or take another engine",
-        ),
-        ("em", {"guide": "point"}, "guide='point' changes nothing"),
-        ("gibbs", {"restarts": 2, **SHORT}, "restarts=2 changes nothing: it is an option of em and vb and svi"),
+        ("vb", {"draws": 7}),
+        ("vb", {"learning_rate": 0.1}),
+        ("em", {"guide": "point"}),
+        ("gibbs", {"restarts": 2, **SHORT}),
     ],
 )
-def test_an_option_that_the_engine_does_not_have(
-    data: Annotations, engine: str, options: dict[str, Any], message: str
-) -> None:
+def test_an_option_that_the_engine_does_not_have(data: Annotations, engine: str, options: dict[str, Any]) -> None:
     (found,) = said(crowdppl.fit, "one_coin", data, inference=engine, **options)
-    assert message in found
+    assert next(iter(options)) in found and "changes nothing" in found
 
 
 @pytest.mark.parametrize(("engine", "options"), [("em", {"batch_size": 9}), ("gibbs", {"checkpoint": "a.ckpt"})])
@@ -67,16 +59,3 @@ def test_what_auto_chooses_decides(data: Annotations) -> None:
     assert "inference is by gibbs" in found
     (found,) = said(crowdppl.fit, "auto", data, draws=20)
     assert "draws=20 changes nothing" in found and "inference is by vb" in found
-
-
-def test_methods_that_are_compared_share_their_options(data: Annotations) -> None:
-    two: Any = {"a": "one_coin", "b": "one_coin"}
-    (found,) = said(crowdppl.compare, two, data, folds=2, inference=BOTH, guide="point", restarts=1, **SHORT)
-    assert "guide='point'" in found and "inference is by em and gibbs" in found
-    (found,) = said(crowdppl.heldout_score, "one_coin", data, folds=2, inference="em", draws=20)
-    assert "draws=20" in found
-
-
-def test_every_engine_and_option_that_is_named_is_there() -> None:
-    assert set(ENGINES_WITH) <= set(FitOptions.__annotations__)
-    assert {engine for engines in ENGINES_WITH.values() for engine in engines} == set(ENGINES)

@@ -36,11 +36,7 @@ Values = dict[str, Tensor]
 
 @dataclass
 class Sampled(Progress):
-    """Progress of a sampler.
-
-    Attributes:
-        relabelled: chains that were relabelled to the votes during warm-up.
-    """
+    """Progress of a sampler, and the chains that were relabelled to the votes during warm-up."""
 
     relabelled: tuple[int, ...] = ()
 

@@ -92,16 +92,11 @@ class ParameterUsage:
 
 
 def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor]) -> ParameterUsage:
-    """Finds which entries each label uses; columns are (annotator, answer) pairs, and the truth at last.
+    """Finds which entries each label uses; columns are (annotator, answer) pairs that occur, and the truth at last.
 
     The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
     its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
     the entries found is then compared with the model at random values.
-
-    Args:
-        problem: a model, whose labels depend on its Dirichlets alone, and data.
-        cells: (U,) ``annotator * n_answers + answer`` of pairs that occur.
-        values: a value for each site; of Dirichlets only the shape matters.
 
     Raises:
         MethodError: when a label's probability given the truth is no product of entries, at most one a site.
@@ -166,13 +161,10 @@ class CavityStatistics:
     prior: np.ndarray | None
 
     def log_entries(self, entry: np.ndarray, change: np.ndarray, row_change: np.ndarray, mean: bool) -> np.ndarray:
-        """Log of some entries when counts change: arrays of one length.
+        """Log of some entries when counts of an entry, and of its whole row, change: arrays of one length.
 
-        Args:
-            entry: the entries, flat.
-            change, row_change: added to the counts of an entry, and to those of its whole row.
-            mean: log of the expected entry, which predicts a label; else the expected log, which is the evidence of
-                a label on the truth. At a point, the two are the same.
+        With ``mean``, the log of the expected entry, which predicts a label; else the expected log, which is the
+        evidence of a label on the truth. At a point, the two are the same.
 
         Raises:
             MethodError: when more is removed than there is.

@@ -64,8 +64,7 @@ def refit(
     update, only the update's own labels are replaced: evidence of earlier labels stays.
 
     Args:
-        posterior: the old fit.
-        data: the labels.
+        posterior, data: the old fit, and the labels.
         model: the model before settings (such as groups of annotators) were found in the old labels; they are then
             found anew. By default the model of the old fit.
         spread: whether standard deviations and entropies over draws are wanted.

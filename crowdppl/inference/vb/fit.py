@@ -42,11 +42,6 @@ class VbRun(Run):
 def run_starts(problem: Problem, options: Options, engine: str) -> list[VbRun]:
     """Runs em or vb from each start; the best comes first.
 
-    Args:
-        problem: model, data and sites.
-        options: tolerance, iterations, restarts, minibatches.
-        engine: "em" or "vb".
-
     Raises:
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import MethodError
 from crowdppl.inference.neural.learner import batch_sizes
 from crowdppl.posterior import Posterior
 from tests.networks.test_networks import clouds
@@ -169,11 +169,3 @@ def test_items_that_everybody_declined_teach_a_network_as_little_as_items_that_n
     )
     np.testing.assert_allclose(found.classify(features), without.classify(features), atol=1e-6)
     np.testing.assert_allclose(found.probabilities(), without.probabilities(), atol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "engine"), BOTH)
-def test_where_nothing_is_told_of_any_item_a_network_is_refused(name: str, engine: str) -> None:
-    frame, features = declining(1.0)
-    data = Annotations.from_frame(frame, abstentions=["?"], classes=range(3), features=features)
-    with pytest.raises(DataError, match="nothing to learn"):
-        fitted(name, engine, data, None)
