@@ -219,6 +219,7 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     assert z(monte_carlo(problem, guide)[1][site]).max() > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "community", "hierarchical_dawid_skene"])
 def test_minibatches_reach_the_objective_of_full_batches(name: str) -> None:
     data = crowd(400, 8, 3, 4, seed=6)
