@@ -1,4 +1,4 @@
-"""Writes the golden numbers anew and says what moved: ``python -m tests.golden.write``.
+"""Writes the golden numbers anew and says what moved: ``python -m tests.golden.write [part of a case's name ...]``.
 
 To be run where results are meant to change, and where names do: a quantity that was renamed keeps its numbers.
 """
@@ -6,6 +6,7 @@ To be run where results are meant to change, and where names do: a quantity that
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,11 +28,14 @@ def main() -> None:
     for file in dict.fromkeys(case.file for case in every):
         there = (store.FOLDER / f"{file}.npz").exists()
         old = store.read(file)[1] if there else {}
-        found = {case.name: case.run() for case in every if case.file == file}
+        here = [case for case in every if case.file == file]
+        parts = sys.argv[1:] or [""]
+        found = {case.name: case.run() for case in here if any(part in case.name for part in parts)}
         for name in [name for name in old if name in found]:
             for line in told(old[name], found[name]):
                 print(f"{name}: {line}")
-        store.write(file, found)
+        if found:
+            store.write(file, {case.name: (found if case.name in found else old)[case.name] for case in here})
         print(f"{file}: {len(found)} cases, {len(found.keys() - old.keys())} of them new")
 
 
