@@ -62,5 +62,5 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
 
 def posed(story: Any, data: Annotations, **options: Any) -> Problem:
     """A story and data, ready for an engine."""
-    prepare = getattr(story, "prepare", None)
-    return build_problem(story if prepare is None else prepare(data), data, Options(**options))
+    setup = getattr(story, "setup", None)
+    return build_problem(story if setup is None else setup(data), data, Options(**options))

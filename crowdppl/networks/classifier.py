@@ -211,19 +211,9 @@ class Network(nn.Module):
         self.given = deepcopy(body.state_dict()) if own else None
 
     def begin(self, seed: int) -> None:
-        """Sets first weights: those with which a user's body came, all others drawn.
-
-        Raises:
-            MethodError: when the body's buffers have changed in number or shape.
-        """
+        """Sets first weights: those with which a user's body came, all others drawn."""
         if self.given is not None:
-            try:
-                self.body.load_state_dict(self.given)
-            except RuntimeError as error:
-                raise MethodError(
-                    f"the network's state is no longer of the kind that was given: {error}; register all buffers "
-                    "when it is made, or call it once on a batch of features"
-                ) from error
+            self.body.load_state_dict(self.given)
         with seeded(seed + self.stream), moved_to(self, "cpu"):  # a seed draws the same on every device
             for name, part in self.named_modules():
                 reset: Any = getattr(part, "reset_parameters", None)
@@ -276,8 +266,8 @@ def prepared(
 
     Raises:
         DataError: when a network is given and data have no features.
-        MethodError: when the network refuses the features, or does not return K finite logits per item; when it is
-            lazy or TorchScript, or cannot be copied; when items are to be blended (mixup) that are whole numbers.
+        MethodError: when the network refuses the features, or does not return K finite logits per item; when it
+            cannot be copied, such as a lazy one; when items are to be blended (mixup) that are whole numbers.
 
     Warns:
         LogitsWarning: when the network seems to return probabilities.
@@ -376,10 +366,10 @@ def features_for(network: nn.Module | None, data: Annotations, what: str) -> Fea
 
 
 def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
-    """A copy of a user's network, which may learn; tensors that a pass left behind are copied without their graph.
+    """A copy of a user's network, which may learn.
 
     Raises:
-        MethodError: when it is no module, or one that cannot be copied or cannot learn: lazy, or TorchScript.
+        MethodError: when it is no module, or one that cannot be copied, such as a lazy or a TorchScript one.
     """
     if not isinstance(network, nn.Module):
         raise MethodError(f"{what} is {network!r}, which is no torch.nn.Module")
@@ -387,12 +377,10 @@ def own_copy(network: nn.Module, what: str = "the network") -> nn.Module:
         raise MethodError(
             f"{what} has layers without sizes, such as LazyLinear; call it once on a batch of features"
         )
-    scripts = (part for part in network.modules() if isinstance(part, torch.jit.ScriptModule))
-    if any(x.requires_grad for part in scripts for x in part.parameters()):
-        raise MethodError(f"{what} has TorchScript modules, whose copies cannot learn; give the original modules")
-    left = (x for part in network.modules() for x in vars(part).values() if isinstance(x, Tensor) and not x.is_leaf)
+    if any(isinstance(part, torch.jit.ScriptModule) for part in network.modules()):
+        raise MethodError(f"{what} has TorchScript modules, whose copies do not learn; give the original modules")
     try:
-        return deepcopy(network, {id(x): x.detach() for x in left})
+        return deepcopy(network)
     except Exception as error:  # a user's network may hold anything
         raise MethodError(f"{what} cannot be copied, and fits train copies: {error}") from error
 

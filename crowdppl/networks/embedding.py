@@ -95,8 +95,8 @@ def embedding_for(
         seed: of the first weights of ``Layers``.
 
     Raises:
-        MethodError: when the network refuses the features, or does not return finite numbers (B, M); when it is
-            lazy or TorchScript.
+        MethodError: when the network refuses the features, does not return finite numbers (B, M), or cannot
+            be copied.
     """
     with torch.random.fork_rng():
         if seed is not None:

@@ -185,8 +185,8 @@ def experts_for(
 
     Raises:
         DataError: when experts are given and data have no features.
-        MethodError: when widths are no whole numbers from 1, or the experts refuse the features, are lazy or
-            TorchScript, or do not return finite (B, M, H).
+        MethodError: when widths are no whole numbers from 1, or the experts refuse the features, cannot be copied,
+            or do not return finite (B, M, H).
     """
     given = training_of(training)
     for name, sizes in (("widths", widths), ("tower", tower)):

@@ -27,7 +27,6 @@ class Card:
             ``{"confusion": "A K K"}``. N items, A annotators, K classes, L answers; any other word is a size
             of the method's own. A site that exists only under some settings may be listed.
         truth: the site that is the truth.
-        entity: what the truth belongs to; its site has one entry for each.
         kind: "nominal" or "ordinal" classes.
         assumes: the assumptions under which the method is right.
         fails: when it goes wrong, and how.
@@ -49,7 +48,6 @@ class Card:
     doi: str = ""
     sites: Mapping[str, str] = field(default_factory=lambda: {"truth": "N"})
     truth: str = "truth"
-    entity: str = "item"
     kind: str = "nominal"
     assumes: str = ""
     fails: str = ""
@@ -77,23 +75,6 @@ class Card:
     def link(self) -> str:
         """Address of the DOI; empty where there is none."""
         return f"https://doi.org/{self.doi}" if self.doi else ""
-
-    def shape(self, site: str, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
-        """The size of each dimension of a site.
-
-        Args:
-            site: name of a latent site.
-            sizes: by word, for example ``{"N": 45, "A": 5, "K": 4}``.
-
-        Returns:
-            One size per dimension; None for a word that is not in ``sizes`` (a size of the method's own).
-
-        Raises:
-            MethodError: when the card does not list the site.
-        """
-        if site not in self.sites:
-            raise MethodError(f"{self.title} has no site {site!r} on its card; it lists {', '.join(self.sites)}")
-        return tuple(sizes.get(word) for word in self.sites[site].split())
 
 
 @runtime_checkable

@@ -125,8 +125,6 @@ def test_a_failing_cell_fails_the_run(tmp_path: Path) -> None:
     [
         ("share 0.123 of 45", "share 0.124 of 45", ()),
         ("-1,234.5 nats", "-1,240.0 nats", ()),
-        ("1.2e-05", "1.3e-05", ()),
-        ("-0.0  x", "0.0 x", ()),
         ("0.50", "0.54", ("tolerance:0.1",)),
         ("3.1 s", "99.9 s", ("timing",)),
         ("q95 hammer-3", "q95 hammer-3", ()),
@@ -143,8 +141,6 @@ def test_what_agrees(before: str, after: str, tags: tuple[str, ...]) -> None:
         ("45 items", "46 items", (), "46"),
         ("0.50", "0.60", ("tolerance:0.1",), "0.60"),
         ("3.1 s", "3.1 ms", ("timing",), "# ms"),
-        ("1 2", "1 2 3", (), "# # #"),
-        ("0.1", "nan", (), "nan"),
         ("hammer-3", "hammer-4", (), "4"),
     ],
 )

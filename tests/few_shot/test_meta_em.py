@@ -80,7 +80,7 @@ def loops(
 
 
 @pytest.mark.parametrize(("tied", "power"), [(False, 1.0), (True, 1.0), (False, 0.4)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_steps_equal_plain_loops(seed: int, tied: bool, power: float) -> None:
     placed, labels, c = problem(seed)
     found = em_steps(placed[0], *labels, c, steps=4, tau=0.5, prevalence=2.0, tied=tied, power=power)
@@ -396,48 +396,9 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
     assert seen == [0, 9, 6, 7, 8, 9]  # the first two say whose file it is
     assert weights(again).equal(whole)
     assert weights(story.meta_fit(train, checkpoint=str(path), **how)).equal(whole)
-    for wrong in ({"seed": 4}, {"batch": 5}, {"through": False}, {"pseudo_annotators": False}, {"iterations": 11}):
+    for episodes, wrong in ((train, {"seed": 4}), (train, {"through": False}), (other, {})):
         with pytest.raises(ResultError, match="checkpoint"):
-            story.meta_fit(train, checkpoint=path, **{**how, **wrong})
-    with pytest.raises(ResultError, match="checkpoint"):
-        story.meta_fit(other, checkpoint=path, **how)
-    with pytest.raises(ResultError, match="checkpoint"):
-        replace(story, steps=2).meta_fit(train, checkpoint=path, **how)
-    for kept in ({"checkpoint": path}, {}):
-        with pytest.raises(MethodError, match="checkpoint_every=0"):
-            story.meta_fit(train, checkpoint_every=0, **kept, **how)
-
-
-def test_a_finished_meta_training_is_kept_and_that_of_other_tasks_or_steps_is_another(tmp_path: Path) -> None:
-    """Of which every draw may say the same."""
-    truth = np.arange(120) % 6
-    x, path = features(truth, 0), tmp_path / "meta"
-    sizes: dict[str, Any] = {"ways": 2, "shots": (1, 2, 3), "queries": 3, "annotators": (2, 3)}
-    kinds = {"expert": 0.5, "spammer": 0.5}
-    how: dict[str, Any] = {"iterations": 2, "batch": 1, "seed": np.int64(0), "checkpoint": path}
-    whole = method().meta_fit(EpisodeSampler(truth, x, kinds=kinds, **sizes), **how)
-    assert weights(method().meta_fit(EpisodeSampler(truth, x, kinds=kinds, **sizes), **how)).equal(weights(whole))
-    others = [
-        EpisodeSampler(truth, x, kinds=kinds, **{**sizes, "shots": (1, 2)}),
-        EpisodeSampler(truth, x, kinds=kinds, **{**sizes, "annotators": (2, 4)}),
-        EpisodeSampler(truth, x, kinds={"expert": 0.51, "spammer": 0.49}, **sizes),
-        EpisodeSampler(truth, x, kinds=kinds, labels_per_item=2, **sizes),
-    ]
-    for other in others:
-        with pytest.raises(ResultError, match="checkpoint"):
-            method().meta_fit(other, **how)
-    rows = torch.ones(2, 2)
-
-    def one(*args: Any) -> UnrolledEM:
-        return em_steps(*args, steps=1)
-
-    def two(*args: Any) -> UnrolledEM:
-        return em_steps(*args, steps=2)
-
-    same = EpisodeSampler(truth, x, kinds=kinds, **sizes)
-    crowdppl.few_shot.meta_trained(None, (4, 2), same, one, rows, **{**how, "checkpoint": tmp_path / "one"})
-    with pytest.raises(ResultError, match="checkpoint"):
-        crowdppl.few_shot.meta_trained(None, (4, 2), same, two, rows, **{**how, "checkpoint": tmp_path / "one"})
+            story.meta_fit(episodes, checkpoint=path, **{**how, **wrong})
 
 
 def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:
@@ -465,20 +426,6 @@ def test_a_network_of_ones_own_is_trained_in_a_copy() -> None:
     for body, said in ((nn.Linear(3, 2), "cannot read features"), (nn.Flatten(0), "must return finite")):
         with pytest.raises(MethodError, match=said):
             method(embedding=body).meta_fit(worlds()[0], iterations=1)
-
-
-class Shifted(nn.Linear):
-    """Adds what it makes on its way."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Places."""
-        return super().forward(x + torch.linspace(0, 1, WIDE))
-
-
-def test_what_an_embedding_makes_on_its_way_is_in_the_precision_of_its_weights() -> None:
-    story = method(embedding=Shifted(WIDE, 3)).meta_fit(worlds()[0], iterations=2)
-    found = crowdppl.fit(story, worlds()[1].draw(1, 2).annotations(), max_iterations=3)
-    assert np.isfinite(found.probabilities().to_numpy()).all()
 
 
 def test_meta_training_that_explodes_says_where() -> None:

@@ -250,16 +250,6 @@ def test_scores_of_the_penalised_form_are_norms_by_item() -> None:
     assert (want > 0).sum() == 20
 
 
-def test_what_has_no_meaning_is_refused() -> None:
-    with pytest.raises(MethodError, match="form='penalized'"):
-        crowdppl.method("coin_net", form="penalized")
-    with pytest.raises(MethodError, match="svi"):
-        crowdppl.fit("coin_net", clouds(30, 20)[0], inference="vb", settings={"form": "penalised"})
-    told = crowdppl.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], list("xyyx"), history={0: np.eye(2)})
-    with pytest.raises(MethodError, match="history"):
-        crowdppl.fit("coin_net", told, inference="svi", settings={"form": "penalised"})
-
-
 def test_a_minibatch_knows_where_its_labels_stood() -> None:
     whole = crowd(12).as_block()
     part = whole.subset(np.array([2, 3, 7, 10]), 3.0)

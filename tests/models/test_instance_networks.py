@@ -17,9 +17,8 @@ import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DataError, MethodError
 from crowdppl.evaluation.metrics import evaluate
-from crowdppl.inference.density import Density
 from crowdppl.networks.classifier import outputs
-from tests.crowd import crowd, posed
+from tests.crowd import crowd
 from tests.inference.neural.test_trained import LABELS, objective, prepared, rows, shares, tiny
 from tests.networks.test_networks import clouds
 
@@ -173,23 +172,6 @@ def test_a_minibatch_stands_for_all_items(name: str) -> None:
     values, whole = drawn(story), data.as_block()
     each = [objective(story, whole.subset(np.array(x), 2.0), values) for x in ([0, 1], [2, 3])]
     assert np.mean(each) == pytest.approx(objective(story, whole, values), rel=1e-9)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_of_a_network_that_stands_still_three_chains_are_three_runs(name: str) -> None:
-    story, _, _ = seen(name, tiny())
-    problem = posed(story, tiny())
-    (block,) = problem.blocks
-    draws = [drawn(problem.model) for _ in range(3)]
-    wide = {site: torch.stack([d[site] for d in draws]) for site in draws[0]}
-    outside = {site for site, s in problem.sites.items() if not s.batch_shape}
-    wide = {site: x.unsqueeze(1) if site in outside else x for site, x in wide.items()}
-    found = Density(problem.model.model, chains=3)(block, wide, marginals=("truth",))
-    for c, values in enumerate(draws):
-        one = Density(problem.model.model)(block, values, marginals=("truth",))
-        torch.testing.assert_close(found.per_item[c], one.per_item)
-        torch.testing.assert_close(found.marginals["truth"][:, c], one.marginals["truth"])
-    assert float((found.per_item[0] - found.per_item[1]).abs().max()) > 0.01
 
 
 @pytest.mark.parametrize("name", NAMES)

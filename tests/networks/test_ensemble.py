@@ -129,26 +129,6 @@ def test_its_probabilities_depend_less_on_the_seed(both: tuple[Annotations, pd.S
     assert spread(5) < 0.7 * spread(1)
 
 
-def test_a_fit_that_was_stopped_goes_on_with_all_members(
-    both: tuple[Annotations, pd.Series], tmp_path: Path
-) -> None:
-    class Killed(Exception):
-        """Stands for the end of a process."""
-
-    def kill(t: int, objective: float) -> None:
-        if t == 4:
-            raise Killed
-
-    settings = {"recipe": "plain", "training": {"epochs": 6, "networks": 2, "mixup": 1.0}}
-    how: dict[str, Any] = {"inference": "vb", "seed": 3, "settings": settings}
-    whole = crowdppl.fit("bayes_dgc", both[0], **how)
-    kept: dict[str, Any] = {"checkpoint": str(tmp_path / "kept"), "checkpoint_every": 2}
-    with pytest.raises(Killed):
-        crowdppl.fit("bayes_dgc", both[0], callback=kill, **how, **kept)
-    resumed = crowdppl.fit("bayes_dgc", both[0], **how, **kept)
-    np.testing.assert_array_equal(whole.probabilities(), resumed.probabilities())
-
-
 def test_in_full_batch_the_objective_of_an_ensemble_never_falls(both: tuple[Annotations, pd.Series]) -> None:
     found = fitted(both[0], networks=2, hidden=8, full_batch=True, epochs=6, weight_decay=0.01)
     objectives = np.array(found.diagnostics()["objectives"])

@@ -97,7 +97,7 @@ def test_a_network_that_gives_logits_is_not(data: Annotations, network: nn.Modul
         crowdppl.networks.prepared(network, data)
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1e-38, 1e30])
+@pytest.mark.parametrize("scale", [1e-38, 1e30])
 def test_what_features_say_does_not_hang_on_their_scale(data: Annotations, scale: float) -> None:
     x = np.asarray(data.features)
     one, two = fitted(again(data, x)).classify(x), fitted(again(data, x * scale)).classify(x * scale)
@@ -165,21 +165,6 @@ def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
             found.classify(wrong)
 
 
-def test_other_numbers_reach_it_as_they_are_too(data: Annotations) -> None:
-    seen: list[Tensor] = []
-
-    class Watching(nn.Linear):
-        raw_features = True
-
-        def forward(self, x: Tensor) -> Tensor:
-            seen.append(x)
-            return super().forward(x)
-
-    x = np.asarray(data.features)
-    fitted(again(data, x), network=Watching(4, 3))
-    assert torch.equal(seen[0], torch.from_numpy(x[:2].astype(np.float32)))
-
-
 def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotations) -> None:
     words = again(data, np.random.default_rng(1).integers(0, 9, (90, 5)))
     with pytest.raises(MethodError, match="raw_features"):
@@ -190,139 +175,6 @@ def test_a_network_that_looks_words_up_has_to_say_what_it_is_fed(data: Annotatio
         fitted(words, network=standard)
     with pytest.raises(MethodError, match="mixup=1.0"):
         crowdppl.fit("bayes_dgc", words, inference="vb", settings={"network": asking()})
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_networks_that_cannot_be_copied_or_cannot_learn_are_refused(data: Annotations) -> None:
-    lazy = nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 3))
-    script = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.zeros(1, 4)))
-    for network, message in ((lazy, "LazyLinear"), (script, "TorchScript")):
-        with pytest.raises(MethodError, match=message):
-            fitted(data, network=network)
-        with pytest.raises(MethodError, match=message):
-            crowdppl.fit("conal", data, inference="svi", settings={"view": network})
-        with pytest.raises(MethodError, match=message):
-            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
-
-
-class Keeping(nn.Module):
-    """Keeps what it found on its way, with its graph."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        out: Tensor = self.layer(x)
-        if self.training:
-            self.found: Any = out
-        return out
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
-@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
-def test_networks_that_keep_what_a_pass_made_are_copied_before_and_after_a_fit(
-    data: Annotations, name: str, engine: str
-) -> None:
-    called = Keeping()
-    called(torch.zeros(2, 4))
-    for network in (called, nn.utils.weight_norm(nn.Linear(4, 3))):
-        settings = {"network": network, "training": TRAINING} | ({"recipe": "plain"} if name == "bayes_dgc" else {})
-        found: Any = crowdppl.fit(name, data, inference=engine, seed=0, settings=settings)
-        assert found.model.network.body is not network
-        left = found.without([0]).probabilities().to_numpy()
-        assert np.isfinite(left).all() and not np.array_equal(left, found.probabilities())
-
-
-class Late(nn.Module):
-    """Registers a buffer, or lets one grow, when it is asked."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__()
-        self.layer, self.how = nn.Linear(4, 3), how
-        if how == "grows":
-            self.register_buffer("memory", torch.zeros(0, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        if self.how == "grows" and self.training:
-            self.memory = torch.cat([self.memory, x.detach()])
-        elif self.how == "late" or (self.how == "late, learning" and self.training):
-            self.register_buffer("memory", x.detach().mean(0))
-        out: Tensor = self.layer(x)
-        return out
-
-
-@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("late", "state"),
-        ("late, learning", "buffers"),
-        ("grows", "buffers"),
-    ],
-)
-def test_networks_whose_buffers_change_are_refused_by_name(
-    data: Annotations, name: str, engine: str, how: str, message: str
-) -> None:
-    with pytest.raises(MethodError, match=message):
-        crowdppl.fit(name, data, inference=engine, settings={"network": Late(how), "training": TRAINING})
-
-
-def test_what_is_no_network_or_cannot_be_copied_is_refused_by_name(data: Annotations) -> None:
-    keeping = Keeping()
-    keeping(torch.zeros(2, 4))
-    keeping.found = [keeping.found]
-    known: list[tuple[Any, str]] = [
-        (nn.Linear, "no torch.nn.Module"),
-        ("mlp", "'mlp'"),
-        (keeping, "cannot be copied"),
-    ]
-    for network, message in known:
-        with pytest.raises(MethodError, match=message):
-            fitted(data, network=network)
-        with pytest.raises(MethodError, match=message):
-            crowdppl.fit("madl", data, inference="svi", settings={"view": network})
-        with pytest.raises(MethodError, match=message):
-            crowdppl.fit("mmlc", data, inference="svi", settings={"experts": network})
-
-
-class Coarse(nn.Module):
-    """A frozen part and logits, both in bfloat16."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.frozen = nn.Linear(4, 8).bfloat16().requires_grad_(False)
-            self.top = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        return self.top(self.frozen(x.bfloat16()).float()).bfloat16()  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
-def test_a_network_with_parts_in_bfloat16_is_fitted_saved_and_fitted_again(
-    data: Annotations, name: str, engine: str, tmp_path: Path
-) -> None:
-    found: Any = crowdppl.fit(
-        name, data, inference=engine, seed=0, settings={"network": Coarse(0), "training": TRAINING}
-    )
-    x = torch.from_numpy(np.asarray(data.features, np.float32))
-    logits = found.model.network(x).detach()
-    assert logits.dtype == torch.float32
-    classified = found.classify(data.features)
-    np.testing.assert_allclose(classified, logits.double().softmax(-1), atol=1e-6)
-    found.save(tmp_path / "one")
-    story = crowdppl.method(name, network=Coarse(1), training=TRAINING)
-    loaded: Any = crowdppl.load(tmp_path / "one", model=story)
-    assert loaded.model.network.body.frozen.weight.dtype == torch.bfloat16
-    pd.testing.assert_frame_equal(loaded.classify(data.features), classified, check_exact=True)
-    loaded.save(tmp_path / "two")
-    again = crowdppl.load(tmp_path / "two", model=story).without([0])
-    pd.testing.assert_frame_equal(again.probabilities(), found.without([0]).probabilities(), check_exact=True)
 
 
 @pytest.mark.parametrize("pack", [tuple, list])
@@ -364,7 +216,7 @@ class Places(nn.Module):
         return out
 
 
-@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("bayes_dgc", "vb"), ("ccem", "svi")])
+@pytest.mark.parametrize(("name", "engine"), [("raykar", "em"), ("ccem", "svi")])
 def test_tensors_that_a_network_makes_are_in_the_precision_of_its_weights(
     data: Annotations, name: str, engine: str
 ) -> None:
@@ -374,3 +226,11 @@ def test_tensors_that_a_network_makes_are_in_the_precision_of_its_weights(
     classified = found.classify(data.features).loc[unlabelled]
     np.testing.assert_allclose(found.probabilities().loc[unlabelled], classified, atol=1e-6)
     assert found.predict(data).shape == found.without([0]).probabilities().shape
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_what_cannot_be_copied_is_refused(data: Annotations) -> None:
+    script = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), torch.zeros(1, 4)))
+    for network, message in ((nn.LazyLinear(3), "LazyLinear"), (script, "TorchScript"), ("mlp", "mlp")):
+        with pytest.raises(MethodError, match=message):
+            fitted(data, network=network)

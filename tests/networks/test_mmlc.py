@@ -17,14 +17,12 @@ from torch import nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.errors import DataError, DoubtWarning, MethodError, ResultError
+from crowdppl.errors import DoubtWarning, ResultError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.tables import probe_block
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import (
     GRID,
-    TYPICAL,
-    Experts,
     GatedClassifier,
     population_centre,
     principal_axes,
@@ -33,7 +31,7 @@ from crowdppl.networks.experts import (
 from crowdppl.networks.population import count_modes, gate_doubts, unimodality_p_value
 from crowdppl.plots.annotators import annotator_map, plot_annotator_map
 from crowdppl.posterior import Posterior
-from tests.handmade import coloured, posterior
+from tests.handmade import coloured
 from tests.inference.neural.test_trained import LABELS, objective, tiny
 from tests.networks.test_networks import clouds
 
@@ -137,13 +135,6 @@ def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) 
     assert prevalence.shape == (2, 1, 3)
 
 
-def test_many_items_are_represented_by_some() -> None:
-    features = torch.arange(2000.0).reshape(1000, 2)
-    experts = Experts(nn.Identity(), features, nn.Linear(2, 3))
-    assert len(experts.typical) == TYPICAL
-    assert experts.typical[0, 0] == 0 and experts.typical[-1, 1] == 1999
-
-
 def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
     both: tuple[Annotations, pd.Series], fitted: Posterior
 ) -> None:
@@ -161,19 +152,6 @@ def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
     np.testing.assert_allclose(log_shares(story.classifier(sites), features).exp(), found, atol=1e-6)
     # Right is who names what the oracle worker most probably says: a label of the oracle's errs as others' do.
     assert fitted.annotators()["accuracy"].mean() == pytest.approx(0.6, abs=0.06)
-
-
-def test_a_fit_is_the_same_again_and_survives_the_disk(
-    both: tuple[Annotations, pd.Series], fitted: Posterior, tmp_path: Any
-) -> None:
-    again = crowdppl.fit("mmlc", both[0], inference="svi", seed=1, settings=QUICK)
-    pd.testing.assert_frame_equal(again.probabilities(), fitted.probabilities(), check_exact=True)
-    other = crowdppl.fit("mmlc", both[0], inference="svi", seed=2, settings=QUICK)
-    assert not other.probabilities().equals(fitted.probabilities())
-    fitted.save(tmp_path)
-    loaded = crowdppl.load(tmp_path)
-    pd.testing.assert_frame_equal(loaded.predict(both[0]), fitted.predict(both[0]), check_exact=True)
-    pd.testing.assert_frame_equal(annotator_map(loaded), annotator_map(fitted), check_exact=True)
 
 
 def test_a_latent_centre_has_a_posterior(both: tuple[Annotations, pd.Series]) -> None:
@@ -207,23 +185,6 @@ def test_experts_of_a_users_own(both: tuple[Annotations, pd.Series]) -> None:
     found = crowdppl.fit("mmlc", data, inference="svi", settings=settings)
     assert evaluate(found.probabilities(), truth).accuracy > 0.8
     assert torch.equal(own.linear.weight, before), "a fit trains a copy"
-
-
-def test_what_has_no_meaning_is_refused_by_name(both: tuple[Annotations, pd.Series]) -> None:
-    data, _ = both
-    with pytest.raises(MethodError, match="oracle='max'"):
-        crowdppl.method("mmlc", oracle="max")
-    for size in (2, 8):
-        with pytest.raises(MethodError, match=rf"\(2, {size}, 5\)"):
-            crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": Own(size)})
-    with pytest.raises(MethodError, match="cannot read features"):
-        crowdppl.fit("mmlc", data, inference="svi", settings={**QUICK, "experts": nn.Linear(3, 4)})
-    with pytest.raises(DataError, match="no features"):
-        crowdppl.method("mmlc", experts=Own()).setup(crowdppl.anaesthetists())  # type: ignore[attr-defined]
-    with pytest.raises(MethodError, match=r"bandwidth=0"):
-        population_centre(gates(), "mode", 0.0)
-    with pytest.raises(MethodError, match="middle"):
-        population_centre(gates(), "middle")  # type: ignore[arg-type]
 
 
 def test_centres_of_a_population_by_hand() -> None:
@@ -335,11 +296,6 @@ def test_the_map_names_who_is_far_and_draws_in_greys(fitted: Posterior) -> None:
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     assert legend == ["annotator (12)", "mode, the oracle worker", "mean", "median"]
     assert coloured(ax) == []
-
-
-def test_only_gates_make_a_map() -> None:
-    with pytest.raises(MethodError, match="no gates"):
-        annotator_map(posterior())
 
 
 def test_experts_of_a_users_own_are_handed_over_again(both: tuple[Annotations, pd.Series], tmp_path: Any) -> None:

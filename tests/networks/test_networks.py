@@ -153,15 +153,6 @@ def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
     assert evaluate(found, both[1]).accuracy > 0.75
 
 
-def test_the_same_seed_gives_the_same_network_and_another_another(
-    both: tuple[Annotations, pd.Series], posterior: Posterior
-) -> None:
-    again = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=1, settings=PLAIN)
-    np.testing.assert_array_equal(again.probabilities(), posterior.probabilities())
-    other = crowdppl.fit("bayes_dgc", both[0], inference="vb", seed=2, settings=PLAIN)
-    assert not np.array_equal(other.probabilities(), posterior.probabilities())
-
-
 def test_new_items_are_classified_and_predicted(
     both: tuple[Annotations, pd.Series], posterior: Posterior, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from crowdppl.models.coin_net import log_dirichlet_multinomial, with_dirichlet_m
 from pyro import poutine
 
 import crowdppl
-from crowdppl.errors import DataError, MethodError
+from crowdppl.errors import MethodError
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import card_of
@@ -81,14 +81,6 @@ def test_a_part_that_is_taken_changes_the_fit(name: str, part: str) -> None:
     assert ("crowd" in found.result.sites) == (part == "crowd_prior_strength")
 
 
-@pytest.mark.parametrize(
-    ("name", "part"), [(name, part) for name, taken in PARTS.items() for part in sorted(ALL - taken)]
-)
-def test_other_parts_are_no_settings(name: str, part: str) -> None:
-    with pytest.raises(MethodError, match="setting"):
-        fitted(name, part)
-
-
 @pytest.mark.parametrize("name", [name for name, taken in PARTS.items() if "likelihood_power" in taken])
 def test_at_their_defaults_they_say_nothing(name: str) -> None:
     data, _ = clouds(30, 20)
@@ -141,13 +133,6 @@ def test_the_recipe_in_a_word_is_that_of_bayes_dgc() -> None:
     assert found.probabilities().equals(default.probabilities())
 
 
-@pytest.mark.parametrize("name", ["crowd_prior_strength", "likelihood_power", "data"])
-def test_what_belongs_to_the_story_is_no_setting_of_training(name: str) -> None:
-    for given in (0, 0.3):
-        with pytest.raises(MethodError, match=f"training has no setting '{name}'"):
-            crowdppl.fit("bayes_dgc", clouds(60, 60)[0], inference="vb", settings={"training": {name: given}})
-
-
 @pytest.mark.parametrize(("name", "engine"), [("ccem", "svi"), ("global_noise", "em"), ("raykar", "em")])
 def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) -> None:
     data, _ = clouds(60, 60)
@@ -159,14 +144,6 @@ def test_the_recipe_in_a_word_is_taken_by_other_methods(name: str, engine: str) 
     assert found.model.likelihood_power == 0.5
     assert found.model.training["mixup"] == 1.0
     assert ("crowd" in found.result.sites) == (engine == "svi")
-
-
-def test_arguments_are_checked_without_a_crowd_too() -> None:
-    with pytest.raises(MethodError, match="crowd_prior_strength=-1"):
-        crowdppl.primitives.crowd_rows(crowdppl.anaesthetists(), -1)
-    for crowd_prior_strength in (0, 6.0):
-        with pytest.raises(DataError, match="data"):
-            crowdppl.primitives.crowd_rows("labels", crowd_prior_strength)  # type: ignore[arg-type]
 
 
 def test_an_urn_counts_by_the_same_power() -> None:

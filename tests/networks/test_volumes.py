@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from torch import nn
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
@@ -18,7 +16,6 @@ from crowdppl.errors import MethodError, NumericalError, ResultError
 from crowdppl.evaluation import heldout as volumes
 from crowdppl.evaluation.heldout import ClassifierScore, select_volume
 from crowdppl.inference.neural import early_stopping
-from crowdppl.inference.neural import learner as learning
 from crowdppl.inference.options import Options
 from crowdppl.networks.training import VOLUMES, training_of
 from tests.benchmarks.featured import read_featured
@@ -131,14 +128,6 @@ def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials
         look(house(), many)
 
 
-def test_nothing_is_tried_where_nothing_is_to_be_learned(many: Annotations, trials: dict[Any, Any]) -> None:
-    still = nn.Linear(4, 3).requires_grad_(False)
-    found: Any = crowdppl.fit("bayes_dgc", many, inference="vb", settings={"network": still, "training": SHORT})
-    assert found.model.training["volume"] == SMALL and not trials["seen"]
-    with pytest.raises(MethodError, match="volume='auto' fits copies of the story, and object is no dataclass"):
-        select_volume(object(), found.model, many, "vb", Options())  # type: ignore[arg-type]
-
-
 def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -175,32 +164,6 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
         "ccem", many, inference="svi", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
     )
     assert by_gradients.model.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
-
-
-def test_ctrl_c_in_a_trial_raises(many: Annotations, trials: dict[Any, Any]) -> None:
-    trials[LARGE] = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
-
-
-def test_so_does_ctrl_c_in_the_middle_of_one(many: Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    def epoch(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(learning.Learner, "epoch", epoch)
-    with pytest.raises(KeyboardInterrupt):
-        crowdppl.fit("bayes_dgc", many, inference="vb", settings={"training": SHORT})
-
-
-def test_what_a_fit_refuses_is_refused_before_trials(many: Annotations, trials: dict[Any, Any]) -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"inference": "gibbs"}, "gibbs"),
-        ({"inference": "vb", "start": {"nonsense": torch.ones(2)}}, "nonsense"),
-    ]
-    for how, says in wrong:
-        with pytest.raises(MethodError, match=says):
-            crowdppl.fit("bayes_dgc", many, **how)
-    assert not trials["seen"]
 
 
 @pytest.mark.slow

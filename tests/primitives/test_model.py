@@ -45,14 +45,9 @@ class Bare:
     def model(self, data: Any) -> None: ...
 
 
-def test_a_card_has_a_name_a_link_and_shapes() -> None:
+def test_a_card_has_a_name_and_a_link() -> None:
     assert (CARD.name, CARD.link) == ("bayesian_dawid_skene", "https://doi.org/10.2307/2346806")
     assert (Card("GLAD", "x").name, Card("GLAD", "x").link) == ("glad", "")
-    sizes = {"N": 45, "A": 5, "K": 4, "L": 6}
-    assert CARD.shape("confusion", sizes) == (5, 4, 6)
-    assert CARD.shape("memberships", sizes) == (5, None)
-    with pytest.raises(MethodError, match="'difficulty'"):
-        CARD.shape("difficulty", sizes)
 
 
 @pytest.mark.parametrize(
