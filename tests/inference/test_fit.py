@@ -16,9 +16,6 @@ import crowdppl
 from crowdppl import fit, random_design, simulate
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
-from crowdppl.inference.engines import gibbs_seconds
-from crowdppl.inference.options import Options
-from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.primitives import Card, annotate, plates, truth
 from tests.crowd import crowd
 
@@ -269,22 +266,6 @@ def test_auto_takes_gibbs_where_it_is_exact_and_cheap_and_says_which(data: Annot
         assert fit("glad", data, max_iterations=1).inference == "vb"  # not exact
         assert fit("dawid_skene", data).inference == "em"  # refuses both
         assert fit("one_coin", data, chains=400, draws=20_000).inference == "vb"  # not cheap
-
-
-def test_the_seconds_of_gibbs_by_hand() -> None:
-    """120 labels of 3 classes by 6 annotators; items between classes have 40 states; communities take a pass."""
-    data, how = crowd(40, 6, 3, 3), Options(draws=20, warmup=5, chains=2)
-
-    def seconds(method: str) -> float:
-        with without_validation("cpu"):
-            return gibbs_seconds(build_problem(crowdppl.method(method), data, how), how) / 25
-
-    assert seconds("one_coin") == pytest.approx(2.5e-3 + 1.2e-8 * 120 * 3 * 2 + 1e-7 * 12 * 2)
-    crowded = 1.2e-8 * 120 * 40 * 2
-    assert seconds("mixed_membership") == pytest.approx(2.5e-3 + crowded + 1e-7 * (54 + 40) * 2)
-    plain = seconds("bayesian_dawid_skene")
-    assert seconds("hierarchical_dawid_skene") == pytest.approx(plain + 1.2e-2 + 1e-6 * (54 + 3) * 2)
-    assert seconds("community") > 5e-3
 
 
 @pytest.mark.parametrize(

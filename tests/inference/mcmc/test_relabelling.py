@@ -84,7 +84,7 @@ def test_the_best_of_all_permutations_is_taken() -> None:
     assert best_permutation(np.array([[0.5, 0.61], [0.61, 0.5]])).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.02])
+@pytest.mark.parametrize("share", [0.5, 0.02])
 def test_sizes_of_classes_do_not_matter(share: float) -> None:
     """Two classes of which one is large; votes are right in 7 of 10."""
     rng = np.random.default_rng(1)

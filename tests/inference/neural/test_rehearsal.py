@@ -114,8 +114,8 @@ class Fixed(nn.Module):
         return x[:, :3]
 
 
-@pytest.mark.parametrize("name", ["bayes_dgc"])
-def test_under_svi_too_a_network_without_weights_to_learn_has_its_say_and_stands_still(name: str) -> None:
+def test_under_svi_too_a_network_without_weights_to_learn_has_its_say_and_stands_still() -> None:
+    name = "bayes_dgc"
     data, truth = clouds(120, 60, 4)
     frozen = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).requires_grad_(False).eval()
     for network in (Fixed(), frozen):
