@@ -91,6 +91,7 @@ def test_by_hand_what_came_before_is_divided_by_what_vb_used(data: Annotations) 
     np.testing.assert_allclose(new.probabilities().loc[36], share, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ebcc", "mixed_membership", "hierarchical_dawid_skene"])
 def test_so_it_is_with_more_than_a_truth_behind_an_item(name: str, data: Annotations) -> None:
     """Concentrations stay near those of one fit, neither counted twice nor below the story's prior."""
@@ -131,6 +132,7 @@ def test_leaving_annotators_out_keeps_what_earlier_labels_taught(updated: Poster
         updated.without(["2", "1"])
 
 
+@pytest.mark.slow
 def test_scores_of_an_updated_fit_know_its_earlier_labels(updated: Posterior, data: Annotations) -> None:
     alone = fit("bayesian_dawid_skene", of(data, ["2", "3", "4", "5"]), inference="vb")
     assert crowdppl.heldout_score(updated).per_label > crowdppl.heldout_score(alone).per_label + 0.02
@@ -192,6 +194,7 @@ class Skilled:
             annotate(data, table, truth(data, share))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [

@@ -57,10 +57,6 @@ def near_vb(name: str, steps: int) -> None:
     assert one.table.shape == two.table.shape
 
 
-def test_label_probabilities_are_near_those_of_vb() -> None:
-    near_vb("mace", 300)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH)
 def test_label_probabilities_are_near_those_of_vb_for_every_method(name: str) -> None:
@@ -201,6 +197,7 @@ def seen_items() -> Annotations:
     return Annotations.from_frame(data.frame(), features=pd.DataFrame(features, index=data.items))
 
 
+@pytest.mark.slow
 def test_a_standing_network_is_left_as_it_is_and_leaves_the_options_of_other_fits() -> None:
     data, network = seen_items(), torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5))
     before = deepcopy(network.state_dict())
