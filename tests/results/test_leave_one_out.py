@@ -32,9 +32,10 @@ def posterior() -> Posterior:
     data = crowd(n_items=60, n_annotators=5, labels_each=4, seed=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", chains=8, draws=400, warmup=100)
+        return crowdppl.fit("bayesian_dawid_skene", data, inference="gibbs", chains=8, draws=300, warmup=50)
 
 
+@pytest.mark.slow
 def test_labels_score_as_after_refits_without_them(posterior: Posterior) -> None:
     found = leave_one_out(posterior, "label")
     data = posterior.data
@@ -44,6 +45,7 @@ def test_labels_score_as_after_refits_without_them(posterior: Posterior) -> None
         assert found.values["log_p"].iloc[row] == pytest.approx(wanted, abs=0.05)
 
 
+@pytest.mark.slow
 def test_items_score_as_after_refits_without_them(posterior: Posterior) -> None:
     found = leave_one_out(posterior, "item")
     data = posterior.data
