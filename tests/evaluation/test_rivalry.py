@@ -43,6 +43,7 @@ def test_holm_by_hand() -> None:
     assert found["beyond_chance"].tolist() == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_a_rival_is_seldom_called_better_where_none_is_and_the_best_often_seems_so() -> None:
     rng, called, naive, repeats = np.random.default_rng(0), 0, 0, 50
     for _ in range(repeats):
