@@ -114,14 +114,14 @@ def test_the_fit_is_a_maximum_of_the_brute_force_likelihood() -> None:
 
 
 def test_row_order_and_items_without_labels_change_nothing_and_renaming_renames() -> None:
-    labels, _ = crowd(GROUPED, 5, n=300)
+    labels, _ = crowd(GROUPED, 5, n=200)
     found = find_in_codes(labels)
     order = np.random.default_rng(0).permutation(len(labels.item))
     assert np.array_equal(found, find_in_codes(labels.take(order)))
-    spread = Coded(labels.item * 3 + 1, labels.annotator, labels.answer, 1000, 20, 3, 3)
+    spread = Coded(labels.item * 3 + 1, labels.annotator, labels.answer, 700, 20, 3, 3)
     assert np.array_equal(found, find_in_codes(spread))
     name = np.random.default_rng(1).permutation(20)
-    renamed = Coded(labels.item, name[labels.annotator], labels.answer, 300, 20, 3, 3)
+    renamed = Coded(labels.item, name[labels.annotator], labels.answer, 200, 20, 3, 3)
     assert adjusted_rand_score(found, find_in_codes(renamed)[name]) == 1.0
 
 
