@@ -108,6 +108,7 @@ def area(score: np.ndarray, yes: np.ndarray) -> float:
     return float((rank[yes].mean() - (yes.sum() + 1) / 2) / (~yes).sum())
 
 
+@pytest.mark.slow
 def test_planted_outliers_are_flagged_and_leave_confusions_alone() -> None:
     data, outlier, confusion = planted()
     found = crowdppl.fit("coin_net", data, inference="vb", seed=0)
@@ -121,6 +122,7 @@ def test_planted_outliers_are_flagged_and_leave_confusions_alone() -> None:
     assert np.abs(plain.result.sites["confusion"].mean - confusion).max() > 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [2.0, 4.0])
 def test_with_features_planted_outliers_are_flagged_where_classes_are_in_doubt_too(apart: float) -> None:
     data, outlier, confusion = planted(apart=apart)
@@ -137,6 +139,7 @@ def test_the_area_that_probabilities_expect_is_their_pairs() -> None:
     assert expected_area(np.zeros(3)) == expected_area(np.array([0.0, 1.0])) == 1
 
 
+@pytest.mark.slow
 def test_few_labels_tell_no_outliers_and_the_fit_says_so() -> None:
     """Two classes, five labels an item: who knows all but the outliers finds them no better than the fit does."""
     n, each, right = 2000, 5, 0.75

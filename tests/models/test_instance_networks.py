@@ -199,6 +199,7 @@ def test_a_fit_learns_the_truth_is_the_same_again_and_survives_the_disk(name: st
     pd.testing.assert_frame_equal(again.classify(data.features), two.classify(data.features), check_exact=True)
 
 
+@pytest.mark.slow
 def test_who_errs_where_is_learned() -> None:
     """Two of four annotators call class 1 class 0, on one side of a feature that tells nothing of the class."""
     torch.set_default_dtype(torch.float32)

@@ -22,6 +22,7 @@ def test_atoms_are_shares_each_once(k: int) -> None:
     assert len(torch.unique((1e4 * found).round(), dim=0)) == len(found)
 
 
+@pytest.mark.slow
 def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
     story = crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85)
     design = crowdppl.random_design(800, 12, 6, classes=3, seed=1)

@@ -119,6 +119,7 @@ def test_in_mixed_precision_and_by_svi_it_learns_too(
     assert (new.to_numpy().argmax(1) == truth.loc[new.index]).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_its_probabilities_depend_less_on_the_seed(both: tuple[Annotations, pd.Series]) -> None:
     def spread(networks: int) -> float:
         found = [

@@ -250,6 +250,7 @@ def test_the_plane_is_that_of_the_largest_spread() -> None:
     np.testing.assert_allclose(principal_axes(np.full((3, 4), 0.25))[2], 0)
 
 
+@pytest.mark.slow
 def test_two_kinds_of_annotators_lie_apart_on_the_map() -> None:
     """Of 16 annotators, 5 swap two classes always: nobody told the fit."""
     stream = np.random.default_rng(1)

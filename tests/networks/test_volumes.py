@@ -24,7 +24,7 @@ from tests.networks.test_networks import clouds
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
 SMALL, LARGE, LARGEST = VOLUMES
-SHORT = {"epochs": 12, "networks": 2, "hidden": 16, "volume": "auto"}
+SHORT = {"epochs": 4, "networks": 2, "hidden": 8, "volume": "auto"}
 
 
 def scored(log_p: list[float]) -> ClassifierScore:
@@ -128,6 +128,7 @@ def test_a_volume_at_which_networks_break_is_not_taken(many: Annotations, trials
         look(house(), many)
 
 
+@pytest.mark.slow
 def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -152,17 +153,13 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
     own = crowdppl.default_training(many)["epochs"]
     for how, found in (({"full_batch": True}, SMALL), ({"epochs": own}, "auto"), ({"epochs": own - 1}, SMALL)):
         assert crowdppl.default_training(many, **how)["volume"] == found
-    plain: Any = crowdppl.fit(
-        "raykar", many, inference="em", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
-    )
+    plain: Any = crowdppl.fit("raykar", many, inference="em", settings={"training": SHORT})
     assert plain.model.training["volume"] in VOLUMES and len(plain.diagnostics()["volumes"]) > 1
     with pytest.raises(MethodError, match="epochs='5' must be a whole number"):
         crowdppl.fit("bayes_dgc", many, settings={"training": {"epochs": "5"}})
     with pytest.raises(MethodError, match="volume='most' must be a number, at least 0 or 'auto'"):
         training_of({"volume": "most"})
-    by_gradients: Any = crowdppl.fit(
-        "ccem", many, inference="svi", settings={"training": {"epochs": 8, "hidden": 16, "volume": "auto"}}
-    )
+    by_gradients: Any = crowdppl.fit("ccem", many, inference="svi", settings={"training": SHORT})
     assert by_gradients.model.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
 
 
@@ -182,6 +179,7 @@ def test_labels_of_real_crowds_ask_for_one(
     assert test.accuracy >= bars[0] and truth.accuracy >= bars[1]
 
 
+@pytest.mark.slow
 def test_trials_of_a_killed_fit_are_not_made_again(
     many: Annotations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
