@@ -2,14 +2,12 @@
 
 With pytest, in a package of your own::
 
-    import pytest
     from crowdppl import testing
 
-    @pytest.mark.parametrize("name", testing.NAMES)
-    def test_mine(name):
-        testing.check("mine", name)
+    def test_mine():
+        testing.check_method("mine")
 
-or all of it at once: ``testing.check_method("mine")``.
+``testing.check("mine", "gold")`` runs one check alone; all together share their fits.
 """
 
 from __future__ import annotations
