@@ -148,6 +148,7 @@ def test_a_fit_trains_with_what_was_found_and_says_so(many: Annotations, tmp_pat
     assert crowdppl.load(tmp_path / "found").diagnostics()["volumes"] == scores
 
 
+@pytest.mark.slow
 def test_it_is_asked_for_by_name(many: Annotations) -> None:
     assert crowdppl.default_training(many)["volume"] == "auto"
     own = crowdppl.default_training(many)["epochs"]
