@@ -21,7 +21,7 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, prevalence, truth, with_abstentions
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
-COSTLY = ("item_difficulty", "hierarchical_mixed_membership")
+COSTLY = ("glad", "item_difficulty", "hierarchical_mixed_membership")
 OTHER_PACKAGE = '''
 from dataclasses import dataclass
 from typing import ClassVar
