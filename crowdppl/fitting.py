@@ -113,7 +113,7 @@ def fit(
         warn_of_no_features({registry.name_of(model) or type(model).__qualname__: model}, data)
         if calibrate:
             alone = fit_method(method, _without_gold(data), inference, settings, options, start, fits=FOLDS + 1)
-            found = calibrated({alone.method: uninterrupted(alone)}, data, stories={alone.method: model})
+            found = calibrated({alone.method: uninterrupted(alone)}, data, models={alone.method: model})
         else:
             found = fit_method(model, data, inference, None, options, start)
     if engine == "auto":

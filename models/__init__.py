@@ -1,1 +1,1 @@
-"""The zoo: one method a file, named like the method: its generative story, its settings and its card."""
+"""The zoo: one method a file, named like the method: its generative model, its settings and its card."""

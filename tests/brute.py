@@ -1,4 +1,4 @@
-"""The zoo once more, as plain loops over items, classes and labels: the oracle of every story's density.
+"""The zoo once more, as plain loops over items, classes and labels: the oracle of every model's density.
 
 Nothing here is shared with the library but the names of the sites.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 from crowdppl.data.blocks import Block, build_blocks
 
 Values = Mapping[str, Tensor]
-# p(label | truth k) of annotator a on the item at position i: (story, values, a, i, k, label).
+# p(label | truth k) of annotator a on the item at position i: (model, values, a, i, k, label).
 LabelGiven = Callable[[Any, Values, int, int, int, int], Tensor]
 
 
@@ -36,7 +36,7 @@ class Tiny:
 
     @cached_property
     def built(self) -> tuple[np.ndarray, Block]:
-        """The same labels as a story receives them, and which item stands at each position."""
+        """The same labels as a model receives them, and which item stands at each position."""
         item, annotator, answer = (np.array(x) for x in zip(*self.labels, strict=True))
         order, (block,) = build_blocks(
             item,
@@ -76,7 +76,7 @@ ABSTAINING = replace(
 TELLING = replace(ABSTAINING, informative=True)
 
 
-def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
+def joint(name: str, model: Any, v: Values, tiny: Tiny) -> Tensor:
     """p(truth = k, labels) of the item at each position: (N, K)."""
     order, _ = tiny.built
     k = tiny.n_classes
@@ -88,25 +88,25 @@ def joint(name: str, story: Any, v: Values, tiny: Tiny) -> Tensor:
             seen = v if "confusion" in v else {**v, "confusion": _levels(v, tiny)}
             given = [_between_classes(seen, tiny, i, t) * k for t in range(k)]
         else:
-            given = [_labels_of_item(name, story, v, tiny, i, t) for t in range(k)]
+            given = [_labels_of_item(name, model, v, tiny, i, t) for t in range(k)]
         rows.append(torch.stack([prevalence[t] * given[t] * possible[t] for t in range(k)]))
     return torch.stack(rows)
 
 
-def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+def _labels_of_item(name: str, model: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
     """p(all labels of the item at position i | its truth)."""
     if name == "dependent_clusters":
-        return _through_opinions(story, v, tiny, i, truth)
+        return _through_opinions(model, v, tiny, i, truth)
     if name == "coin_net" and "rate" in v:
-        return _nominal_or_outlying(story, v, tiny, i, truth)
+        return _nominal_or_outlying(model, v, tiny, i, truth)
     if name == "ebcc":
         total = torch.zeros(())
-        for m in range(story.subtypes):
+        for m in range(model.subtypes):
             term = v["subtypes"][truth, m]
             for a, label in tiny.at(i):
                 term = (
                     term
-                    * _answer(v, tiny, a, truth * story.subtypes + m, label)
+                    * _answer(v, tiny, a, truth * model.subtypes + m, label)
                     * (v["confusion"][a, truth, m, label] if label < tiny.n_classes else 1)
                 )
             total = total + term
@@ -116,7 +116,7 @@ def _labels_of_item(name: str, story: Any, v: Values, tiny: Tiny, i: int, truth:
         state = 0 if name == "majority_vote" else truth
         out = out * _answer(v, tiny, a, state, label)
         if label < tiny.n_classes:
-            out = out * LABEL[name](story, v, a, i, truth, label)
+            out = out * LABEL[name](model, v, a, i, truth, label)
     return out
 
 
@@ -158,11 +158,11 @@ def _atoms(k: int) -> list[list[float]]:
     return [*out, [1 / k] * k]
 
 
-def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+def _through_opinions(model: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
     """Each group on its own: an opinion given the truth, labels given the opinion."""
     out, linked = torch.ones(()), 0
-    for g in dict.fromkeys(story.groups):
-        members = [a for a in range(tiny.n_annotators) if story.groups[a] == g]
+    for g in dict.fromkeys(model.groups):
+        members = [a for a in range(tiny.n_annotators) if model.groups[a] == g]
         total = torch.zeros(())
         for opinion in range(tiny.n_classes):
             term = (
@@ -178,7 +178,7 @@ def _through_opinions(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> 
     return out
 
 
-def _nominal_or_outlying(story: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
+def _nominal_or_outlying(model: Any, v: Values, tiny: Tiny, i: int, truth: int) -> Tensor:
     """Labels by confusion matrices, or drawn from an urn, one after the other."""
     nominal, outlying = v["rate"]
     drawn: list[int] = []
@@ -187,7 +187,7 @@ def _nominal_or_outlying(story: Any, v: Values, tiny: Tiny, i: int, truth: int) 
         outlying = outlying * _answer(v, tiny, a, tiny.n_classes, label)
         if label < tiny.n_classes:
             nominal = nominal * v["confusion"][a, truth, label]
-            share = (story.spread + drawn.count(label)) / (story.spread * tiny.n_classes + len(drawn))
+            share = (model.spread + drawn.count(label)) / (model.spread * tiny.n_classes + len(drawn))
             outlying = outlying * share
             drawn.append(label)
     return nominal + outlying

@@ -1,4 +1,4 @@
-"""Small simulated crowds, and stories posed on them as engines see them."""
+"""Small simulated crowds, and models posed on them as engines see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crowdppl.inference.problem import Problem, build_problem
 
 @contextmanager
 def double() -> Iterator[None]:
-    """Float64 without Pyro's checks, as engines run stories."""
+    """Float64 without Pyro's checks, as engines run models."""
     torch.set_default_dtype(torch.float64)
     try:
         with pyro.validation_enabled(False):
@@ -60,7 +60,7 @@ def split(data: Annotations, n_blocks: int) -> Annotations:
     return replace(data, blocks=parts)
 
 
-def posed(story: Any, data: Annotations, **options: Any) -> Problem:
-    """A story and data, ready for an engine."""
-    setup = getattr(story, "setup", None)
-    return build_problem(story if setup is None else setup(data), data, Options(**options))
+def posed(model: Any, data: Annotations, **options: Any) -> Problem:
+    """A model and data, ready for an engine."""
+    setup = getattr(model, "setup", None)
+    return build_problem(model if setup is None else setup(data), data, Options(**options))

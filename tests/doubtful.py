@@ -51,8 +51,8 @@ def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:
         "prevalence": np.full(n_classes, 1 / n_classes),
         "prevalence_draws": None,
     }
-    story = crowdppl.method("bayesian_dawid_skene")
-    return Posterior(story, "handmade", "em", data, FitResult(**(point | parts)))
+    model = crowdppl.method("bayesian_dawid_skene")
+    return Posterior(model, "handmade", "em", data, FitResult(**(point | parts)))
 
 
 def site(dims: tuple[str, ...], *shape: int, family: str = "point") -> SiteResult:

@@ -128,4 +128,4 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "prior_accuracy": 0.61,
     },
 }
-"""The settings under which the methods tell the stories above."""
+"""The settings under which the methods tell the models above."""

@@ -157,7 +157,7 @@ def test_found_groups_do_no_harm_elsewhere(real_data: Path, name: str) -> None:
 
 def test_simulated_groups_are_found() -> None:
     groups = [a % 5 for a in range(40)]
-    story = crowdppl.method(
+    model = crowdppl.method(
         "dependent_clusters",
         groups=groups,
         prior_strength=60.0,
@@ -165,7 +165,7 @@ def test_simulated_groups_are_found() -> None:
         link_strength=200.0,
         link_accuracy=0.7,
     )
-    drawn = simulate(story, random_design(5000, 40, 10, 3, seed=1), seed=2)
+    drawn = simulate(model, random_design(5000, 40, 10, 3, seed=1), seed=2)
     found = fit("dependent_clusters", drawn.data, inference="vb")
     index = adjusted_rand_score(groups, np.asarray(found.model.groups))  # type: ignore[attr-defined]
     alone = accuracy(fit("dawid_skene", drawn.data, inference="em"), drawn.truth, "dawid_skene on groups")

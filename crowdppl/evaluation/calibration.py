@@ -56,7 +56,7 @@ def calibrated(
     members: Mapping[str, Fit],
     data: Annotations,
     weighed: Correction | None = None,
-    stories: Mapping[str, Model] | None = None,
+    models: Mapping[str, Model] | None = None,
 ) -> Fit:
     """Corrects the probabilities of one method, or averages those of several.
 
@@ -69,13 +69,13 @@ def calibrated(
         members: fits of the data without gold, by name; the first stands alone where labels are too few.
         data: the annotations, with gold or without.
         weighed: the result of ``stacked`` for members and data, where it is known already; gold does not change it.
-        stories: as for ``stacked``.
+        models: as for ``stacked``.
 
     Returns:
         The posterior of the member with the largest weight, with corrected probabilities and a ``correction``.
     """
     plain = data if data.gold_codes is None else data.with_gold(None)
-    correction = stacked(members, plain, stories) if weighed is None else weighed
+    correction = stacked(members, plain, models) if weighed is None else weighed
     used = {name: members[name] for name in correction.weights}
     given = used if plain is data else {name: _with_gold(name, member, data) for name, member in used.items()}
     correction = replace(correction, notes=(*correction.notes, *_truncation_notes(given, correction, data)))
@@ -88,21 +88,19 @@ def calibrated(
     return averaged(given, correction)
 
 
-def stacked(
-    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Model] | None = None
-) -> Correction:
+def stacked(members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None) -> Correction:
     """Discounts and weights of members, from labels left out.
 
     Args:
         members: fits of the data, by name; the first stands alone where labels are too few.
         data: the annotations, without gold.
-        stories: models before ``setup``, by name, whose settings (groups of annotators, say) are found anew without
+        models: those before ``setup``, by name, whose settings (groups of annotators, say) are found anew without
             the held-out labels. Other members keep theirs.
     """
     empty, first = np.empty((0, 0)), next(iter(members))
     if too_sparse(data):
         return Correction(empty, {first: 1.0}, {first: 0.0}, {}, notes=(sparse_note(data, first),))
-    logs, owner = heldout_logs(members, data, stories)
+    logs, owner = heldout_logs(members, data, models)
     notes: tuple[str, ...] = ()
     if data.n_labels > MAX_LABELS:
         notes = (f"weights and discounts are from {len(owner):,} of {data.n_labels:,} labels, left out in turn",)
@@ -126,7 +124,7 @@ def smallest_discount(logs: np.ndarray, owner: np.ndarray) -> int:
 
 
 def heldout_logs(
-    members: Mapping[str, Fit], data: Annotations, stories: Mapping[str, Model] | None = None
+    members: Mapping[str, Fit], data: Annotations, models: Mapping[str, Model] | None = None
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """log p(label) of held-out labels: by the member itself, then under each discount; and their items.
 
@@ -143,7 +141,7 @@ def heldout_logs(
         out = fold == number
         part = keep(data, ~out)
         for name, member in members.items():
-            again = _quietly(member, part, (stories or {}).get(name))
+            again = _quietly(member, part, (models or {}).get(name))
             own = left_out(again, data, out, draws=draws)[0]
             logs[name].append(np.concatenate([own[None], _tried(again, data, out)]))
     _, owner = np.unique(np.concatenate([item[fold == number] for number in used]), return_inverse=True)

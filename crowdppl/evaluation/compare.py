@@ -214,7 +214,7 @@ def compare(
     probable (Yao, Vehtari, Simpson & Gelman 2018, "Using stacking to average Bayesian predictive distributions").
 
     Args:
-        models: names of methods, or a mapping from names of your choice to methods or stories.
+        models: names of methods, or a mapping from names of your choice to methods or models.
         data: the annotations.
         folds, whole_items, options: as for ``heldout_score``.
         inference: one engine for all, or one by name; those not named get "auto", whose ten seconds all fits of

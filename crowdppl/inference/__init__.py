@@ -1,1 +1,1 @@
-"""Engines: they know stories, never a method by name."""
+"""Engines: they know models, never a method by name."""

@@ -175,7 +175,7 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     posterior of its truth and its evidence into p(answer | annotator, truth). That is averaged over what sites of
     single items may be for a fresh item, such as its difficulty: errors on hard items are errors, too. Where labels
     depend on what networks see of an item, it is averaged over items that are there, each as much of a class as the
-    story takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
+    model takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
     conal), an item is of its most probable class: the truth that such a model draws is no more like an annotator's
     label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
 

@@ -53,8 +53,8 @@ def settled(found: Featured, row: Row) -> Row:
     """The row with the volume that its trials choose, so that they are not made for each fold of each fit."""
     if row.title != METHODS[0]:
         return row
-    story: Any = quietly(found, row, 0).model
-    return Row(row.title, row.method, row.engine, {"training": {"volume": story.training["volume"]}})
+    model: Any = quietly(found, row, 0).model
+    return Row(row.title, row.method, row.engine, {"training": {"volume": model.training["volume"]}})
 
 
 def measured(found: Featured, row: Row, seed: int) -> list[tuple[float, float]]:

@@ -89,13 +89,13 @@ def test_other_errors_stay_as_they_are() -> None:
         raise RuntimeError("shapes")
 
 
-def test_a_story_that_asks_for_too_much_is_not_said_to_be_put_together_wrongly(
+def test_a_model_that_asks_for_too_much_is_not_said_to_be_put_together_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def greedy(*_: object) -> torch.Tensor:
         return torch.empty(2**50)
 
-    story = crowdppl.method("mixed_membership")
+    model = crowdppl.method("mixed_membership")
     monkeypatch.setattr("crowdppl.primitives.through_blends", greedy)
     with pytest.raises(crowdppl.errors.MemoryShortageError, match="mixed_membership needs more memory"):
-        crowdppl.fit(story, crowd(n_items=20), inference="vb")
+        crowdppl.fit(model, crowd(n_items=20), inference="vb")

@@ -90,7 +90,7 @@ def test_training_is_a_mapping_and_its_defaults_pass() -> None:
 
 @dataclass(frozen=True)
 class Own:
-    """A story of a user's own."""
+    """A model of a user's own."""
 
     kind: Literal["a", "b"] = "a"
     loud: bool = False
@@ -141,8 +141,8 @@ def test_abstentions_are_no_work_of_an_ordinal_annotator() -> None:
     data = crowdppl.Annotations.from_arrays(
         *map(list, zip(*[(i, a, str(x)) for i, a, x in rows], strict=True)), abstentions=["?"], kind="ordinal"
     )
-    story: Any = crowdppl.method("ordinal").setup(data)
-    np.testing.assert_allclose(story.work, [8 / 9, 1 / 9])
+    model: Any = crowdppl.method("ordinal").setup(data)
+    np.testing.assert_allclose(model.work, [8 / 9, 1 / 9])
 
 
 def test_rows_of_ones_own_put_the_houses_pooled_ones_aside() -> None:

@@ -108,7 +108,7 @@ def test_which_stories_are_asked() -> None:
 
 
 @pytest.mark.parametrize("declined", [0.0, 0.3])
-def test_a_story_of_independent_labels_expects_what_its_tables_say(declined: float) -> None:
+def test_a_model_of_independent_labels_expects_what_its_tables_say(declined: float) -> None:
     posterior = fit("one_coin", declining(crowd(n_items=25), declined), inference="em", seed=0)
     design = Design.of(posterior.data, named=True)
     assert (design.answer < 3).all() and (len(design.answer) < posterior.data.n_labels) == (declined > 0)
@@ -193,8 +193,8 @@ def test_what_is_too_hard_for_all_is_no_collusion() -> None:
 
 def test_the_agreement_that_groups_expect_against_a_sum_over_opinions() -> None:
     groups = [0, 0, 1, 0, 2]
-    story = crowdppl.method("dependent_clusters", groups=groups)
-    fitted = fit(story, crowd(n_items=20, n_annotators=5, labels_each=4), inference="vb", seed=0)
+    model = crowdppl.method("dependent_clusters", groups=groups)
+    fitted = fit(model, crowd(n_items=20, n_annotators=5, labels_each=4), inference="vb", seed=0)
     sites = {name: SiteResult(name, x.dims, "point", {"value": x.mean}) for name, x in fitted.result.sites.items()}
     posterior = replace(fitted, result=replace(fitted.result, sites=sites))
     share, link, table = (sites[name].mean for name in ("prevalence", "link", "confusion"))

@@ -30,11 +30,11 @@ def test_sound_fits_raise_none(method: str, n_classes: int) -> None:
 @pytest.mark.slow
 def test_data_of_the_method_itself_raise_doubts_only_where_they_are_true() -> None:
     """Annotators drawn from the prior: those called spammers know little, and copying is found by chance alone."""
-    story, told, by_chance = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.75), [], 0
+    model, told, by_chance = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.75), [], 0
     for seed in range(120):
         design = crowdppl.random_design(300, 15, 6, 2 + seed % 3, seed=seed)
-        drawn = crowdppl.simulate(story, design, seed=seed)
-        posterior = fit(story, drawn.data, inference="vb")
+        drawn = crowdppl.simulate(model, design, seed=seed)
+        posterior = fit(model, drawn.data, inference="vb")
         for doubt in doubts(posterior):
             if doubt.kind == "spammers":
                 bad = [int(a) for a in re.findall(r"\d+", doubt.text.split("truth:")[1].split(".")[0])]
@@ -159,7 +159,7 @@ def test_diagonal_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "remedy"),
+    ("model", "remedy"),
     [
         (crowdppl.method("one_coin"), "right= (now 1, where wrong= is 1)"),
         (crowdppl.method("mace", knows=3.0), "knows= (now 3, where guesses= is 1)"),
@@ -171,11 +171,11 @@ def test_diagonal_by_hand() -> None:
         (object(), "bayesian_dawid_skene"),
     ],
 )
-def test_the_setting_that_leans_on_the_diagonal_is_named(story: Any, remedy: str) -> None:
+def test_the_setting_that_leans_on_the_diagonal_is_named(model: Any, remedy: str) -> None:
     swapped = np.tile([[0.1, 0.9], [0.9, 0.1]], (2, 1, 1))
-    (found,) = doubts(replace(handmade([100, 100], table=swapped), model=story))
+    (found,) = doubts(replace(handmade([100, 100], table=swapped), model=model))
     assert found.kind == "diagonal" and found.text.endswith(remedy)
-    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), model=story))
+    permuted = doubts(replace(handmade([9, 9], diagnostics={"permutations": [[0, 1], [1, 0]]}), model=model))
     assert [doubt.text.endswith(remedy) for doubt in permuted] == [True]
 
 

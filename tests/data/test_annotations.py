@@ -195,7 +195,7 @@ def test_a_design_is_answered_and_its_columns_stay_with_their_rows() -> None:
     assert data.frame().to_numpy().tolist() == frame.to_numpy().tolist()
 
 
-def test_a_story_of_plain_pyro_reads_annotations() -> None:
+def test_a_model_of_plain_pyro_reads_annotations() -> None:
     data = anaesthetists()
 
     def model(data: Any) -> None:

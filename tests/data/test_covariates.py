@@ -1,4 +1,4 @@
-"""Covariates of items and annotators: how stories read them, under every engine, and how a file gives them."""
+"""Covariates of items and annotators: how models read them, under every engine, and how a file gives them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_columns_come_by_name_in_the_order_of_items_and_annotators() -> None:
         assert item_covariates(whole.to("cpu", torch.float32), "web").dtype == torch.float64
 
 
-def test_what_holds_no_numbers_stays_and_is_refused_by_name_when_a_story_reads_it() -> None:
+def test_what_holds_no_numbers_stays_and_is_refused_by_name_when_a_model_reads_it() -> None:
     rows, items, _ = crowd()
     data = given(item_covariates=items[items.index != "i7"].assign(words=3.5))
     assert data.item_covariates is not None and list(data.item_covariates) == ["web", "source", "words"]
@@ -221,7 +221,7 @@ class Blind(BySource):
 
 def test_labels_left_out_are_more_probable_than_without() -> None:
     data = given(100)
-    seeing, blind = (heldout_score(story, data, folds=2, inference="em") for story in (BySource(), Blind()))
+    seeing, blind = (heldout_score(model, data, folds=2, inference="em") for model in (BySource(), Blind()))
     assert seeing.per_label > blind.per_label
 
 
@@ -346,5 +346,5 @@ def test_a_file_of_covariates_needs_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["density", "answers", "chains", "engine em", "engine svi", "saving"])
-def test_a_story_that_reads_covariates_meets_the_contract(name: str) -> None:
+def test_a_model_that_reads_covariates_meets_the_contract(name: str) -> None:
     testing.check(BySource(), name, item_covariates={"web": [0, 1]}, annotator_covariates={"trained": [1, 0, 0]})

@@ -113,8 +113,8 @@ def test_images_of_a_dataset_and_the_most_that_is_held(data: Annotations, monkey
     assert disk.reads == [0] and isinstance(stored.features, StoredFeatures)
     found = []
     for each in (array, stored):
-        story = crowdppl.method("raykar", network=picture(), training=TRAINING)
-        found.append(crowdppl.fit(story, each, inference="em", seed=0))
+        model = crowdppl.method("raykar", network=picture(), training=TRAINING)
+        found.append(crowdppl.fit(model, each, inference="em", seed=0))
     np.testing.assert_array_equal(found[0].probabilities(), found[1].probabilities())
     assert max(looked) == 16  # a minibatch; passes over everything take 10 at a time
     assert len(disk.reads) > 4 * 90

@@ -59,7 +59,7 @@ def graph_of(name: str) -> model_graph.ModelGraph:
         ),
     ],
 )
-def test_relations_are_those_of_the_story(
+def test_relations_are_those_of_the_model(
     name: str, parents: dict[str, set[str]], plates: dict[str, set[str]]
 ) -> None:
     graph = graph_of(name)
@@ -81,7 +81,7 @@ class Chain:
             cp.annotate(data, rows, cp.truth(data, second.log()))
 
 
-def test_relations_of_a_story_that_has_others() -> None:
+def test_relations_of_a_model_that_has_others() -> None:
     graph = model_graph.graph_of(Chain(), model_graph.a_few_labels())
     assert graph.parents == {
         "first": (),

@@ -38,7 +38,7 @@ def without_picture(notebook: nbformat.NotebookNode) -> list[str]:
 
 
 def helpers(notebook: nbformat.NotebookNode) -> list[str]:
-    """Functions that a notebook defines for itself; methods of a story of its own are none."""
+    """Functions that a notebook defines for itself; methods of a model of its own are none."""
     code = [ast.parse(cell.source) for cell in runner.code_cells(notebook)]
     return [node.name for tree in code for node in tree.body if isinstance(node, ast.FunctionDef)]
 

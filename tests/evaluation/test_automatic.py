@@ -63,8 +63,8 @@ def test_on_data_of_dawid_skene_it_is_near_the_exact_posterior(k: int, labels: i
     prior = {"prior_strength": 10.0, "prior_accuracy": 0.65, "prevalence_strength": 10.0}
     for seed in range(4):
         one = made("bayesian_dawid_skene", 600, labels, k, seed, **prior)
-        story = crowdppl.method("bayesian_dawid_skene", **prior)
-        exact = crowdppl.fit(story, one.data, inference="gibbs", chains=4, draws=200, warmup=50)
+        model = crowdppl.method("bayesian_dawid_skene", **prior)
+        exact = crowdppl.fit(model, one.data, inference="gibbs", chains=4, draws=200, warmup=50)
         found = crowdppl.fit("auto", one.data)
         gaps.append(evaluate(found, one.truth).log_score - evaluate(exact, one.truth).log_score)
     assert np.mean(gaps) < 0.02, gaps

@@ -57,8 +57,8 @@ def test_labels_are_judged_as_by_hand(both: tuple[Annotations, pd.Series]) -> No
     item, annotator, answer = data.label_codes()
     uniform = _judged(data, np.full_like(shares, 1 / 3), fold, 3, 0)
     out = fold == 1
-    story = crowdppl.method("bayesian_dawid_skene", prevalence="uniform")
-    learned = crowdppl.fit(story, keep(data, ~out), inference="vb").result
+    model = crowdppl.method("bayesian_dawid_skene", prevalence="uniform")
+    learned = crowdppl.fit(model, keep(data, ~out), inference="vb").result
     table = learned.sites["confusion"].mean  # exact; the fit's own table is a mean over draws
     for i in np.unique(item[out])[:20]:
         each = [table[a, :, x] for a, x in zip(annotator[item == i], answer[item == i], strict=True)]

@@ -95,7 +95,7 @@ def test_tempered_labels_are_predicted_as_tables_say() -> None:
 
 
 @pytest.mark.slow
-def test_the_story_that_made_the_labels_predicts_them_best() -> None:
+def test_the_model_that_made_the_labels_predicts_them_best() -> None:
     rng = np.random.default_rng(5)
     rows = rng.dirichlet([1, 1, 1], size=(8, 3)) * 0.6 + 0.4 * np.eye(3)[None, [1, 2, 0]]
     truth = rng.integers(3, size=600)

@@ -272,7 +272,7 @@ def test_without_draws_annotators_have_ranks_alone() -> None:
 
 @pytest.mark.slow
 def test_annotators_of_simulated_labels() -> None:
-    """Coverage is about its level where labels come from the fitted story, and falls for labels that copy."""
+    """Coverage is about its level where labels come from the fitted model, and falls for labels that copy."""
     drawn = simulate(method("bayesian_dawid_skene"), random_design(300, 20, 5, 3, seed=1), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)

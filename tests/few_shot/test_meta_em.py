@@ -1,4 +1,4 @@
-"""Unrolled EM against loops, the story, the engine and its limits; meta-training; fits of few-shot tasks."""
+"""Unrolled EM against loops, the model, the engine and its limits; meta-training; fits of few-shot tasks."""
 
 from __future__ import annotations
 
@@ -220,14 +220,14 @@ def learned() -> Any:
     return method().meta_fit(worlds()[0], iterations=150, batch=8, learning_rate=1e-2, seed=1)
 
 
-def hit(story: Any, tasks: Tasks, places: Any = None) -> float:
+def hit(model: Any, tasks: Tasks, places: Any = None) -> float:
     """Share of query items that are told right."""
-    places = places or story.setup(tasks.annotations()).embedding.places
-    rows = crowdppl.primitives.diagonal_prior(3, story.prior_strength, story.prior_accuracy).expand(
+    places = places or model.setup(tasks.annotations()).embedding.places
+    rows = crowdppl.primitives.diagonal_prior(3, model.prior_strength, model.prior_accuracy).expand(
         tasks.n_annotators, -1, -1
     )
     with torch.no_grad():
-        found: UnrolledEM = story.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
+        found: UnrolledEM = model.em(places(tasks.support), tasks.item, tasks.annotator, tasks.label, rows)
         return float((found.log_shares(places(tasks.query)).argmax(-1) == tasks.asked).double().mean())
 
 
@@ -237,18 +237,18 @@ def test_meta_training_finds_the_space_in_which_new_classes_differ() -> None:
     assert hit(learned(), tasks, places=lambda x: x) < 0.7
 
 
-def test_the_story_has_the_density_of_the_steps() -> None:
+def test_the_model_has_the_density_of_the_steps() -> None:
     """log p(labels, embeddings | parameters) + log-priors, at parameters that two steps of EM found."""
     data = worlds()[1].draw(1, 2).annotations()
     with double():
         posing = posed(replace(learned(), tau=0.5, prevalence_strength=9.0), data)
-        story: Any = posing.model
+        model: Any = posing.model
         block, k = posing.blocks[0], 3
-        c = crowdppl.primitives.diagonal_prior(k, story.prior_strength).expand(3, -1, -1)
+        c = crowdppl.primitives.diagonal_prior(k, model.prior_strength).expand(3, -1, -1)
         placed = block.seen["embedding"]  # type: ignore[index]
         found = em_steps(placed, block.item, block.annotator, block.answer, c, steps=2, tau=0.5, prevalence=9.0)
         values = {n: getattr(found, n) for n in ("mean", "prevalence", "confusion")}
-        density = Density(story.model, log_sites=frozenset(["prevalence", "confusion"]))
+        density = Density(model.model, log_sites=frozenset(["prevalence", "confusion"]))
         given = values | {n: values[n].log() for n in ("prevalence", "confusion")}
         got = density(block, given, marginals=("truth",))
         torch.testing.assert_close(got.marginals["truth"].t(), found.shares)
@@ -275,12 +275,12 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
     with double():
         posing = posed(trained, data, tolerance=1e-14)
         (run,) = run_starts(posing, posing.options, "em")
-        block, story = posing.blocks[0], posing.model
+        block, model = posing.blocks[0], posing.model
         c = crowdppl.primitives.diagonal_prior(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
         how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": likelihood_power}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
-        torch.testing.assert_close(story.init(block)["mean"], story.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
+        torch.testing.assert_close(model.init(block)["mean"], model.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
         torch.testing.assert_close(
             run.ascent.state.gaussians.loc["mean"].detach(), found.mean, atol=1e-4, rtol=1e-4
         )
@@ -343,22 +343,22 @@ def test_without_features_it_is_bayesian_dawid_skene() -> None:
     assert one.model.classifier({}) is None  # type: ignore[attr-defined]
 
 
-def weights(story: Any) -> Tensor:
-    return torch.cat([x.flatten() for name, x in story.weights.items() if name.startswith("body")])
+def weights(model: Any) -> Tensor:
+    return torch.cat([x.flatten() for name, x in model.weights.items() if name.startswith("body")])
 
 
 def test_the_same_seed_learns_the_same_and_switches_learn_something_else() -> None:
     train, _ = worlds()
-    story = method()
+    model = method()
 
     def found(**how: Any) -> Tensor:
-        return weights(story.meta_fit(train, iterations=3, **how))
+        return weights(model.meta_fit(train, iterations=3, **how))
 
     plain = found(seed=1)
     assert torch.equal(plain, found(seed=1)) and not torch.equal(plain, found(seed=2))
     for switch in ("through", "pseudo_annotators"):
         assert not torch.equal(plain, found(seed=1, **{switch: False}))
-    assert story.weights is None and story.embedding is None
+    assert model.weights is None and model.embedding is None
 
 
 class Stop(Exception):
@@ -371,9 +371,9 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
     """With dropout, of which the global random stream decides."""
     train, other = worlds()
     body = nn.Sequential(nn.Linear(WIDE, 6), nn.Dropout(0.3), nn.Linear(6, 3))
-    story, path = method(embedding=body), tmp_path / "meta"
+    model, path = method(embedding=body), tmp_path / "meta"
     how: dict[str, Any] = {"iterations": 10, "batch": 4, "learning_rate": 1e-2, "seed": 3}
-    whole = weights(story.meta_fit(train, **how))
+    whole = weights(model.meta_fit(train, **how))
     draw = EpisodeSampler.draw
 
     def killing(self: EpisodeSampler, number: int, seed: Any = 0, **more: Any) -> Any:
@@ -383,7 +383,7 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
 
     with monkeypatch.context() as patched, pytest.raises(Stop):
         patched.setattr(EpisodeSampler, "draw", killing)
-        story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
+        model.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
     seen: list[int] = []
 
     def seeing(self: EpisodeSampler, number: int, seed: Any = 0, **more: Any) -> Any:
@@ -392,13 +392,13 @@ def test_meta_training_that_was_killed_goes_on_to_the_bits_that_it_would_have_ha
 
     with monkeypatch.context() as patched:
         patched.setattr(EpisodeSampler, "draw", seeing)
-        again = story.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
+        again = model.meta_fit(train, checkpoint=path, checkpoint_every=3, **how)
     assert seen == [0, 9, 6, 7, 8, 9]  # the first two say whose file it is
     assert weights(again).equal(whole)
-    assert weights(story.meta_fit(train, checkpoint=str(path), **how)).equal(whole)
+    assert weights(model.meta_fit(train, checkpoint=str(path), **how)).equal(whole)
     for episodes, wrong in ((train, {"seed": 4}), (train, {"through": False}), (other, {})):
         with pytest.raises(ResultError, match="checkpoint"):
-            story.meta_fit(episodes, checkpoint=path, **{**how, **wrong})
+            model.meta_fit(episodes, checkpoint=path, **{**how, **wrong})
 
 
 def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:
@@ -418,11 +418,11 @@ def test_with_gradients_stopped_only_the_query_items_are_learned_from() -> None:
 def test_a_network_of_ones_own_is_trained_in_a_copy() -> None:
     mine = nn.Sequential(nn.Linear(WIDE, 8), nn.Tanh(), nn.Linear(8, 3))
     before = [x.clone() for x in mine.parameters()]
-    story = method(embedding=mine).meta_fit(worlds()[0], iterations=5)
+    model = method(embedding=mine).meta_fit(worlds()[0], iterations=5)
     assert all(torch.equal(x, y) for x, y in zip(before, mine.parameters(), strict=True))
-    assert isinstance(story.embedding, Embedding) and story.embedding.dimension == 3
-    assert not torch.equal(before[0], story.embedding.body[0].weight)  # type: ignore[index,union-attr]
-    crowdppl.fit(story, worlds()[1].draw(1, 2).annotations(), max_iterations=3)
+    assert isinstance(model.embedding, Embedding) and model.embedding.dimension == 3
+    assert not torch.equal(before[0], model.embedding.body[0].weight)  # type: ignore[index,union-attr]
+    crowdppl.fit(model, worlds()[1].draw(1, 2).annotations(), max_iterations=3)
     for body, said in ((nn.Linear(3, 2), "cannot read features"), (nn.Flatten(0), "must return finite")):
         with pytest.raises(MethodError, match=said):
             method(embedding=body).meta_fit(worlds()[0], iterations=1)

@@ -121,7 +121,7 @@ def filled() -> Numbers:
 
 
 def simulated(method: str) -> Numbers:
-    """A data set that a story draws."""
+    """A data set that a model draws."""
     found = crowdppl.simulate(method, crowdppl.random_design(12, 4, 2, ["n", "y"], seed=2), seed=3)
     return numbers(labels=found.data.frame()["label"], truth=found.truth, parameters=found.parameters)
 
@@ -148,9 +148,9 @@ def few_shot() -> Numbers:
     how = {"ways": 3, "shots": 2, "queries": 3, "annotators": 3}
     old = crowdppl.few_shot.EpisodeSampler(classes[classes < 3], seen[classes < 3], **how)
     new = crowdppl.few_shot.EpisodeSampler(classes[classes > 2], seen[classes > 2], **how).draw(2, seed=1)
-    story = crowdppl.method("meta_em", widths=[8, 4]).meta_fit(old, iterations=4, batch=4, seed=0)
-    found = crowdppl.fit(story, new.annotations(), seed=0)
-    weights = {name: np.asarray(value) for name, value in story.weights.items()}
+    model = crowdppl.method("meta_em", widths=[8, 4]).meta_fit(old, iterations=4, batch=4, seed=0)
+    found = crowdppl.fit(model, new.annotations(), seed=0)
+    weights = {name: np.asarray(value) for name, value in model.weights.items()}
     return numbers(weights=weights, probabilities=found.probabilities(), said=found.classify(new.questions()[0]))
 
 

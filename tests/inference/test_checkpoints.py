@@ -136,9 +136,9 @@ def test_what_a_network_saves_nowhere_is_kept_too(tmp_path: Path) -> None:
 def test_a_network_that_learned_beforehand_takes_no_checkpoint(tmp_path: Path) -> None:
     truth = np.arange(60) % 3
     episodes = crowdppl.few_shot.EpisodeSampler(truth, np.eye(4)[truth], ways=2, shots=2, queries=2, annotators=2)
-    story = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
+    model = crowdppl.method("meta_em", widths=(2,)).meta_fit(episodes, iterations=1, batch=1)
     with pytest.raises(MethodError, match="MetaEm"):
-        crowdppl.fit(story, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")
+        crowdppl.fit(model, clouds(60, 40)[0], inference="em", checkpoint=tmp_path / "file")
 
 
 def test_what_is_not_this_fits_is_refused(tmp_path: Path) -> None:

@@ -64,12 +64,12 @@ def _double() -> Iterator[None]:
         yield
 
 
-def story(name: str, engine: str) -> Any:
+def model(name: str, engine: str) -> Any:
     return crowdppl.method(name, **ALWAYS.get(name, {}), **(ABOVE_ONE.get(name, {}) if engine == "em" else {}))
 
 
 def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[VbRun]:
-    problem = posed(story(name, engine), data, **options)
+    problem = posed(model(name, engine), data, **options)
     refuse_engine(problem.model, engine)
     return run_starts(problem, problem.options, engine)
 
@@ -91,7 +91,7 @@ def test_the_objective_never_falls(name: str, engine: str) -> None:
             runs(name, engine, crowd(12, 5, 3, 3), max_iterations=2)
         return
     data = crowd(20, 5, 3, 3, seed=2)
-    slow = posed(story(name, engine), data).of_kind("free") + posed(story(name, engine), data).of_kind("hyper")
+    slow = posed(model(name, engine), data).of_kind("free") + posed(model(name, engine), data).of_kind("hyper")
     found = runs(name, engine, data, max_iterations=6 if slow else 25, restarts=3, tolerance=0.0)
     assert [r.start for r in found].count("spectral") == 1
     for run in found:
@@ -203,7 +203,7 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     drawn theta, so that the ELBO has no Monte Carlo error. Gradients have: with 29 degrees of freedom a z beyond
     6 has chance 2e-6 for each of the some 300.
     """
-    problem = posed(story(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
+    problem = posed(model(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
     (run,) = run_starts(problem, problem.options, "vb")
     guide = mean_field_with_truth(problem, run)
     values, slopes = monte_carlo(problem, guide)
@@ -227,7 +227,7 @@ def test_minibatches_reach_the_objective_of_full_batches(name: str) -> None:
     (mini,) = runs(name, "vb", data, max_iterations=60, batch_size=50)
     assert abs(mini.objective - full.objective) <= 1e-3 * abs(full.objective)
     # Three epochs alone, before any full pass, are close already.
-    problem = posed(story(name, "vb"), data, batch_size=50)
+    problem = posed(model(name, "vb"), data, batch_size=50)
     ascent = prepare(problem, problem.options, "vb", problem.start(0)[1])
     warm_up(ascent, problem, problem.options)
     assert ascent.evaluate()[0] >= full.objective - 5e-3 * abs(full.objective)

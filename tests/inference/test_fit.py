@@ -30,8 +30,8 @@ def _small_data_is_no_news() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def drawn() -> crowdppl.Simulation:
-    story = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.7)
-    return simulate(story, random_design(150, 8, 4, ["a", "b", "c"], seed=1), seed=2)
+    model = crowdppl.method("bayesian_dawid_skene", prior_strength=8.0, prior_accuracy=0.7)
+    return simulate(model, random_design(150, 8, 4, ["a", "b", "c"], seed=1), seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +140,8 @@ def test_a_start_decides_where_a_fit_begins(data: Annotations) -> None:
 
 
 def test_restarts_differ_and_the_best_wins() -> None:
-    story = crowdppl.method("bayesian_dawid_skene", prior_strength=2.0, prior_accuracy=0.4)
-    hard = simulate(story, random_design(60, 12, 3, 4, seed=3), seed=7).data
+    model = crowdppl.method("bayesian_dawid_skene", prior_strength=2.0, prior_accuracy=0.4)
+    hard = simulate(model, random_design(60, 12, 3, 4, seed=3), seed=7).data
     posterior = fit("dawid_skene", hard, inference="em", restarts=6)
     runs = posterior.diagnostics()["restarts"]
     objectives = [run["objective"] for run in runs]
@@ -164,7 +164,7 @@ def test_not_converged_is_a_warning_and_on_the_result(data: Annotations) -> None
 
 
 class Overflowing:
-    """A story whose potentials become NaN as soon as the ability is known."""
+    """A model whose potentials become NaN as soon as the ability is known."""
 
     card = Card("Overflowing", "nobody", sites={"ability": "A", "truth": "N"})
 
@@ -302,7 +302,7 @@ def test_single_precision_agrees_with_double(engine: str, data: Annotations) -> 
     assert one.diagnostics()["objective"] == pytest.approx(two.diagnostics()["objective"], rel=1e-5)
 
 
-def test_a_story_of_ones_own_needs_no_name(data: Annotations) -> None:
+def test_a_model_of_ones_own_needs_no_name(data: Annotations) -> None:
     class Crowd:
         def model(self, given: Any) -> None:
             same = torch.full((given.n_classes, given.n_classes), 0.1).fill_diagonal_(0.8)

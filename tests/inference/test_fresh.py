@@ -49,11 +49,11 @@ def test_each_draw_has_its_own_spread_of_items() -> None:
 
 def test_accuracies_of_glads_own_crowd_come_back() -> None:
     """At difficulty 0 the mean accuracy is said to be .93, and .68 of the intervals hold what annotators did."""
-    story = crowdppl.method("glad", mean=3.0)
-    drawn = crowdppl.simulate(story, crowdppl.random_design(1000, 25, 5, classes=2, seed=3), seed=3)
+    model = crowdppl.method("glad", mean=3.0)
+    drawn = crowdppl.simulate(model, crowdppl.random_design(1000, 25, 5, classes=2, seed=3), seed=3)
     rows = drawn.data.frame()
     right = rows["label"].eq(drawn.truth.loc[rows["item"]].to_numpy()).groupby(rows["annotator"]).mean()
-    table = crowdppl.fit(story, drawn.data, inference="vb", seed=0).annotators()
+    table = crowdppl.fit(model, drawn.data, inference="vb", seed=0).annotators()
     assert table["accuracy"].mean() == pytest.approx(right.mean(), abs=0.01)
     assert (table["accuracy"] - right).pow(2).mean() ** 0.5 < 0.02
     assert right.between(table["accuracy_low"], table["accuracy_high"]).mean() > 0.85

@@ -67,8 +67,8 @@ def test_layers_compute_in_bfloat16_and_all_else_does_not(data: Annotations) -> 
     for how, inner in (("full", torch.float32), ("mixed", torch.bfloat16)):
         Spy.seen.clear()
         body = nn.Sequential(nn.Linear(4, 8), Spy(), nn.Linear(8, 3))
-        story = crowdppl.method(name, network=body, training={"epochs": 2, "precision": how})
-        found = crowdppl.fit(story, data, inference=engine, seed=0)
+        model = crowdppl.method(name, network=body, training={"epochs": 2, "precision": how})
+        found = crowdppl.fit(model, data, inference=engine, seed=0)
         assert Spy.seen == {inner}
         network: Any = found.model.network  # type: ignore[attr-defined]
         assert {x.dtype for x in network.parameters()} == {torch.float32}
@@ -76,7 +76,7 @@ def test_layers_compute_in_bfloat16_and_all_else_does_not(data: Annotations) -> 
 
 
 class Bare:
-    """A story whose network crowdppl did not make ready."""
+    """A model whose network crowdppl did not make ready."""
 
     def __init__(self) -> None:
         self.network = nn.Linear(4, 3)

@@ -1,4 +1,4 @@
-"""Stories that are put together wrongly are refused by name before a fit, and none is fitted to what it ignores."""
+"""Models that are put together wrongly are refused by name before a fit, and none is fitted to what it ignores."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_taken_for_the_truth_and_has_other_values_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "said"),
+    ("model", "said"),
     [
         (Silent(), "Silent draws no labels"),
         (Twice(), "label, again"),
@@ -124,18 +124,18 @@ def test_what_is_taken_for_the_truth_and_has_other_values_is_refused() -> None:
     ],
     ids=lambda x: type(x).__name__,
 )
-def test_a_story_that_no_engine_would_treat_rightly_is_refused_by_name(story: Any, said: str) -> None:
+def test_a_model_that_no_engine_would_treat_rightly_is_refused_by_name(model: Any, said: str) -> None:
     with pytest.raises(MethodError, match=said):
-        crowdppl.fit(story, crowd(), inference="vb")
+        crowdppl.fit(model, crowd(), inference="vb")
 
 
-def test_known_truths_are_refused_for_a_story_that_would_ignore_them() -> None:
+def test_known_truths_are_refused_for_a_model_that_would_ignore_them() -> None:
     assert crowdppl.fit(Deaf(), crowd(), inference="em").probabilities().shape == (6, 3)
     with pytest.raises(MethodError, match="by itself"):
         crowdppl.fit(Deaf(), crowd(gold={0: 2}), inference="em")
 
 
-def test_an_update_with_items_that_come_again_is_refused_for_such_a_story() -> None:
+def test_an_update_with_items_that_come_again_is_refused_for_such_a_model() -> None:
     posterior = crowdppl.fit(Deaf(), crowd(), inference="vb")
     other = pd.DataFrame({"item": ["new"], "annotator": [0], "label": [1]})
     assert posterior.update(other).probabilities().shape == (1, 3)

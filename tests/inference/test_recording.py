@@ -133,11 +133,11 @@ def test_what_was_compared_once_is_not_compared_again(monkeypatch: pytest.Monkey
 
 
 def test_fits_of_equal_stories_are_of_one_kind() -> None:
-    """Not of stories from elsewhere, whose name another may take, nor with settings that cannot be compared."""
+    """Not of models from elsewhere, whose name another may take, nor with settings that cannot be compared."""
     data = crowdppl.anaesthetists()
 
-    def kind(story: Any) -> Any:
-        return posed(story, data).kind
+    def kind(model: Any) -> Any:
+        return posed(model, data).kind
 
     one = kind(crowdppl.method("dawid_skene"))
     assert one is not None
@@ -157,10 +157,10 @@ def test_another_shape_is_the_functions_own() -> None:
 
 
 @pytest.mark.parametrize("said", [None, True, False])
-def test_a_story_from_elsewhere_says_whether_it_can_be_repeated(said: bool | None) -> None:
+def test_a_model_from_elsewhere_says_whether_it_can_be_repeated(said: bool | None) -> None:
     mine = type("Mine", (type(crowdppl.method("one_coin")),), {} if said is None else {"repeatable": said})
-    story = mine()
-    assert posed(story, crowdppl.anaesthetists()).steady is bool(said)
+    model = mine()
+    assert posed(model, crowdppl.anaesthetists()).steady is bool(said)
     assert posed(crowdppl.method("one_coin"), crowdppl.anaesthetists()).steady
 
 

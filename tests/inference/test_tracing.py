@@ -1,4 +1,4 @@
-"""One pass over a block, taken apart: reading a story, and summing its discrete sites out."""
+"""One pass over a block, taken apart: reading a model, and summing its discrete sites out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENTS = crowdppl.anaesthetists()
 
 
 def chain_of_truths(data: Block) -> None:
-    """A story in which two truths follow each other, as Pyro's Markov chains do."""
+    """A model in which two truths follow each other, as Pyro's Markov chains do."""
     data = data.as_block()
     stay = pyro.sample("stay", dist.Dirichlet(torch.ones(2, 2)).to_event(1))
     before = torch.tensor(0)
@@ -38,12 +38,12 @@ def plain(model: Callable[[Block], None], block: Block, values: dict[str, Tensor
 
 
 @pytest.mark.parametrize("name", ["dawid_skene", "mace", "ebcc", "glad", "community"])
-def test_a_story_is_read_as_by_pyros_own_handlers(name: str) -> None:
-    story, block = crowdppl.method(name), PATIENTS.as_block()
+def test_a_model_is_read_as_by_pyros_own_handlers(name: str) -> None:
+    model, block = crowdppl.method(name), PATIENTS.as_block()
     with seeded(0):
-        first = trace_sites(poutine.trace(story.model).get_trace(block))
+        first = trace_sites(poutine.trace(model.model).get_trace(block))
     given = {n: x.value for n, x in first.items() if not x.observed and not x.enumerated}
-    ours, theirs = traced(story.model, block, given, 1), trace_sites(plain(story.model, block, given))
+    ours, theirs = traced(model.model, block, given, 1), trace_sites(plain(model.model, block, given))
     assert list(ours) == list(theirs)
     for n, x in ours.items():
         other = theirs[n]
@@ -102,10 +102,10 @@ def test_sums_are_those_of_pyros_contraction(held: dict[str, list[str]], sums: s
 
 
 def test_factors_are_not_expanded_where_nothing_varies() -> None:
-    story, block = crowdppl.method("one_coin"), PATIENTS.as_block()
+    model, block = crowdppl.method("one_coin"), PATIENTS.as_block()
     with seeded(0):
         given = {"ability": torch.full((5, 2), 0.5)}
-        trace = traced(story.model, block, given, 1)
+        trace = traced(model.model, block, given, 1)
     factors, dims, _ = log_factors(trace, given, drawing=False)
     assert factors["truth"].shape == (4, 1)
     assert factors["label"].shape == (4, 45)

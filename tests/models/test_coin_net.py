@@ -68,8 +68,8 @@ def test_mixtures_sum_to_one(n_answers: int) -> None:
 def test_an_urn_is_drawn_as_it_is_scored() -> None:
     """Two labels agree with probability (c + 1) / (K c + 1): .6 here, sd .008; independent ones in a third."""
     design = crowdppl.random_design(4000, 5, 2, classes=["a", "b", "c"], seed=0)
-    story = crowdppl.method("coin_net", nominal=1e-6, outlying=1e6, spread=0.5)
-    found = crowdppl.simulate(story, design, seed=1)
+    model = crowdppl.method("coin_net", nominal=1e-6, outlying=1e6, spread=0.5)
+    found = crowdppl.simulate(model, design, seed=1)
     assert (found.parameters["outlier"] == 1).all()
     labels = found.data.frame().groupby("item")["label"]
     assert (labels.nunique() == 1).mean() == pytest.approx(0.6, abs=0.04)
@@ -159,12 +159,12 @@ def test_few_labels_tell_no_outliers_and_the_fit_says_so() -> None:
     assert area(score, outlier) < 0.6
 
 
-def bayes_rule(values: dict[str, torch.Tensor], toy: Tiny, story: Any) -> np.ndarray:
+def bayes_rule(values: dict[str, torch.Tensor], toy: Tiny, model: Any) -> np.ndarray:
     """Probability that each item is an outlier, in codebook order, by plain sums."""
     none = {**values, "rate": values["rate"] * torch.tensor([0.0, 1.0])}
     out, (outlying, every) = (
         np.empty(toy.n_items),
-        (joint("coin_net", story, v, toy).sum(1) for v in (none, values)),
+        (joint("coin_net", model, v, toy).sum(1) for v in (none, values)),
     )
     out[toy.built[0]] = outlying / every
     return out
@@ -173,20 +173,20 @@ def bayes_rule(values: dict[str, torch.Tensor], toy: Tiny, story: Any) -> np.nda
 def test_scores_are_bayes_rule_at_a_point_and_over_draws() -> None:
     labels = list(PLAIN.labels)
     data, toy = annotations(labels, 3), Tiny(PLAIN.labels, 3, 5, 3, 3, (-1,) * 3, (False,) * 5)
-    story = crowdppl.method("coin_net", prior_strength=6.0, prior_accuracy=0.5)
-    found = crowdppl.fit(story, data, inference="em")
+    model = crowdppl.method("coin_net", prior_strength=6.0, prior_accuracy=0.5)
+    found = crowdppl.fit(model, data, inference="em")
     point = {name: torch.tensor(site.mean) for name, site in found.result.sites.items()}
-    np.testing.assert_allclose(outlier_scores(found), bayes_rule(point, toy, story), atol=1e-5)
-    drawn = crowdppl.fit(story, data, inference="gibbs", chains=2, draws=5, warmup=5)
+    np.testing.assert_allclose(outlier_scores(found), bayes_rule(point, toy, model), atol=1e-5)
+    drawn = crowdppl.fit(model, data, inference="gibbs", chains=2, draws=5, warmup=5)
     draws = {name: torch.tensor(site.arrays["draws"]).flatten(0, 1) for name, site in drawn.result.sites.items()}
-    each = [bayes_rule({name: x[d] for name, x in draws.items()}, toy, story) for d in range(10)]
+    each = [bayes_rule({name: x[d] for name, x in draws.items()}, toy, model) for d in range(10)]
     spread = torch.linspace(0, 9, MARGINAL_DRAWS).round().long()  # over the ten, evenly but for rounding
     np.testing.assert_allclose(outlier_scores(drawn), np.array(each)[spread].mean(0), atol=1e-5)
     with pytest.raises(MethodError, match="outlier"):
         outlier_scores(crowdppl.fit("one_coin", data, inference="em"))
 
 
-def by_hand(f: np.ndarray, a: np.ndarray, e: np.ndarray, among: list[int], story: Any) -> float:
+def by_hand(f: np.ndarray, a: np.ndarray, e: np.ndarray, among: list[int], model: Any) -> float:
     """The penalised objective of some items; shifts stand in the order of the labels given."""
     log_p, norms, n = 0.0, dict.fromkeys(among, 0.0), 0
     for (i, w, label), shift in zip(LABELS, e, strict=True):
@@ -196,26 +196,26 @@ def by_hand(f: np.ndarray, a: np.ndarray, e: np.ndarray, among: list[int], story
             log_p += np.log(p[label] / p.sum())
             norms[i] += (centred**2).sum()
             n += 1
-    penalty = story.weight * np.mean([(x + 1e-10) ** (story.power / 2) for x in norms.values()])
-    volume = story.volume * np.log(np.linalg.det(f[among].T @ f[among] + 1e-6 * np.eye(3)))
+    penalty = model.weight * np.mean([(x + 1e-10) ** (model.power / 2) for x in norms.values()])
+    volume = model.volume * np.log(np.linalg.det(f[among].T @ f[among] + 1e-6 * np.eye(3)))
     return float(log_p - n * (penalty - volume))
 
 
 def test_the_penalised_objective_by_hand_in_whole_and_in_batches() -> None:
     with double():
         data = tiny()
-        story = prepared("coin_net", data, form="penalised", weight=0.3, volume=0.2)
+        model = prepared("coin_net", data, form="penalised", weight=0.3, volume=0.2)
         torch.manual_seed(0)
         a, e = rows(), 0.5 * torch.randn(len(LABELS), 3)  # large enough that some labels are clamped
-        block, f = data.as_block(), shares(story, data)
+        block, f = data.as_block(), shares(model, data)
         order = np.lexsort((block.annotator.numpy(), data.order[block.item.numpy()]))  # as in LABELS
         by_label = e.numpy()[order]
-        want = by_hand(f, a.numpy(), by_label, [0, 1, 2, 3], story)
-        assert objective(story, block, {"confusion": a, "departure": e}) == pytest.approx(want, rel=1e-5)
+        want = by_hand(f, a.numpy(), by_label, [0, 1, 2, 3], model)
+        assert objective(model, block, {"confusion": a, "departure": e}) == pytest.approx(want, rel=1e-5)
         for positions in ([0, 1, 2], [1, 2, 3]):
             part = block.subset(np.array(positions), 4 / 3)
-            found = objective(story, part, {"confusion": a, "departure": e})
-            half = 4 / 3 * by_hand(f, a.numpy(), by_label, sorted(data.order[positions].tolist()), story)
+            found = objective(model, part, {"confusion": a, "departure": e})
+            half = 4 / 3 * by_hand(f, a.numpy(), by_label, sorted(data.order[positions].tolist()), model)
             assert found == pytest.approx(half, rel=1e-5)
 
 

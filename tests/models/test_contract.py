@@ -61,8 +61,8 @@ def test_the_zoo_keeps_the_contract(method: str) -> None:
     testing.check_method(method)
 
 
-def renamed_groups(story: Any, names: Mapping[str, Mapping[Any, Any]]) -> Any:
-    return replace(story, groups={names["annotator"].get(a, a): g for a, g in story.groups.items()})
+def renamed_groups(model: Any, names: Mapping[str, Mapping[Any, Any]]) -> Any:
+    return replace(model, groups={names["annotator"].get(a, a): g for a, g in model.groups.items()})
 
 
 def test_given_groups_keep_the_contract() -> None:
@@ -72,7 +72,7 @@ def test_given_groups_keep_the_contract() -> None:
 
 @dataclass
 class Mine:
-    """A story of a user's own: sites of other names, a truth that is called otherwise, no guide."""
+    """A model of a user's own: sites of other names, a truth that is called otherwise, no guide."""
 
     mass: float = 2.0
     card: ClassVar[Card] = Card(
@@ -112,7 +112,7 @@ def test_a_registered_method_keeps_the_contract(packages: Path, check: str) -> N
     testing.check("mine", check)
 
 
-def test_a_story_handed_over_keeps_the_contract() -> None:
+def test_a_model_handed_over_keeps_the_contract() -> None:
     assert registry.name_of(Mine()) is None
     testing.check_method(Mine(mass=3.0))
 
@@ -127,7 +127,7 @@ def test_checks_come_by_name() -> None:
 
 @dataclass
 class Broken:
-    """A story that breaks one promise at a time."""
+    """A model that breaks one promise at a time."""
 
     how: str = "nothing"
     mass: float = 2.0
@@ -165,7 +165,7 @@ class Broken:
 @dataclass
 class Forgetful(Broken):
     def __post_init__(self) -> None:
-        self.mass = self.mass + 1.0  # so that its settings build another story
+        self.mass = self.mass + 1.0  # so that its settings build another model
 
 
 @dataclass
@@ -189,15 +189,15 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("story", "check", "message"), BROKEN, ids=[f"{b[0].how} {b[1]}" for b in BROKEN])
-def test_a_broken_promise_is_seen(story: Broken, check: str, message: str) -> None:
+@pytest.mark.parametrize(("model", "check", "message"), BROKEN, ids=[f"{b[0].how} {b[1]}" for b in BROKEN])
+def test_a_broken_promise_is_seen(model: Broken, check: str, message: str) -> None:
     with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError), match=message):
-        testing.check(story, check)
+        testing.check(model, check)
 
 
 @dataclass
 class Sighted(Broken):
-    """A story with a network, which is wrong only where this sees something."""
+    """A model with a network, which is wrong only where this sees something."""
 
     network: Any = None
     training: Mapping[str, Any] = field(default_factory=dict)

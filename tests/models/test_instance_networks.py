@@ -37,14 +37,14 @@ def _double() -> Iterator[None]:
 
 
 def seen(name: str, data: Annotations, **settings: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """A story, its classifier's probabilities and what its second network returns, by item."""
+    """A model, its classifier's probabilities and what its second network returns, by item."""
     torch.manual_seed(1)
     own = nn.Linear(2, WIDTH, dtype=torch.float32)
-    story = prepared(name, data, width=WIDTH, **{NAMES[name]: own}, **settings)
+    model = prepared(name, data, width=WIDTH, **{NAMES[name]: own}, **settings)
     x = np.asarray(data.features, np.float64)
     x = (x - x.mean(0)) / x.std(0)
     u = x @ own.weight.detach().double().numpy().T + own.bias.detach().double().numpy()
-    return story, shares(story, data), u
+    return model, shares(model, data), u
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -55,7 +55,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("gold", [None, {0: 1, 3: 2}])
 def test_instance_trace_by_hand(likelihood: str, gold: dict[int, int] | None) -> None:
     data = tiny(gold)
-    story, f, u = seen("instance_trace", data, weight=0.3, likelihood=likelihood)
+    model, f, u = seen("instance_trace", data, weight=0.3, likelihood=likelihood)
     a, lean = rows(), torch.randn(3, WIDTH, 3, 3)
     known = sum(np.log(f[item, name]) for item, name in (gold or {}).items())  # once, however many labels
     for item, name in (gold or {}).items():
@@ -71,19 +71,19 @@ def test_instance_trace_by_hand(likelihood: str, gold: dict[int, int] | None) ->
         want = sum(np.log(f[i] @ b[:, x]) for b, (i, _, x) in zip(bent, LABELS, strict=True))
     want += known - 0.3 * sum(np.trace(b) for b in bent)  # a mean over labels, once for each label
     values = {"confusion": a, "lean": lean}
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
 def test_unbent_rows_are_those_of_ccem() -> None:
     data, a = tiny(), rows()
-    story, _, _ = seen("instance_trace", data, weight=0.0)
+    model, _, _ = seen("instance_trace", data, weight=0.0)
     values = {"confusion": a, "lean": torch.zeros(3, WIDTH, 3, 3)}
     want = objective(prepared("ccem", data), data.as_block(), {"confusion": a})
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-9)
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-9)
 
 
 def performance(v: np.ndarray, u: np.ndarray, mix: np.ndarray, readout: np.ndarray) -> np.ndarray:
-    """Confusion rows by the equations of the story; annotators start right in four of five."""
+    """Confusion rows by the equations of the model; annotators start right in four of five."""
     inner = np.maximum(v + np.concatenate([v, u, np.outer(v, u).ravel()]) @ mix, 0)
     return softmax(np.tensordot(inner, readout, 1) + np.log(0.8 * 2 / 0.2) * np.eye(3))
 
@@ -91,7 +91,7 @@ def performance(v: np.ndarray, u: np.ndarray, mix: np.ndarray, readout: np.ndarr
 @pytest.mark.parametrize("weighted", [True, False])
 def test_madl_by_hand(weighted: bool) -> None:
     data = tiny({3: 2})
-    story, f, u = seen("madl", data, weighted=weighted)
+    model, f, u = seen("madl", data, weighted=weighted)
     v, mix, readout = torch.randn(3, WIDTH), torch.randn(2 * WIDTH + WIDTH**2, WIDTH), torch.randn(WIDTH, 3, 3)
     scale = 0.7
     alike = [sum(np.exp(-scale * ((a - b) ** 2).sum()) for b in v.numpy()) for a in v.numpy()]
@@ -104,7 +104,7 @@ def test_madl_by_hand(weighted: bool) -> None:
     prior = 1.25 * np.log(0.25) - 0.0982718364218 + 0.25 * np.log(scale) - 0.25 * scale  # log Gamma(1.25) = -.0983
     want += len(LABELS) * (prior + 2 * 0.0982718364218)
     values = {"embedding": v, "mix": mix, "readout": readout, "scale": torch.tensor([scale])}
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
 def test_annotators_who_are_alike_share_their_weight() -> None:
@@ -136,7 +136,7 @@ def test_who_guess_alike_share_their_weight_where_embeddings_begin_near(begin: s
 
 def test_conal_by_hand() -> None:
     data = tiny()
-    story, f, u = seen("conal", data, weight=0.01)
+    model, f, u = seen("conal", data, weight=0.01)
     common, own, taste = torch.randn(3, 3), torch.randn(3, 3, 3), torch.randn(3, WIDTH)
     want = 0.0
     for i, a, label in LABELS:
@@ -146,11 +146,11 @@ def test_conal_by_hand() -> None:
         want += np.log(softmax(logits)[label])
     want += 0.01 * len(LABELS) * sum(np.linalg.norm(x - common.numpy()) for x in own.numpy())
     values = {"common": common, "individual": own, "taste": taste}
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
-def drawn(story: Any) -> dict[str, torch.Tensor]:
-    """Some value of each site of a story."""
+def drawn(model: Any) -> dict[str, torch.Tensor]:
+    """Some value of each site of a model."""
     values = {
         "confusion": rows(),
         "lean": torch.randn(3, WIDTH, 3, 3),
@@ -162,16 +162,16 @@ def drawn(story: Any) -> dict[str, torch.Tensor]:
         "individual": torch.randn(3, 3, 3),
         "taste": torch.randn(3, WIDTH),
     }
-    return {site: x for site, x in values.items() if site in story.card.sites}
+    return {site: x for site, x in values.items() if site in model.card.sites}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_minibatch_stands_for_all_items(name: str) -> None:
     data = tiny()
-    story, _, _ = seen(name, data)
-    values, whole = drawn(story), data.as_block()
-    each = [objective(story, whole.subset(np.array(x), 2.0), values) for x in ([0, 1], [2, 3])]
-    assert np.mean(each) == pytest.approx(objective(story, whole, values), rel=1e-9)
+    model, _, _ = seen(name, data)
+    values, whole = drawn(model), data.as_block()
+    each = [objective(model, whole.subset(np.array(x), 2.0), values) for x in ([0, 1], [2, 3])]
+    assert np.mean(each) == pytest.approx(objective(model, whole, values), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -227,8 +227,8 @@ def test_what_cannot_be_is_refused(name: str, setting: str) -> None:
     data, _ = clouds(60, 40)
 
     def fit(given: Annotations, network: nn.Module) -> None:
-        story = crowdppl.method(name, width=4, **{setting: network})
-        crowdppl.fit(story, given, inference="svi")
+        model = crowdppl.method(name, width=4, **{setting: network})
+        crowdppl.fit(model, given, inference="svi")
 
     with pytest.raises(MethodError, match=r"returns \(2, 3\)"):
         fit(data, nn.Linear(4, 3))
@@ -250,16 +250,16 @@ def test_tables_are_averages_over_items_as_they_are_seen(name: str) -> None:
     data = Annotations.from_arrays(*zip(*labels, strict=True), features=x)
     settings = {"width": WIDTH, "training": {"epochs": 40, "learning_rate": 0.05}}
     posterior = crowdppl.fit(name, data, inference="svi", settings=settings, seed=0)
-    story: Any = posterior.model
+    model: Any = posterior.model
     of = {n: torch.from_numpy(np.asarray(s.mean)).double() for n, s in posterior.result.sites.items()}
-    u = outputs(getattr(story, NAMES[name]), torch.tensor(x.to_numpy(np.float32))).double()
+    u = outputs(getattr(model, NAMES[name]), torch.tensor(x.to_numpy(np.float32))).double()
     p = torch.tensor(posterior.classify(x).to_numpy())
     each = []
     for a in range(4):
         if name == "instance_trace":
             rows_of = of["confusion"][a].log() + torch.einsum("nr,rkl->nkl", u, of["lean"][a])
         elif name == "madl":
-            rows_of = story._rows(of["embedding"][a].expand(len(u), -1), u, of["mix"], of["readout"])
+            rows_of = model._rows(of["embedding"][a].expand(len(u), -1), u, of["mix"], of["readout"])
         else:
             share = (normalize(u, dim=-1) @ normalize(of["taste"][a], dim=-1)).sigmoid()[:, None, None]
             layer = share * of["common"] + (1 - share) * of["individual"][a]

@@ -154,9 +154,9 @@ def test_one_density_is_the_other(case: Case, tiny: Tiny) -> None:
         torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
 
 
-def evidence(story: Any, values: dict[str, Tensor], tiny: Tiny) -> tuple[Tensor, Tensor]:
+def evidence(model: Any, values: dict[str, Tensor], tiny: Tiny) -> tuple[Tensor, Tensor]:
     """Log evidence and truth posterior of each item."""
-    found = Density(story.model, plates_of(story))(tiny.built[1], values, marginals=("truth",))
+    found = Density(model.model, plates_of(model))(tiny.built[1], values, marginals=("truth",))
     return found.per_item, found.marginals["truth"]
 
 
@@ -210,9 +210,9 @@ def test_one_fit_is_the_other(one: Fit, other: Fit, tolerance: float) -> None:
 
 
 def test_prior_rows_without_spread_are_the_crowds() -> None:
-    story = crowdppl.method("hierarchical_dawid_skene", typical=1e8, spread=1e-3)
+    model = crowdppl.method("hierarchical_dawid_skene", typical=1e8, spread=1e-3)
     torch.manual_seed(0)
-    nodes = poutine.trace(poutine.enum(story.model, first_available_dim=-2)).get_trace(PLAIN.built[1]).nodes
+    nodes = poutine.trace(poutine.enum(model.model, first_available_dim=-2)).get_trace(PLAIN.built[1]).nodes
     rows = nodes["confusion"]["value"]
     torch.testing.assert_close(rows, nodes["crowd"]["value"].expand_as(rows), atol=1e-3, rtol=0)
 

@@ -1,4 +1,4 @@
-"""Every story's density against plain loops: value, counts, posteriors and chains."""
+"""Every model's density against plain loops: value, counts, posteriors and chains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crowdppl.inference.sites import is_dirichlet
 from crowdppl.primitives.model import plates_of
 from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny, joint
 
-STORIES: list[tuple[str, dict[str, Any]]] = [
+MODELS: list[tuple[str, dict[str, Any]]] = [
     ("majority_vote", {}),
     ("multinomial", {}),
     ("one_coin", {}),
@@ -62,8 +62,8 @@ STORIES: list[tuple[str, dict[str, Any]]] = [
     ("mmlc", {"n_experts": 3}),
     ("mmlc", {"n_experts": 3, "oracle": "centre"}),
 ]
-NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in STORIES]
-every_story = pytest.mark.parametrize(("name", "settings"), STORIES, ids=NAMES)
+NAMES = [name + "".join(f" {k}={v}" for k, v in settings.items()) for name, settings in MODELS]
+every_model = pytest.mark.parametrize(("name", "settings"), MODELS, ids=NAMES)
 ALPHABETS = {"classes": PLAIN, "abstentions": ABSTAINING, "telling": TELLING}
 every_alphabet = pytest.mark.parametrize("tiny", ALPHABETS.values(), ids=ALPHABETS.keys())
 
@@ -77,15 +77,15 @@ def _double() -> Iterator[None]:
 
 
 def ready(name: str, settings: dict[str, Any], tiny: Tiny) -> Any:
-    story: Any = crowdppl.method(name, **settings)
-    return story.setup(tiny.built[1]) if hasattr(story, "setup") else story
+    model: Any = crowdppl.method(name, **settings)
+    return model.setup(tiny.built[1]) if hasattr(model, "setup") else model
 
 
-def latents(story: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], frozenset[str], dict[str, int]]:
+def latents(model: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], frozenset[str], dict[str, int]]:
     """A prior draw of all continuous and one-hot sites, which of them are Dirichlets, and their batch ranks."""
     torch.manual_seed(seed)
-    model = poutine.enum(story.model, first_available_dim=-1 - plates_of(story))
-    nodes = poutine.trace(model).get_trace(tiny.built[1]).nodes
+    program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
+    nodes = poutine.trace(program).get_trace(tiny.built[1]).nodes
     found = {
         n: x
         for n, x in nodes.items()
@@ -103,11 +103,11 @@ def leaves(values: dict[str, Tensor], logs: frozenset[str]) -> dict[str, Tensor]
 
 
 def brute_gradient(
-    name: str, story: Any, values: dict[str, Tensor], logs: frozenset[str], tiny: Tiny
+    name: str, model: Any, values: dict[str, Tensor], logs: frozenset[str], tiny: Tiny
 ) -> tuple[Tensor, dict[str, Tensor]]:
     at = leaves(values, logs)
     plain = {n: x.exp() if n in logs else x for n, x in at.items()}
-    both = joint(name, story, plain, tiny)
+    both = joint(name, model, plain, tiny)
     gradient = torch.autograd.grad(both.sum(-1).log().sum(), list(at.values()), allow_unused=True)
     pairs = zip(at.items(), gradient, strict=True)
     return both.detach(), {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
@@ -117,13 +117,13 @@ def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@every_story
+@every_model
 @every_alphabet
 def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[str, Any], tiny: Tiny) -> None:
-    story = ready(name, settings, tiny)
-    values, logs, _ = latents(story, tiny, 1)
-    both, gradient = brute_gradient(name, story, values, logs, tiny)
-    density = Density(story.model, plates_of(story), log_sites=logs)
+    model = ready(name, settings, tiny)
+    values, logs, _ = latents(model, tiny, 1)
+    both, gradient = brute_gradient(name, model, values, logs, tiny)
+    density = Density(model.model, plates_of(model), log_sites=logs)
     found = density(tiny.built[1], leaves(values, logs), gradient=list(values), marginals=("truth",))
     close(found.per_item, both.sum(-1).log())
     close(found.objective, both.sum(-1).log().sum())
@@ -132,27 +132,27 @@ def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[
         close(found.gradient[site], gradient[site])
 
 
-@every_story
+@every_model
 def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any]) -> None:
     tiny = TELLING
-    story = ready(name, settings, tiny)
-    draws = [latents(story, tiny, seed) for seed in (1, 2, 3)]
+    model = ready(name, settings, tiny)
+    draws = [latents(model, tiny, seed) for seed in (1, 2, 3)]
     _, logs, ranks = draws[0]
-    plates = plates_of(story)
+    plates = plates_of(model)
     wide = {}
     for site, rank in ranks.items():
         x = torch.stack([leaves(values, logs)[site].detach() for values, _, _ in draws])
         wide[site] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
-    density = Density(story.model, plates, 3, logs)
+    density = Density(model.model, plates, 3, logs)
     found = density(tiny.built[1], wide, gradient=list(wide), marginals=("truth",))
     for c, (values, _, _) in enumerate(draws):
-        both, gradient = brute_gradient(name, story, values, logs, tiny)
+        both, gradient = brute_gradient(name, model, values, logs, tiny)
         close(found.objective[c], both.sum(-1).log().sum())
         close(found.per_item[c], both.sum(-1).log())
         close(found.marginals["truth"][:, c].t(), both / both.sum(-1, keepdim=True))
         for site in wide:
             close(found.gradient[site][c].reshape(values[site].shape), gradient[site])
-        single = Density(story.model, plates).sites(tiny.built[1], values)
+        single = Density(model.model, plates).sites(tiny.built[1], values)
         for site, x in wide.items():  # priors too: a chain must not see another chain's parameters
             value = x.exp() if site in logs else x
             prior = found.sites[site].fn.log_prob(value)
@@ -161,10 +161,10 @@ def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any]) -> N
 
 
 def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
-    story = crowdppl.method("mace")
-    values, logs, _ = latents(story, PLAIN, 5)
-    both, _ = brute_gradient("mace", story, values, logs, PLAIN)
-    density = Density(story.model, log_sites=logs)
+    model = crowdppl.method("mace")
+    values, logs, _ = latents(model, PLAIN, 5)
+    both, _ = brute_gradient("mace", model, values, logs, PLAIN)
+    density = Density(model.model, log_sites=logs)
     found = density(PLAIN.built[1], leaves(values, logs), marginals=("knows",))
     knew = torch.zeros(5, 3)
     for i in range(PLAIN.n_items):
@@ -176,18 +176,18 @@ def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
     close(found.marginals["knows"][..., 0], knew)
 
 
-@every_story
+@every_model
 def test_the_truth_is_that_of_the_labels_where_abstentions_are_ignorable(
     name: str, settings: dict[str, Any]
 ) -> None:
-    story = ready(name, settings, PLAIN)
-    values, logs, _ = latents(story, ABSTAINING, 6)
+    model = ready(name, settings, PLAIN)
+    values, logs, _ = latents(model, ABSTAINING, 6)
     plain, ignored, told = (
-        Density(story.model, plates_of(story), log_sites=logs)(t.built[1], leaves(at, logs), marginals=("truth",))
+        Density(model.model, plates_of(model), log_sites=logs)(t.built[1], leaves(at, logs), marginals=("truth",))
         for t, at in (
             (PLAIN, {n: x for n, x in values.items() if n != "abstention"}),
             (ABSTAINING, values),
-            (TELLING, {**values, "abstention": latents(story, TELLING, 6)[0]["abstention"]}),
+            (TELLING, {**values, "abstention": latents(model, TELLING, 6)[0]["abstention"]}),
         )
     )
     close(ignored.marginals["truth"], plain.marginals["truth"])
@@ -197,12 +197,12 @@ def test_the_truth_is_that_of_the_labels_where_abstentions_are_ignorable(
 
 def test_abstentions_that_nobody_uses_change_nothing() -> None:
     offered = Tiny(PLAIN.labels, 4, 5, 3, 4, PLAIN.gold, (False,) * 5)
-    for name, settings in STORIES:
-        story = ready(name, settings, PLAIN)
-        values, logs, _ = latents(story, PLAIN, 6)
-        more, _, _ = latents(story, offered, 6)
+    for name, settings in MODELS:
+        model = ready(name, settings, PLAIN)
+        values, logs, _ = latents(model, PLAIN, 6)
+        more, _, _ = latents(model, offered, 6)
         one, two = (
-            Density(story.model, plates_of(story), log_sites=logs)(
+            Density(model.model, plates_of(model), log_sites=logs)(
                 t.built[1], leaves({**more, **values} if t is offered else values, logs), marginals=("truth",)
             )
             for t in (PLAIN, offered)

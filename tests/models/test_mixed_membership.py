@@ -24,9 +24,9 @@ def test_atoms_are_shares_each_once(k: int) -> None:
 
 @pytest.mark.slow
 def test_on_its_own_data_it_is_calibrated_and_dawid_skene_is_too_sure() -> None:
-    story = crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85)
+    model = crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85)
     design = crowdppl.random_design(800, 12, 6, classes=3, seed=1)
-    made = crowdppl.simulate(story, design, seed=2)
+    made = crowdppl.simulate(model, design, seed=2)
     own, plain = (
         crowdppl.fit(name, made.data, inference="vb", tolerance=1e-6)
         for name in ("mixed_membership", "bayesian_dawid_skene")

@@ -37,7 +37,7 @@ def test_what_is_frozen_in_an_embedding_stays_so_and_meta_training_goes_on() -> 
         assert not torch.equal(before[2].weight, after[2].weight)
 
 
-def test_an_embedding_of_ones_own_is_loaded_into_the_story_that_is_handed_over(tmp_path: Path) -> None:
+def test_an_embedding_of_ones_own_is_loaded_into_the_model_that_is_handed_over(tmp_path: Path) -> None:
     found = crowdppl.fit(method(embedding=own()).meta_fit(worlds()[0], iterations=5), data())
     features = np.asarray(found.data.features)
     found.save(tmp_path)
@@ -45,8 +45,8 @@ def test_an_embedding_of_ones_own_is_loaded_into_the_story_that_is_handed_over(t
         crowdppl.load(tmp_path)
     other = method(embedding=own()).meta_fit(worlds()[0], iterations=1)
     before = [x.clone() for x in other.embedding.parameters()]
-    for story in (method(embedding=own()), other):
-        loaded = crowdppl.load(tmp_path, model=story)
+    for model in (method(embedding=own()), other):
+        loaded = crowdppl.load(tmp_path, model=model)
         np.testing.assert_array_equal(loaded.classify(features), found.classify(features))
         again: Any = loaded.model
         np.testing.assert_array_equal(crowdppl.fit(again, data()).probabilities(), found.probabilities())
@@ -60,8 +60,8 @@ def test_the_default_embedding_takes_images(tmp_path: Path) -> None:
     truth = np.arange(60) % 4
     images = np.eye(4)[truth].reshape(60, 1, 2, 2) + np.random.default_rng(0).normal(size=(60, 1, 2, 2)) / 9
     episodes = EpisodeSampler(truth, images, ways=3, shots=2, queries=4, annotators=3)
-    story = method().meta_fit(episodes, iterations=2)
-    found = crowdppl.fit(story, episodes.draw(1, 1).annotations())
+    model = method().meta_fit(episodes, iterations=2)
+    found = crowdppl.fit(model, episodes.draw(1, 1).annotations())
     found.save(tmp_path)
     loaded = crowdppl.load(tmp_path)
     np.testing.assert_array_equal(loaded.classify(images), found.classify(images))
@@ -69,7 +69,7 @@ def test_the_default_embedding_takes_images(tmp_path: Path) -> None:
         found.data.frame(), like=found.data, items=found.data.items, features=np.zeros((found.data.n_items, 4))
     )
     with pytest.raises(DataError, match=r"\(4,\)"):
-        crowdppl.fit(story, flat)
+        crowdppl.fit(model, flat)
 
 
 def test_without_a_prior_of_the_means_they_are_plain_averages() -> None:

@@ -154,8 +154,8 @@ def test_whole_numbers_reach_a_network_that_asks_for_features_as_they_are(
     data: Annotations, name: str, engine: str, stored: bool, tmp_path: Path
 ) -> None:
     words = np.random.default_rng(1).integers(0, 9, (90, 5))
-    story = crowdppl.method(name, network=asking(), training=TRAINING)
-    found = crowdppl.fit(story, again(data, Disk(words) if stored else words), inference=engine, seed=0)
+    model = crowdppl.method(name, network=asking(), training=TRAINING)
+    found = crowdppl.fit(model, again(data, Disk(words) if stored else words), inference=engine, seed=0)
     assert found.model.network.body.kinds == {torch.int64}  # type: ignore[attr-defined]
     found.save(tmp_path)
     loaded = crowdppl.load(tmp_path, model=crowdppl.method(name, network=asking()))

@@ -73,16 +73,16 @@ def prepared(data: Annotations, **settings: Any) -> Any:
     return found
 
 
-def answers(story: Any, gate: torch.Tensor, features: Any) -> np.ndarray:
+def answers(model: Any, gate: torch.Tensor, features: Any) -> np.ndarray:
     """p(label) of gates (..., M) on items, (..., N, K), layer by layer from the weights."""
     x = np.asarray(features, np.float64)
-    first = story.experts.first
+    first = model.experts.first
     x = (x - first.mean.double().numpy()) * first.scale.double().numpy()
-    w = [p.detach().double().numpy() for p in story.experts.body.parameters()]
+    w = [p.detach().double().numpy() for p in model.experts.body.parameters()]
     hidden = np.maximum(x @ w[0].T + w[1], 0).reshape(len(x), 3, 5)
     own = w[2].reshape(3, 4, 5), w[3].reshape(3, 4)
     seen = np.maximum(np.einsum("nmj,mhj->nmh", hidden, own[0]) + own[1], 0)
-    t = [p.detach().double().numpy() for p in story.experts.tower.parameters()]
+    t = [p.detach().double().numpy() for p in model.experts.tower.parameters()]
     h = np.maximum(np.einsum("...m,nmh->...nh", gate.numpy(), seen) @ t[0].T + t[1], 0)
     odds = np.exp(h @ t[2].T + t[3])
     return np.asarray(odds / odds.sum(-1, keepdims=True))
@@ -99,39 +99,39 @@ def test_labels_are_of_the_annotators_gate_and_known_truths_of_the_oracles(
     double: None, oracle: Any, gold: dict[int, int] | None
 ) -> None:
     data, gate = tiny(gold), gates()
-    story = prepared(data, oracle=oracle)
-    p = answers(story, gate, data.features)
+    model = prepared(data, oracle=oracle)
+    p = answers(model, gate, data.features)
     want = sum(np.log(p[a, i, label]) for i, a, label in LABELS)
-    typical = answers(story, population_centre(gate, oracle), data.features)
+    typical = answers(model, population_centre(gate, oracle), data.features)
     want += sum(np.log(typical[i, k]) for i, k in (gold or {}).items())
-    assert objective(story, data.as_block(), {"gate": gate}) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), {"gate": gate}) == pytest.approx(want, rel=1e-5)
 
 
 def test_a_latent_centre_is_the_oracle_and_draws_gates_around_it(double: None) -> None:
     data, gate = tiny({0: 1}), gates()
-    story, centre = prepared(data, oracle="centre"), gates(1)[0]
+    model, centre = prepared(data, oracle="centre"), gates(1)[0]
     values = {"gate": gate, "centre": centre, "closeness": torch.tensor(7.0)}
-    labels = answers(story, gate, data.features)
-    want = sum(np.log(labels[a, i, x]) for i, a, x in LABELS) + np.log(answers(story, centre, data.features)[0, 1])
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    labels = answers(model, gate, data.features)
+    want = sum(np.log(labels[a, i, x]) for i, a, x in LABELS) + np.log(answers(model, centre, data.features)[0, 1])
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
     prior = torch.distributions.Dirichlet(7 * centre + 1e-6)
-    sites = crowdppl.inference.density.Density(story.model).sites(data.as_block(), values)
+    sites = crowdppl.inference.density.Density(model.model).sites(data.as_block(), values)
     torch.testing.assert_close(sites["gate"].fn.log_prob(gate), prior.log_prob(gate))
 
 
 def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) -> None:
     data, gate = tiny(), gates()
-    story = prepared(data, oracle="mean")
-    p, typical = answers(story, gate, data.features), answers(story, gate.mean(0), data.features)
-    table, log_p = story.experts.on_typical(gate, gate.mean(0))
+    model = prepared(data, oracle="mean")
+    p, typical = answers(model, gate, data.features), answers(model, gate.mean(0), data.features)
+    table, log_p = model.experts.on_typical(gate, gate.mean(0))
     np.testing.assert_allclose(log_p.exp(), typical.mean(0), rtol=1e-5)
     joint = sum(typical[n][:, None] * p[:, n][:, None, :] for n in range(4))
     np.testing.assert_allclose(table.exp(), joint / joint.sum(-1, keepdims=True), rtol=1e-5)
     probe = probe_block(replace(data.as_block(), features=None))
     want = sum(np.log((typical.mean(0) * table.exp().numpy()[a, :, x]).sum()) for a in range(3) for x in range(3))
-    assert objective(story, probe, {"gate": gate}) == pytest.approx(want, rel=1e-5)
-    chains, prevalence = story.experts.on_typical(torch.stack([gate, gate.flip(0)]), gate[:2])
-    torch.testing.assert_close(chains[1], story.experts.on_typical(gate.flip(0), gate[1])[0])
+    assert objective(model, probe, {"gate": gate}) == pytest.approx(want, rel=1e-5)
+    chains, prevalence = model.experts.on_typical(torch.stack([gate, gate.flip(0)]), gate[:2])
+    torch.testing.assert_close(chains[1], model.experts.on_typical(gate.flip(0), gate[1])[0])
     assert prevalence.shape == (2, 1, 3)
 
 
@@ -143,13 +143,13 @@ def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
     assert evaluate(p, truth).accuracy > 0.8
     gate = torch.from_numpy(fitted.result.sites["gate"].mean)
     assert gate.shape == (12, 4) and torch.allclose(gate.sum(-1), torch.ones(12, dtype=gate.dtype))
-    story: Any = fitted.model
+    model: Any = fitted.model
     features = feature_tensor(data)
     assert features is not None
-    found = log_shares(GatedClassifier(story.experts, population_centre(gate)), features).exp()
+    found = log_shares(GatedClassifier(model.experts, population_centre(gate)), features).exp()
     np.testing.assert_allclose(p, found, atol=1e-5)
     sites = {name: torch.from_numpy(site.mean) for name, site in fitted.result.sites.items()}
-    np.testing.assert_allclose(log_shares(story.classifier(sites), features).exp(), found, atol=1e-6)
+    np.testing.assert_allclose(log_shares(model.classifier(sites), features).exp(), found, atol=1e-6)
     # Right is who names what the oracle worker most probably says: a label of the oracle's errs as others' do.
     assert fitted.annotators()["accuracy"].mean() == pytest.approx(0.6, abs=0.06)
 
@@ -276,11 +276,11 @@ def test_two_kinds_of_annotators_lie_apart_on_the_map() -> None:
 
 
 def shares_of(found: Posterior, data: Annotations, kind: Any) -> np.ndarray:
-    story: Any = found.model
+    model: Any = found.model
     features = feature_tensor(data)
     assert features is not None
     gate = population_centre(torch.from_numpy(found.result.sites["gate"].mean), kind)
-    return np.asarray(log_shares(GatedClassifier(story.experts, gate), features).exp())
+    return np.asarray(log_shares(GatedClassifier(model.experts, gate), features).exp())
 
 
 def test_the_map_names_who_is_far_and_draws_in_greys(fitted: Posterior) -> None:

@@ -108,7 +108,7 @@ def test_its_fixed_point_satisfies_its_equations(both: tuple[Annotations, pd.Ser
 
 
 class Frozen:
-    """A story whose network has a say and does not learn: what it makes of the items is a constant."""
+    """A model whose network has a say and does not learn: what it makes of the items is a constant."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -143,10 +143,10 @@ def test_the_network_that_was_given_is_not_changed_and_learns_in_a_copy(
 ) -> None:
     mine = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
     before = {name: x.clone() for name, x in mine.state_dict().items()}
-    story = crowdppl.method(
+    model = crowdppl.method(
         "bayes_dgc", network=mine, recipe="plain", training={"epochs": 60, "learning_rate": 1e-2}
     )
-    found = crowdppl.fit(story, both[0], inference="vb", seed=0)
+    found = crowdppl.fit(model, both[0], inference="vb", seed=0)
     assert all(torch.equal(x, before[name]) for name, x in mine.state_dict().items())
     learned = found.model.network.body.state_dict()  # type: ignore[attr-defined]
     assert not torch.equal(learned["0.weight"], before["0.weight"])
@@ -172,7 +172,7 @@ def test_new_items_are_classified_and_predicted(
     np.testing.assert_allclose(loaded.predict(data), combined, atol=1e-12)
 
 
-def test_a_network_of_ones_own_is_loaded_into_the_story_that_is_handed_over(
+def test_a_network_of_ones_own_is_loaded_into_the_model_that_is_handed_over(
     both: tuple[Annotations, pd.Series], tmp_path: Path
 ) -> None:
     def body() -> nn.Module:
@@ -200,8 +200,8 @@ def test_a_refit_forgets_what_the_network_learned_of_labels_left_out(
 ) -> None:
     """The truth of items is where the old fit was; the network begins where a first fit begins."""
     network = nn.Linear(4, 3) if own else None
-    story = crowdppl.method("bayes_dgc", network=network, recipe="plain")
-    fitted = crowdppl.fit(story, both[0], inference="vb", seed=3)
+    model = crowdppl.method("bayes_dgc", network=network, recipe="plain")
+    fitted = crowdppl.fit(model, both[0], inference="vb", seed=3)
     trained: Network = fitted.model.network  # type: ignore[attr-defined]
     copy = deepcopy(trained)
     copy.begin(3)
@@ -297,8 +297,8 @@ def test_model_bootstrapped_em_counts_what_the_network_predicts(both: tuple[Anno
     torch.manual_seed(1)
     network = nn.Linear(4, 3)
     training = {"epochs": 2, "warm_up": 0, "learning_rate": 1e-30, "weight_decay": 0.0}
-    story = crowdppl.method("raykar", network=network, training=training, bootstrapped=True)
-    found = crowdppl.fit(story, data, inference="em")
+    model = crowdppl.method("raykar", network=network, training=training, bootstrapped=True)
+    found = crowdppl.fit(model, data, inference="em")
     predicted = found.classify(data.features).to_numpy().argmax(1)
     prevalence = np.bincount(predicted, minlength=3) / len(predicted)
     np.testing.assert_allclose(found.result.sites["prevalence"].mean, prevalence, atol=1e-9)

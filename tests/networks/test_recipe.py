@@ -86,8 +86,8 @@ def test_at_their_defaults_they_say_nothing(name: str) -> None:
     data, _ = clouds(30, 20)
     if name == "meta_em":
         data = crowdppl.Annotations.from_frame(data.frame())
-    story: Any = crowdppl.method(name, **settings(name))
-    trace = poutine.trace(poutine.seed(story.setup(data).model, 0)).get_trace(data)
+    model: Any = crowdppl.method(name, **settings(name))
+    trace = poutine.trace(poutine.seed(model.setup(data).model, 0)).get_trace(data)
     assert "crowd" not in trace.nodes
     assert {x["fn"].power for x in trace.nodes.values() if isinstance(x.get("fn"), Labels)} == {1.0}
 

@@ -40,12 +40,12 @@ def many() -> Annotations:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> dict[float, Any]:
-    """What scoring gives by volume, in the place of fits; under "seen", the stories and data that were scored."""
+    """What scoring gives by volume, in the place of fits; under "seen", the models and data that were scored."""
     told: dict[Any, Any] = {SMALL: scored([-1.0] * 4), "seen": []}
 
-    def score(story: Any, data: Annotations, **how: Any) -> ClassifierScore:
-        told["seen"].append((story, data, how))
-        out = told[story.training["volume"]]
+    def score(model: Any, data: Annotations, **how: Any) -> ClassifierScore:
+        told["seen"].append((model, data, how))
+        out = told[model.training["volume"]]
         if isinstance(out, BaseException):
             raise out
         found: ClassifierScore = out
@@ -59,9 +59,9 @@ def house(**training: Any) -> Any:
     return crowdppl.method("bayes_dgc", training=training)
 
 
-def look(story: Any, data: Annotations, seed: int = 0) -> tuple[float, dict[str, float]]:
+def look(model: Any, data: Annotations, seed: int = 0) -> tuple[float, dict[str, float]]:
     """What is chosen for a fit by vb."""
-    return select_volume(story, story.setup(data), data, "vb", Options(seed=seed))
+    return select_volume(model, model.setup(data), data, "vb", Options(seed=seed))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_trials_train_as_long_as_fits_and_without_patience(many: Annotations, tr
     for asked in ({}, {"epochs": 25}, {"epochs": 40, "stop_after": 18, "networks": 2}):
         trials["seen"].clear()
         look(house(**asked, patience=4), many)
-        for (story, data, _), volume in zip(trials["seen"], (SMALL, LARGE), strict=True):
-            assert data is many and story.training == {**asked, "volume": volume, "patience": 0}
+        for (model, data, _), volume in zip(trials["seen"], (SMALL, LARGE), strict=True):
+            assert data is many and model.training == {**asked, "volume": volume, "patience": 0}
 
 
 def test_few_items_are_not_tried_and_of_many_some(
@@ -189,11 +189,11 @@ def test_trials_of_a_killed_fit_are_not_made_again(
     whole = crowdppl.fit("bayes_dgc", many, **how)
     real, first, calls = volumes.classifier_score, early_stopping._best_epoch, list[str]()
 
-    def scored_once(story: Any, *given: Any, **more: Any) -> ClassifierScore:
-        calls.append(str(story.training["volume"]))
+    def scored_once(model: Any, *given: Any, **more: Any) -> ClassifierScore:
+        calls.append(str(model.training["volume"]))
         if len(calls) == 2:
             raise RuntimeError("killed")
-        return real(story, *given, **more)
+        return real(model, *given, **more)
 
     def stopped_once(*given: Any) -> int:
         calls.append("patience")

@@ -40,10 +40,10 @@ def double() -> Iterator[None]:
 def test_the_joint_likelihood_to_a_power(double: None, name: str, power: float) -> None:
     data = tiny()
     settings: Any = JOINT[name] | {"likelihood_power": power}
-    story = prepared(name, data, **settings)
+    model = prepared(name, data, **settings)
     shared = name == "global_noise"
     a = rows(1)[0] if shared else rows()
-    f = shares(story, data)
+    f = shares(model, data)
     each = [
         f[j] * np.prod([(a if shared else a[w])[:, x].numpy() ** power for i, w, x in LABELS if i == j], 0)
         for j in range(4)
@@ -51,15 +51,15 @@ def test_the_joint_likelihood_to_a_power(double: None, name: str, power: float) 
     even = np.log(3) * 4 if name == "bayes_dgc" else 0.0  # its prevalence is a second expert, and even
     want = sum(np.log(x.sum()) for x in each) - even
     values = {"confusion": a} | ({"lean": torch.zeros(3, 8, 3, 3)} if name == "instance_trace" else {})
-    assert objective(story, data.as_block(), values) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), values) == pytest.approx(want, rel=1e-5)
 
 
 def test_each_label_alone_to_a_power(double: None) -> None:
     data = tiny()
-    story, a = prepared("ccem", data, likelihood="per_annotation", likelihood_power=0.4), rows()
-    f = shares(story, data)
+    model, a = prepared("ccem", data, likelihood="per_annotation", likelihood_power=0.4), rows()
+    f = shares(model, data)
     want = sum(np.log(f[i] @ a[w, :, x].numpy() ** 0.4) for i, w, x in LABELS)
-    assert objective(story, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["raykar", "global_noise"])

@@ -96,7 +96,7 @@ RICH = {"ebcc": {}, "dependent_clusters": {"groups": {0: 0, 1: 0, 2: 1, 3: 2}}, 
 
 
 def at_random(posterior: Posterior, seed: int) -> Posterior:
-    """The same story somewhere else: fits of a few labels are all too certain."""
+    """The same model somewhere else: fits of a few labels are all too certain."""
     rng, sites = np.random.default_rng(seed), {}
     for name, site in posterior.result.sites.items():
         shares = np.allclose(site.mean.sum(-1), 1)

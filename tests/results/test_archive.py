@@ -230,8 +230,8 @@ def test_a_method_that_is_not_known_here_can_be_handed_over(
         load(tmp_path)
     with pytest.raises(ResultError, match="other"):
         load(tmp_path, method="other")
-    story = Shelved()
-    assert load(tmp_path, model=story).model is story
+    model = Shelved()
+    assert load(tmp_path, model=model).model is model
 
 
 def test_a_method_that_is_handed_over_gets_the_settings_of_the_fit_and_another_is_refused(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_method_that_is_handed_over_gets_the_settings_of_the_fit_and_another_i
     crowdppl.fit("class_coin", data, inference="em", settings={"right": 3.0}).save(tmp_path)
     loaded: Any = load(tmp_path, model=crowdppl.method("class_coin", right=9.0))
     assert loaded.model.right == 3.0
-    for story in (crowdppl.method("glad"), Shelved()):
+    for model in (crowdppl.method("glad"), Shelved()):
         with pytest.raises(ResultError, match="model="):
-            load(tmp_path, model=story)
+            load(tmp_path, model=model)
 
 
 def change(path: Path, **entries: Any) -> None:

@@ -77,11 +77,11 @@ def test_draws_are_averaged_over() -> None:
 
 
 def test_a_mixture_of_experts_fills_what_each_gate_sees(neural: Posterior) -> None:
-    data, story = neural.data, neural.model
+    data, model = neural.data, neural.model
     features = feature_tensor(data)
     assert features is not None
     gates = torch.from_numpy(neural.result.sites["gate"].mean)
-    experts: Any = story.experts  # type: ignore[attr-defined]
+    experts: Any = model.experts  # type: ignore[attr-defined]
     p = np.stack([log_shares(GatedClassifier(experts, gate), features).exp().numpy() for gate in gates], 1)
     found, given = fill(neural, least=0), matrix(data)
     now = matrix(found)

@@ -74,10 +74,10 @@ def test_points_and_other_units_are_refused(posterior: Posterior) -> None:
 def test_a_label_that_decides_its_own_weight_is_warned_of() -> None:
     """Two annotators with a handful of labels under a weak prior: weights have no mean."""
     data = crowd(n_items=6, n_annotators=3, n_classes=3, labels_each=2, seed=1)
-    story = crowdppl.method("bayesian_dawid_skene", prior_strength=0.15, prevalence_strength=0.1)
+    model = crowdppl.method("bayesian_dawid_skene", prior_strength=0.15, prevalence_strength=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        posterior = crowdppl.fit(story, data, inference="gibbs", chains=4, draws=250, warmup=50)
+        posterior = crowdppl.fit(model, data, inference="gibbs", chains=4, draws=250, warmup=50)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = leave_one_out(posterior, "label")
@@ -297,13 +297,13 @@ class Crowded:
 
 def test_what_has_no_closed_form_is_refused(posterior: Posterior) -> None:
     data = crowd()
-    for story, engine, why in [
+    for model, engine, why in [
         ("glad", "em", "site 'ability'"),
         ("community", "vb", "site 'community'"),
         ("mace", "em", "product"),
         (Crowded(), "vb", "depend on one another"),
     ]:
-        fitted = crowdppl.fit(story, data, inference=engine, max_iterations=20)
+        fitted = crowdppl.fit(model, data, inference=engine, max_iterations=20)
         with pytest.raises(MethodError, match=why):
             leave_one_out(fitted, method="closed")
     with pytest.raises(MethodError, match="psis"):
@@ -316,9 +316,9 @@ def test_what_has_no_closed_form_is_refused(posterior: Posterior) -> None:
 def test_a_fit_that_has_not_settled_is_refused() -> None:
     """Hardly any prior, and one step from the votes: what a label counts now is more than it counted then."""
     data = crowd(n_items=12, n_annotators=4, labels_each=3, seed=2)
-    story = crowdppl.method("bayesian_dawid_skene", prior_strength=1e-6)
+    model = crowdppl.method("bayesian_dawid_skene", prior_strength=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = crowdppl.fit(story, data, inference="vb", max_iterations=1)
+        fitted = crowdppl.fit(model, data, inference="vb", max_iterations=1)
     with pytest.raises(MethodError, match="not converged"):
         leave_one_out(fitted, method="closed")

@@ -70,10 +70,10 @@ def test_features_that_were_saved_are_not_handed_over(data: Annotations, tmp_pat
         crowdppl.load(tmp_path, features=Disk(np.asarray(data.features)))
 
 
-def test_a_story_on_stored_features_has_the_same_graph(data: Annotations) -> None:
+def test_a_model_on_stored_features_has_the_same_graph(data: Annotations) -> None:
     stored = again(data, Disk(np.asarray(data.features)))
-    story = crowdppl.method("raykar")
-    assert graph_of(story, stored).parents == graph_of(story, data).parents
+    model = crowdppl.method("raykar")
+    assert graph_of(model, stored).parents == graph_of(model, data).parents
     assert networks.feature_tensor(stored) is stored.features
 
 

@@ -51,7 +51,7 @@ def test_a_network_without_parameters_is_ones_own_too() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x[:, :3]
 
-    story = crowdppl.method("raykar", network=Cut(), training={"epochs": 1})
-    found = crowdppl.fit(story, clouds(90, 60)[0], inference="em", seed=0)
+    model = crowdppl.method("raykar", network=Cut(), training={"epochs": 1})
+    found = crowdppl.fit(model, clouds(90, 60)[0], inference="em", seed=0)
     kept: Any = network_states(found.model)
     assert kept["network"]["own"]

@@ -97,12 +97,12 @@ def test_the_band_holds_whole_lines_of_uniform_ranks_as_often_as_it_says() -> No
     assert ((shares >= pointwise[0]) & (shares <= pointwise[1])).all(1).mean() < 0.7
 
 
-def test_true_values_are_those_that_the_story_drew(few: None) -> None:
+def test_true_values_are_those_that_the_model_drew(few: None) -> None:
     """Recomputed label by label for an item-level site, whose items stand in another order inside."""
-    story, design = method("glad"), random_design(7, 4, 3, 3, seed=3)
-    check = rank_check(story, design, ranks=5, quantities={"first": lambda v: v["difficulty"][:, 0]}, **SMALL)
+    model, design = method("glad"), random_design(7, 4, 3, 3, seed=3)
+    check = rank_check(model, design, ranks=5, quantities={"first": lambda v: v["difficulty"][:, 0]}, **SMALL)
     first = int(np.random.SeedSequence(0).generate_state(2)[0])
-    drawn = simulate(story, design, seed=first)
+    drawn = simulate(model, design, seed=first)
     ability, difficulty = drawn.parameters["ability"], drawn.parameters["difficulty"]
     log_p = np.zeros((7, 3))
     for item, annotator, label in drawn.data.frame().itertuples(index=False):
@@ -175,15 +175,15 @@ def test_what_cannot_be_ranked_is_refused(wrong: dict[str, Any], message: str) -
 @pytest.mark.slow
 def test_gibbs_passes_where_the_independence_of_vb_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one its parameters have the right width; drawn apart they explain the labels less well."""
-    story = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
+    model = method("bayesian_dawid_skene", prevalence_strength=2.0, prior_strength=10.0, prior_accuracy=0.7)
     design = random_design(40, 4, 3, 2, seed=0)
     one_each: dict[str, Any] = {"chains": 99, "draws": 1, "warmup": 20}
-    exact = rank_check(story, design, inference="gibbs", simulations=150, **one_each)
+    exact = rank_check(model, design, inference="gibbs", simulations=150, **one_each)
     assert exact.table["p_value"].min() > 1e-4, exact
-    wide = rank_check(story, design, inference="vb", simulations=150)
+    wide = rank_check(model, design, inference="vb", simulations=150)
     each = wide.table.loc[["mean accuracy", "prevalence", "confusion"]]
     assert each["p_value"].min() > 1e-4 and (each["spread"] - 1).abs().max() < 0.15, wide
     assert wide.table.loc["log-likelihood", "p_value"] < 1e-3, wide
     monkeypatch.setattr(assembly, "weights", lambda *_, **__: {})
-    narrow = rank_check(story, design, inference="vb", simulations=150)
+    narrow = rank_check(model, design, inference="vb", simulations=150)
     assert narrow.table.loc["prevalence", "spread"] > 1.15 and narrow.p_value < 1e-3, narrow

@@ -51,8 +51,8 @@ def mean_field(
 
     Examples:
         >>> from pyro.poutine import trace
-        >>> story = crowdppl.method("bayesian_dawid_skene")
-        >>> sites = trace(crowdppl.mean_field).get_trace(story, crowdppl.anaesthetists())
+        >>> model = crowdppl.method("bayesian_dawid_skene")
+        >>> sites = trace(crowdppl.mean_field).get_trace(model, crowdppl.anaesthetists())
         >>> [name for name in sites.stochastic_nodes if not name.startswith("_")]
         ['prevalence', 'annotators', 'confusion']
     """

@@ -71,9 +71,9 @@ def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
         first = {n: x + 0.7 * torch.randn_like(x) for n, x in first.items()}
 
 
-def draws_of(engine: Any, story: Any, data: Annotations, **options: Any) -> dict[str, np.ndarray]:
+def draws_of(engine: Any, model: Any, data: Annotations, **options: Any) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities."""
-    problem = posed(story, data, **options)
+    problem = posed(model, data, **options)
     draws = engine.sample(problem, problem.options)[0]
     out = {}
     for name, x in draws.items():
@@ -92,9 +92,9 @@ def error(x: np.ndarray) -> np.ndarray:
 @pytest.mark.slow
 def test_means_are_those_of_the_exact_posterior() -> None:
     """With 15 degrees of freedom an error beyond 5 has chance 2e-4 for each of 14 numbers."""
-    story = crowdppl.method("bayesian_dawid_skene", **PINNED["bayesian_dawid_skene"])
+    model = crowdppl.method("bayesian_dawid_skene", **PINNED["bayesian_dawid_skene"])
     wanted = exact(STATES["bayesian_dawid_skene"](LABELS, 2), 2)
-    draws = draws_of(nuts, story, annotations(LABELS, 2), chains=2, draws=96, warmup=50)
+    draws = draws_of(nuts, model, annotations(LABELS, 2), chains=2, draws=96, warmup=50)
     for site, mean in wanted.mean.items():
         assert error(draws[site]).max() < 0.07
         assert (np.abs(draws[site].mean((0, 1)) - mean) < 5 * error(draws[site])).all()
@@ -109,9 +109,9 @@ def test_means_are_those_of_gibbs(name: str) -> None:
         "mace": {"knows": 4.0, "guesses": 2.0},
         "bayesian_dawid_skene": {"prior_strength": 6.0, "prior_accuracy": 0.75},
     }
-    story = crowdppl.method(name, **settings.get(name, {"right": 8.0, "wrong": 2.0, "typical": 6.0}))
-    one = draws_of(nuts, story, data, chains=4, draws=200, warmup=100)
-    two = draws_of(gibbs, story, data, chains=16, draws=300, warmup=150)
+    model = crowdppl.method(name, **settings.get(name, {"right": 8.0, "wrong": 2.0, "typical": 6.0}))
+    one = draws_of(nuts, model, data, chains=4, draws=200, warmup=100)
+    two = draws_of(gibbs, model, data, chains=16, draws=300, warmup=150)
     for site in two:
         a, b = (np.log(x[site]) if site == "concentration" else x[site] for x in (one, two))
         both = np.hypot(error(a), error(b))
@@ -133,9 +133,9 @@ def test_the_callback_and_the_diagnostics_hear_the_log_density_of_every_transiti
     monkeypatch.setattr(Marginal, "__call__", spied)
     heard: list[tuple[int, float]] = []
     options = Options(chains=2, draws=5, warmup=4, callback=lambda *said: heard.append(said))
-    story, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
+    model, data = crowdppl.method("one_coin"), crowd(10, 3, 2, 3)
     with pytest.warns(ConvergenceWarning):
-        said = fit_model(story, "story", data, "nuts", options).result.diagnostics
+        said = fit_model(model, "model", data, "nuts", options).result.diagnostics
     assert [number for number, _ in heard] == list(range(18))
     assert [value for _, value in heard] == said["objectives"] and np.isfinite(said["objectives"]).all()
     assert said["iterations"] == 18 and said["objective"] == said["objectives"][-1]

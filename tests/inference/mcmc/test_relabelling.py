@@ -59,8 +59,8 @@ def swapped(monkeypatch: pytest.MonkeyPatch, chains: tuple[int, ...] = (0, 2)) -
 
 def even(data: Annotations) -> Problem:
     """Bayesian Dawid-Skene whose prior does not lean."""
-    story = crowdppl.method("bayesian_dawid_skene", prior_accuracy=1 / data.n_classes)
-    return posed(story, data, chains=CHAINS, draws=150, warmup=60)
+    model = crowdppl.method("bayesian_dawid_skene", prior_accuracy=1 / data.n_classes)
+    return posed(model, data, chains=CHAINS, draws=150, warmup=60)
 
 
 def test_likeness_by_hand() -> None:
@@ -170,8 +170,8 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
 
 
-def test_a_story_without_a_truth_of_classes_has_no_permutations() -> None:
+def test_a_model_without_a_truth_of_classes_has_no_permutations() -> None:
     data, _ = labelled(2)
     problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
     draws, _ = sample(problem, problem.options)
-    assert permutations(replace(problem, truth=None), draws) == []  # as of a story whose truth is not enumerated
+    assert permutations(replace(problem, truth=None), draws) == []  # as of a model whose truth is not enumerated

@@ -76,8 +76,8 @@ QUANTITIES: dict[str, dict[str, Callable[[Values], np.ndarray]]] = {
 def judge(name: str, inference: str, design: crowdppl.Annotations, **options: Any) -> None:
     """All quantities are uniform; with 0.7 of the draws' standard deviation, all of ours but one are not."""
     own = {**QUANTITIES[name], "prevalence entropy": lambda v: entropy(v["prevalence"])}
-    story = crowdppl.method(name, prevalence="learned", **SETTINGS[name])
-    check = rank_check(story, design, inference=inference, simulations=300, quantities=own, **options)
+    model = crowdppl.method(name, prevalence="learned", **SETTINGS[name])
+    check = rank_check(model, design, inference=inference, simulations=300, quantities=own, **options)
     assert check.table["p_value"].min() > LEVEL, check
     centre = {n: x.mean(1, keepdims=True) for n, x in check.draws.items()}
     narrow = replace(check, draws={n: centre[n] + 0.7 * (x - centre[n]) for n, x in check.draws.items()})

@@ -41,11 +41,11 @@ def both() -> tuple[Annotations, pd.Series]:
 
 
 def regularised(data: Annotations, network: Any = None, **training: Any) -> tuple[RegularisedLoss, Block, Any]:
-    """A story's regularisers, and a block of its items with their features."""
-    story: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
-    problem = build_problem(story, data, Options())
+    """A model's regularisers, and a block of its items with their features."""
+    model: Any = crowdppl.method("ccem", network=network, training=training).setup(data)  # type: ignore[attr-defined]
+    problem = build_problem(model, data, Options())
     block = replace(problem.whole(), features=torch.from_numpy(np.array(data.features, np.float32)))
-    return RegularisedLoss(problem, training_of(training)), block, story.network
+    return RegularisedLoss(problem, training_of(training)), block, model.network
 
 
 def test_a_blend_is_asked_for_the_labels_of_both() -> None:

@@ -42,11 +42,11 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     """By hand: classifier and confusion matrices after an epoch, on kept labels and on all; gold is no part."""
     plain, truth = clouds(60, 50, 3)
     data = plain.with_gold(truth.iloc[:10])
-    story: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)  # type: ignore[attr-defined]
+    model: Any = crowdppl.method("raykar", training={"epochs": 1, "warm_up": 0}).setup(data)  # type: ignore[attr-defined]
     out = label_folds(data, 10, 0) == 0
     with without_validation("cpu"):
-        problem = build_problem(story, keep(data, ~out), Options())
-        (density, values) = next(iter(_epochs(problem, "em", training_of(story.training))))
+        problem = build_problem(model, keep(data, ~out), Options())
+        (density, values) = next(iter(_epochs(problem, "em", training_of(model.training))))
         got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
         table, seen = values["confusion"].exp().numpy(), problem.blocks[0].seen
     assert seen is not None

@@ -42,25 +42,25 @@ def tiny(gold: dict[int, int] | None = None) -> Annotations:
 
 def prepared(name: str, data: Annotations, **settings: Any) -> Any:
     torch.manual_seed(0)
-    story: Any = crowdppl.method(name, network=nn.Linear(2, 3, dtype=torch.float32), **settings)
-    return story.setup(data)
+    model: Any = crowdppl.method(name, network=nn.Linear(2, 3, dtype=torch.float32), **settings)
+    return model.setup(data)
 
 
-def shares(story: Any, data: Annotations) -> np.ndarray:
+def shares(model: Any, data: Annotations) -> np.ndarray:
     """What the classifier makes of items, by code: worked out beside the library, from the weights."""
     x = np.asarray(data.features, np.float64)
     x = (x - x.mean(0)) / x.std(0)
-    linear = story.network.body
+    linear = model.network.body
     logits = x @ linear.weight.detach().double().numpy().T + linear.bias.detach().double().numpy()
     p = np.exp(logits - logits.max(1, keepdims=True))
     return np.asarray(p / p.sum(1, keepdims=True))
 
 
-def objective(story: Any, block: Block, values: dict[str, torch.Tensor]) -> float:
+def objective(model: Any, block: Block, values: dict[str, torch.Tensor]) -> float:
     """log p(labels | values) + potentials, by Pyro's own enumeration; what the values' priors say is taken off."""
-    model = poutine.block(poutine.condition(story.model, data=values), hide=list(values))
+    program = poutine.block(poutine.condition(model.model, data=values), hide=list(values))
     with pyro.get_param_store().scope(), pyro.validation_enabled(False):
-        return -float(TraceEnum_ELBO(max_plate_nesting=1).loss(model, lambda data: None, block))
+        return -float(TraceEnum_ELBO(max_plate_nesting=1).loss(program, lambda data: None, block))
 
 
 def rows(n: int = 3) -> torch.Tensor:
@@ -72,8 +72,8 @@ def test_per_annotation_is_a_sum_over_labels_and_joint_over_items(gold: dict[int
     """Either way, a known truth counts once, however many labels its item has: item 4 has none."""
     data = tiny(gold)
     for likelihood in ("per_annotation", "joint"):
-        story = prepared("ccem", data, likelihood=likelihood)
-        f, a = shares(story, data), rows()
+        model = prepared("ccem", data, likelihood=likelihood)
+        f, a = shares(model, data), rows()
         known = sum(np.log(f[item, name]) for item, name in (gold or {}).items())
         for item, name in (gold or {}).items():
             f[item] = np.arange(3) == name
@@ -82,7 +82,7 @@ def test_per_annotation_is_a_sum_over_labels_and_joint_over_items(gold: dict[int
         else:
             each = [f[j] * np.prod([a[w, :, x].numpy() for i, w, x in LABELS if i == j], 0) for j in range(len(f))]
             want = known + sum(np.log(x.sum()) for x in each)
-        assert objective(story, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
+        assert objective(model, data.as_block(), {"confusion": a}) == pytest.approx(want, rel=1e-5)
 
 
 def test_the_trace_and_the_volumes_by_hand() -> None:
@@ -90,13 +90,13 @@ def test_the_trace_and_the_volumes_by_hand() -> None:
     plain = objective(prepared("ccem", data), data.as_block(), {"confusion": a})
     trace = objective(prepared("trace_reg", data, weight=0.3), data.as_block(), {"confusion": a})
     assert trace - plain == pytest.approx(-0.3 * sum(np.trace(a[w].numpy()) for _, w, _ in LABELS), rel=1e-6)
-    story = prepared("geo_crowdnet", data, weight=0.2)
-    f = shares(story, data)
-    found = objective(story, data.as_block(), {"confusion": a}) - plain
+    model = prepared("geo_crowdnet", data, weight=0.2)
+    f = shares(model, data)
+    found = objective(model, data.as_block(), {"confusion": a}) - plain
     assert found == pytest.approx(0.2 * len(LABELS) * np.log(np.linalg.det(f.T @ f + 1e-6 * np.eye(3))), rel=1e-4)
     stacked = np.concatenate([x.T for x in a.numpy()])  # annotator by annotator, a column for each truth
-    story = prepared("geo_crowdnet", data, weight=0.2, volume="W")
-    found = objective(story, data.as_block(), {"confusion": a}) - plain
+    model = prepared("geo_crowdnet", data, weight=0.2, volume="W")
+    found = objective(model, data.as_block(), {"confusion": a}) - plain
     want = 0.2 * len(LABELS) * np.log(np.linalg.det(stacked.T @ stacked + 1e-6 * np.eye(3)))
     assert found == pytest.approx(want, rel=1e-5)
     assert float(log_volume(torch.eye(3)[[0, 0, 1]])) == pytest.approx(np.log(2e-6), abs=1e-3)
@@ -116,9 +116,9 @@ def test_who_declines_pays_no_penalty(name: str, settings: dict[str, Any]) -> No
     known = {"classes": range(3), "items": range(4), "features": plain.features, "abstentions": [9]}
     declined = Annotations.from_frame(frame, **known)
     torch.set_default_dtype(torch.float32)  # in which second networks are made
-    story = prepared(name, plain, **settings)
+    model = prepared(name, plain, **settings)
     torch.set_default_dtype(torch.float64)
-    drawn = poutine.trace(poutine.seed(story.model, 0)).get_trace(plain.as_block())
+    drawn = poutine.trace(poutine.seed(model.model, 0)).get_trace(plain.as_block())
     hidden = [n for n in drawn.stochastic_nodes if n not in ("truth", "label", "items", "labels", "annotators")]
     rate = torch.tensor([0.9, 0.7, 0.6])
     share = torch.stack([rate, 1 - rate], -1)[:, None, :]
@@ -126,23 +126,23 @@ def test_who_declines_pays_no_penalty(name: str, settings: dict[str, Any]) -> No
     for scale in (0.5, 1.0):
         sites = {n: torch.as_tensor(drawn.nodes[n]["value"]).double().abs() * scale for n in hidden}
         sites |= {n: x / x.sum(-1, keepdim=True) for n, x in sites.items() if n == "confusion"}
-        found = objective(story, declined.as_block(), {**sites, "abstention": share})
-        assert found - added == pytest.approx(objective(story, plain.as_block(), sites), rel=1e-6)
+        found = objective(model, declined.as_block(), {**sites, "abstention": share})
+        assert found - added == pytest.approx(objective(model, plain.as_block(), sites), rel=1e-6)
 
 
 @pytest.mark.parametrize("form", ["MW", "VW", "VB", "VW+B"])
 def test_crowd_layers_by_hand(form: str) -> None:
     data = tiny()
-    story = prepared("crowd_layer", data, form=form)
+    model = prepared("crowd_layer", data, form=form)
     w = torch.randn(3, {"MW": 3, "VW+B": 2}.get(form, 1), 3)
-    f, want = shares(story, data), 0.0
+    f, want = shares(model, data), 0.0
     for i, a, label in LABELS:
         v = w[a].numpy()
         logits = {"MW": v @ f[i] if form == "MW" else 0, "VW": v[0] * f[i], "VB": f[i] + v[0]}
         logits["VW+B"] = v[0] * f[i] + v[-1]
         chosen = np.asarray(logits[form])
         want += chosen[label] - np.log(np.exp(chosen).sum())
-    assert objective(story, data.as_block(), {"weights": w}) == pytest.approx(want, rel=1e-5)
+    assert objective(model, data.as_block(), {"weights": w}) == pytest.approx(want, rel=1e-5)
 
 
 def test_where_nothing_is_seen_traces_that_depend_on_items_are_those_that_do_not() -> None:
@@ -158,11 +158,11 @@ def test_where_nothing_is_seen_traces_that_depend_on_items_are_those_that_do_not
 
 def test_a_minibatch_stands_for_all_items() -> None:
     data, a = tiny({1: 1, 2: 0}), rows()
-    story = prepared("trace_reg", data)
+    model = prepared("trace_reg", data)
     whole = data.as_block()
     halves = [whole.subset(np.array(x), 2.0) for x in ([0, 1], [2, 3])]
-    each = [objective(story, half, {"confusion": a}) for half in halves]
-    assert np.mean(each) == pytest.approx(objective(story, whole, {"confusion": a}), rel=1e-9)
+    each = [objective(model, half, {"confusion": a}) for half in halves]
+    assert np.mean(each) == pytest.approx(objective(model, whole, {"confusion": a}), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["crowd_layer", "bayes_dgc"])

@@ -94,7 +94,7 @@ def test_by_hand_what_came_before_is_divided_by_what_vb_used(data: Annotations) 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ebcc", "mixed_membership", "hierarchical_dawid_skene"])
 def test_so_it_is_with_more_than_a_truth_behind_an_item(name: str, data: Annotations) -> None:
-    """Concentrations stay near those of one fit, neither counted twice nor below the story's prior."""
+    """Concentrations stay near those of one fit, neither counted twice nor below the model's prior."""
     found = fit(name, of(data, ["1", "2"]), inference="vb").update(of(data, ["3", "4", "5"]))
     whole = fit(name, data, inference="vb")
     for site, stored in whole.result.sites.items():

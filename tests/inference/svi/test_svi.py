@@ -34,10 +34,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 BOTH = [n for n in crowdppl.registry.names() if not {"vb", "svi"} & card_of(crowdppl.method(n)).refused.keys()]
 
 
-def fitted(story: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
+def fitted(model: Any, data: Annotations, engine: str, **options: Any) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fit_model(story, "story", data, engine, Options(**options)).result
+        return fit_model(model, "model", data, engine, Options(**options)).result
 
 
 def last(result: FitResult) -> float:
@@ -50,9 +50,9 @@ def near_vb(name: str, steps: int) -> None:
     # svi sums the truth out, vb's mean field does not: the two agree as labels leave little doubt.
     # In mixed membership items stay in doubt, so that more of them are needed for parameters that leave none.
     data = crowd(1200 if "mixed_membership" in name else 200, 6, 3, 6, seed=12)
-    story = crowdppl.method(name, **SETTINGS.get(name, {}))
-    one = fitted(story, data, "svi", max_iterations=steps)
-    two = fitted(story, data, "vb", tolerance=1e-10)
+    model = crowdppl.method(name, **SETTINGS.get(name, {}))
+    one = fitted(model, data, "svi", max_iterations=steps)
+    two = fitted(model, data, "vb", tolerance=1e-10)
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
     assert one.table.shape == two.table.shape
 
@@ -78,7 +78,7 @@ def test_dawid_skene_is_fitted_by_a_point_the_maximum_of_em() -> None:
 
 
 class HalfGuided:
-    """A story whose guide forgets the confusion, which plain Pyro would silently draw from its prior."""
+    """A model whose guide forgets the confusion, which plain Pyro would silently draw from its prior."""
 
     def model(self, data: Block) -> None:
         log_p = prevalence(data)
@@ -118,9 +118,9 @@ def test_the_same_seed_gives_the_same_fit_and_leaves_no_trace_in_pyro() -> None:
 @pytest.mark.slow
 def test_minibatches_of_items_scale_to_all() -> None:
     data = crowd(200, 6, 3, 5, seed=12)
-    story = crowdppl.method("bayesian_dawid_skene")
-    one = fitted(story, data, "svi", max_iterations=900, batch_size=50)
-    two = fitted(story, data, "vb")
+    model = crowdppl.method("bayesian_dawid_skene")
+    one = fitted(model, data, "svi", max_iterations=900, batch_size=50)
+    two = fitted(model, data, "vb")
     assert np.abs(one.probabilities - two.probabilities).mean() < 0.02
 
 
@@ -145,12 +145,12 @@ def test_converged_is_what_gains_less_than_the_tolerance_or_than_chance() -> Non
 
 
 def test_a_start_is_where_the_guide_begins_and_arrays_are_taken() -> None:
-    data, story = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
+    data, model = crowd(40, 5, 3, 4), crowdppl.method("dawid_skene")
     rolled = np.roll(data.votes()[data.order], 1, axis=1) + 0.01
     shares = rolled / rolled.sum(1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = fit_model(story, "story", data, "svi", Options(max_iterations=2), {"truth": shares}).result
+        found = fit_model(model, "model", data, "svi", Options(max_iterations=2), {"truth": shares}).result
     agree = found.probabilities.argmax(1) == np.roll(data.votes(), 1, axis=1).argmax(1)
     assert agree.mean() > 0.8
 

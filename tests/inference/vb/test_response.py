@@ -112,8 +112,8 @@ def test_short_of_the_fixed_point_widths_are_those_at_it(monkeypatch: pytest.Mon
     """On the flat way of annotators who are hardly better than chance, some direction bends upwards."""
     seed = 2
     design = crowdppl.random_design(400, 10, 5, classes=3, seed=seed)
-    story = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.5)
-    data = crowdppl.simulate(story, design, seed=seed).data
+    model = crowdppl.method("bayesian_dawid_skene", prior_strength=10.0, prior_accuracy=0.5)
+    data = crowdppl.simulate(model, design, seed=seed).data
 
     def weight(tolerance: float) -> np.ndarray:
         found = crowdppl.fit("bayesian_dawid_skene", data, inference="vb", tolerance=tolerance, max_iterations=3000)
@@ -187,17 +187,17 @@ def test_everything_that_says_how_sure_vb_is_says_it(tmp_path: Path) -> None:
     ("method", "settings"), [("bayesian_dawid_skene", {}), ("one_coin", {"right": 4.0, "wrong": 2.0})]
 )
 def test_an_update_knows_no_more_than_one_fit_of_all_labels(method: str, settings: dict[str, float]) -> None:
-    story = crowdppl.method(method, **settings)
+    model = crowdppl.method(method, **settings)
     width = []
     for seed in range(8):
         design = crowdppl.random_design(300, 10, 3, classes=2, seed=seed)
-        rows = crowdppl.simulate(story, design, seed=seed).data.frame()
+        rows = crowdppl.simulate(model, design, seed=seed).data.frame()
         early = rows["item"] < 280  # what follows is too little to narrow anything
         first, rest, whole = (
             Annotations.from_frame(x, classes=range(2)) for x in (rows[early], rows[~early], rows)
         )
-        before = crowdppl.fit(story, first, inference="vb", seed=0)
-        fits = before, before.update(rest), crowdppl.fit(story, whole, inference="vb", seed=0)
+        before = crowdppl.fit(model, first, inference="vb", seed=0)
+        fits = before, before.update(rest), crowdppl.fit(model, whole, inference="vb", seed=0)
         width.append([x.annotators()["accuracy_sd"].mean() for x in fits])
     first_sd, updated, together = np.mean(width, 0)
     assert abs(updated / together - 1) < 0.05

@@ -1,4 +1,4 @@
-"""A story that the library has never seen, with names of its own and a latent below the latent, under all engines.
+"""A model that the library has never seen, with names of its own and a latent below the latent, under all engines.
 
 shares          ~ Dirichlet(2)                          (K)
 drift[k]        ~ Dirichlet(4 on k, else 1.5)           (K, K)
@@ -251,7 +251,7 @@ def test_a_discrete_site_of_annotators_is_refused_by_name(prior: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", ["em", "svi"])
-def test_a_story_without_a_truth_is_refused(engine: str) -> None:
+def test_a_model_without_a_truth_is_refused(engine: str) -> None:
     class Truthless:
         def model(self, data: Block) -> None:
             with plates.annotators(data):
