@@ -12,7 +12,7 @@ from tests.golden.crowds import CROWDS
 from tests.golden.numbers import Numbers
 
 QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em"), ("features", "svi")}
-LONG = ("hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
+LONG = ("majority_vote", "hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
 
 
 @dataclass(frozen=True)

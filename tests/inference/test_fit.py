@@ -333,7 +333,7 @@ def test_fits_in_several_threads_wait_for_each_other() -> None:
     data = crowd(n_items=15)
 
     def work(seed: int) -> tuple[np.ndarray, np.ndarray]:
-        posterior = fit("glad", data, inference="vb", seed=3, max_iterations=2)
+        posterior = fit("glad", data, inference="vb", seed=3)
         drawn = simulate(posterior.model, data, seed).data.frame()["label"].to_numpy()
         return posterior.probabilities().to_numpy(), drawn
 

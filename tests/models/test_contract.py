@@ -21,7 +21,17 @@ from crowdppl.errors import MethodError
 from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, prevalence, truth, with_abstentions
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
-COSTLY = ("glad", "item_difficulty", "hierarchical_mixed_membership")
+COSTLY = (
+    "dependent_clusters",
+    "ebcc",
+    "glad",
+    "hierarchical_dawid_skene",
+    "hierarchical_mixed_membership",
+    "item_difficulty",
+    "minimax_entropy",
+    "mixed_membership",
+    "ordinal",
+)
 OTHER_PACKAGE = '''
 from dataclasses import dataclass
 from typing import ClassVar
@@ -65,6 +75,7 @@ def renamed_groups(model: Any, names: Mapping[str, Mapping[Any, Any]]) -> Any:
     return replace(model, groups={names["annotator"].get(a, a): g for a, g in model.groups.items()})
 
 
+@pytest.mark.slow
 def test_given_groups_keep_the_contract() -> None:
     groups = {"annotator 0": "left", "annotator 1": "left", "annotator 3": "right", "annotator 4": "right"}
     testing.check_method(crowdppl.method("dependent_clusters", groups=groups), renamed=renamed_groups)
@@ -97,6 +108,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("theirs_too", None)
 
 
+@pytest.mark.slow
 def test_a_method_by_entry_point_keeps_the_contract(packages: Path) -> None:
     (packages / "theirs_too.py").write_text(OTHER_PACKAGE)
     meta = packages / "theirs_too-1.0.dist-info"

@@ -154,6 +154,7 @@ def test_the_truth_is_what_the_oracle_worker_says_whatever_the_labels(
     assert fitted.annotators()["accuracy"].mean() == pytest.approx(0.6, abs=0.06)
 
 
+@pytest.mark.slow
 def test_a_latent_centre_has_a_posterior(both: tuple[Annotations, pd.Series]) -> None:
     data, truth = both
     settings = {**QUICK, "oracle": "centre"}

