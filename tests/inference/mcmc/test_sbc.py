@@ -28,13 +28,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one_coin": {"right": 7.0, "wrong": 3.0},
     "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0},
     "community": {"communities": 2, "prior_strength": 12.0, "prior_accuracy": 0.7, "sparsity": 4.0},
-    "hierarchical_dawid_skene": {
-        "prevalence_strength": 2.0,
-        "right": 12.0,
-        "wrong": 4.0,
-        "typical": 8.0,
-        "spread": 0.5,
-    },
 }
 
 
@@ -65,11 +58,6 @@ QUANTITIES: dict[str, dict[str, Callable[[Values], np.ndarray]]] = {
         "accuracy": lambda v: accuracy(v, np.einsum("nam,nmtl->natl", v["community"], v["shared"])),
         "weights entropy": lambda v: entropy(v["weights"]),
     },
-    "hierarchical_dawid_skene": {
-        "accuracy": lambda v: accuracy(v, v["confusion"]),
-        "total concentration": lambda v: v["concentration"].prod(-1),
-        "crowd diagonal": lambda v: np.einsum("nkk->n", v["crowd"]),
-    },
 }
 
 
@@ -84,10 +72,10 @@ def judge(name: str, inference: str, design: crowdppl.Annotations, **options: An
     assert narrow.table["p_value"][[*own]].sort_values().iloc[-2] < LEVEL, narrow
 
 
-def test_nuts_is_calibrated_for_hierarchical_dawid_skene() -> None:
+def test_nuts_is_calibrated() -> None:
     """13 draws a simulation, which NUTS makes nearly independent."""
     design = crowdppl.random_design(6, 3, 2, classes=2, seed=0)
-    judge("hierarchical_dawid_skene", "nuts", design, chains=1, draws=13, warmup=10, ranks=13)
+    judge("bayesian_dawid_skene", "nuts", design, chains=1, draws=13, warmup=10, ranks=13)
 
 
 @pytest.mark.parametrize("name", ["bayesian_dawid_skene", "one_coin", "mace", "community"])
