@@ -22,6 +22,8 @@ from crowdppl.primitives import Block, Card, annotate, confusion_prior, plates, 
 
 ZOO = sorted(p.stem for p in Path(crowdppl.models.__path__[0]).glob("*.py") if not p.stem.startswith("_"))
 COSTLY = (
+    "coin_net",
+    "community",
     "dependent_clusters",
     "ebcc",
     "glad",
