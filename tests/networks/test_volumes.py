@@ -18,7 +18,6 @@ from crowdppl.evaluation.heldout import ClassifierScore, select_volume
 from crowdppl.inference.neural import early_stopping
 from crowdppl.inference.options import Options
 from crowdppl.networks.training import VOLUMES, training_of
-from tests.benchmarks.featured import read_featured
 from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -162,22 +161,6 @@ def test_it_is_asked_for_by_name(many: Annotations) -> None:
         training_of({"volume": "most"})
     by_gradients: Any = crowdppl.fit("ccem", many, inference="svi", settings={"training": SHORT})
     assert by_gradients.model.training["volume"] in VOLUMES and len(by_gradients.diagnostics()["volumes"]) > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "volume", "bars"), [("labelme", LARGEST, (0.875, 0.86)), ("music", SMALL, (0.75, 0.86))]
-)
-def test_labels_of_real_crowds_ask_for_one(
-    name: str, volume: float, bars: tuple[float, float], real_data: Path
-) -> None:
-    """LabelMe's annotators err together on an item; on Music the larger volume tears genres apart."""
-    found = read_featured(real_data, name)
-    posterior: Any = crowdppl.fit("bayes_dgc", found.data, inference="vb", seed=0)
-    assert posterior.model.training["volume"] == volume
-    test = crowdppl.evaluate(posterior.classify(found.data.features).loc[found.test], found.truth[found.test])
-    truth = crowdppl.evaluate(posterior.probabilities().loc[found.train], found.truth[found.train])
-    assert test.accuracy >= bars[0] and truth.accuracy >= bars[1]
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ Values = Mapping[str, np.ndarray]
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "bayesian_dawid_skene": {"prevalence_strength": 2.0, "prior_strength": 10.0, "prior_accuracy": 0.7},
-    "one_coin": {"right": 7.0, "wrong": 3.0},
     "mace": {"knows": 6.0, "guesses": 3.0, "guess": 2.0},
     "community": {"communities": 2, "prior_strength": 12.0, "prior_accuracy": 0.7, "sparsity": 4.0},
 }
@@ -45,10 +44,6 @@ QUANTITIES: dict[str, dict[str, Callable[[Values], np.ndarray]]] = {
     "bayesian_dawid_skene": {
         "accuracy": lambda v: accuracy(v, v["confusion"]),
         "best on the diagonal": lambda v: np.einsum("nakk->na", v["confusion"]).max(1),
-    },
-    "one_coin": {
-        "mean ability": lambda v: v["ability"][..., 0].mean(1),
-        "spread of abilities": lambda v: v["ability"][..., 0].std(1),
     },
     "mace": {
         "mean competence": lambda v: v["competence"][..., 0].mean(1),
@@ -78,7 +73,7 @@ def test_nuts_is_calibrated() -> None:
     judge("bayesian_dawid_skene", "nuts", design, chains=1, draws=13, warmup=10, ranks=13)
 
 
-@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "one_coin", "mace", "community"])
+@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "community"])
 def test_gibbs_is_calibrated(name: str) -> None:
     """11 chains, every 7th of 63 draws."""
     design = crowdppl.random_design(9, 4, 3, classes=3, seed=0)
