@@ -454,10 +454,13 @@ class Annotations:
 
     def votes(self) -> np.ndarray:
         """How often each item was given each class, float64 (N, K) in codebook order."""
-        item, _, answer = self.label_codes()
-        shape = (self.n_items, self.n_answers)
-        counts = np.bincount(item.astype(np.int64) * self.n_answers + answer, minlength=shape[0] * shape[1])
-        return np.asarray(counts.reshape(shape)[:, : self.n_classes], np.float64)
+        votes = np.zeros((self.n_items, self.n_classes))
+        for block in self.blocks:  # by blocks, because sorting labels by item takes as long as iterations of em
+            answer = block.bags.cells.cpu().numpy() % np.int32(self.n_answers)
+            place = np.repeat(np.arange(block.n_items), row_sizes(block)) * self.n_answers + answer
+            counts = np.bincount(place, minlength=block.n_items * self.n_answers).reshape(-1, self.n_answers)
+            votes[self.order[block.offset : block.offset + block.n_items]] = counts[:, : self.n_classes]
+        return votes
 
     def on(self, device: str | torch.device, dtype: torch.dtype) -> list[Block]:
         """Fresh blocks for one fit, on a device and in a precision."""
