@@ -26,6 +26,9 @@ WITHOUT = {
 }
 """Classes that a function returns; the example of the function shows them."""
 
+COSTLY = {"crowdppl.plots.annotators", "crowdppl.results.correction"}
+"""Files whose examples fit "auto" or a network of experts: slow tests."""
+
 
 def modules_with_examples() -> list[str]:
     """Names of the files of the library and of the zoo that hold an example."""
@@ -64,7 +67,9 @@ def public() -> Iterator[tuple[str, Any]]:
             yield name, thing
 
 
-@pytest.mark.parametrize("name", modules_with_examples())
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] if x in COSTLY else []) for x in modules_with_examples()]
+)
 def test_examples_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_registered", {})

@@ -86,6 +86,7 @@ def test_both_probabilities_are_kept_and_it_says_which_it_shows(posterior: Poste
     pd.testing.assert_frame_equal(again.predict(posterior.data), posterior.predict(posterior.data))
 
 
+@pytest.mark.slow
 def test_what_a_correction_does_not_extend_to_is_refused(posterior: Posterior) -> None:
     for refused in (
         lambda: crowdppl.heldout_score("auto", posterior.data),

@@ -11,8 +11,8 @@ from tests.golden import answers, fits
 from tests.golden.crowds import CROWDS
 from tests.golden.numbers import Numbers
 
-QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em"), ("features", "svi")}
-LONG = ("majority_vote", "hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
+QUICK = {("crowd", "em"), ("crowd", "vb"), ("features", "em")}
+LONG = ("hierarchical_mixed_membership", "item_difficulty", "minimax_entropy")
 
 
 @dataclass(frozen=True)

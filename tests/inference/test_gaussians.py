@@ -73,6 +73,7 @@ def test_small_data_leave_less_to_the_seed(method: str, monkeypatch: pytest.Monk
     assert many < 0.6 * rough() and many < 0.004
 
 
+@pytest.mark.slow
 def test_iterations_of_both_parts_are_counted_and_told() -> None:
     seen: list[int] = []
     posterior = crowdppl.fit(

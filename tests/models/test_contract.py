@@ -27,11 +27,14 @@ COSTLY = (
     "dependent_clusters",
     "ebcc",
     "glad",
+    "global_noise",
     "hierarchical_dawid_skene",
     "hierarchical_mixed_membership",
     "item_difficulty",
+    "mace",
     "minimax_entropy",
     "mixed_membership",
+    "multinomial",
     "ordinal",
 )
 OTHER_PACKAGE = '''

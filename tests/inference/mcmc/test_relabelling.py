@@ -106,6 +106,7 @@ def test_renaming_undoes_a_permutation() -> None:
     torch.testing.assert_close(tilt.exp(), torch.stack([shares, shares], 1))
 
 
+@pytest.mark.slow
 def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None:
     n_classes = 3
     data, truth = labelled(n_classes)

@@ -60,6 +60,7 @@ def test_labels_that_the_fit_has_are_warned_of() -> None:
         posterior.update(more.iloc[[0, 2]])
 
 
+@pytest.mark.slow
 def test_two_halves_come_near_the_whole_with_the_same_network(
     data: Annotations, halves: tuple[np.ndarray, Posterior]
 ) -> None:
