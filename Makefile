@@ -50,7 +50,7 @@ types: setup
 	$(BIN)/mypy
 
 slow: setup
-	$(PYTEST) -n $(WORKERS) -m "slow and not bench"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "slow and not bench"
 
 format: setup
 	$(BIN)/ruff format .
