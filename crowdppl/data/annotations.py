@@ -497,7 +497,7 @@ class Annotations:
         counts = cell_counts(self.blocks)
         per_item = np.concatenate([row_sizes(block) for block in self.blocks])
         answers = [str(native(answer)) for answer in self.answers]
-        given = counts.sum(0).tolist() if self.blocks[0].has_labels else []
+        given = dict(zip(answers, counts.sum(0).tolist(), strict=True)) if self.blocks[0].has_labels else {}
         return {
             "items": self.n_items,
             "annotators": self.n_annotators,
@@ -506,7 +506,7 @@ class Annotations:
             "classes": answers[: self.n_classes],
             "abstentions": answers[self.n_classes :],
             "informative_abstentions": self.alphabet.informative,
-            "labels_by_answer": dict(zip(answers, given, strict=False)),
+            "labels_by_answer": given,
             "labels_an_item": _spread(per_item),
             "labels_an_annotator": _spread(counts.sum(1)),
             "items_without_labels": int((per_item == 0).sum()),

@@ -251,3 +251,12 @@ def test_many_annotators_are_told_apart_as_few_are(monkeypatch: pytest.MonkeyPat
     assert (covariance_spammers(alike)["strength"] == 0).all()  # nothing covaries
     monkeypatch.setattr(spammers, "SPARSE_SOLVER", 10_000)
     np.testing.assert_allclose(few, covariance_spammers(data)["strength"], atol=1e-8)
+
+
+def test_no_strength_exceeds_what_an_annotator_varies() -> None:
+    data = simulated(4, n_items=60, n_annotators=30, each=3)  # pairs share hardly any item
+    strength = covariance_spammers(data)["strength"]
+    rates = data.frame().groupby("annotator")["label"].value_counts(normalize=True).unstack(fill_value=0)
+    own = np.sqrt(1 - (rates**2).sum(axis=1))
+    assert (strength <= own + 1e-9).all()
+    assert (strength > 0.9 * own).any()  # the bound is met

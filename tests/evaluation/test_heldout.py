@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
+import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
@@ -18,6 +22,7 @@ from crowdppl.fitting import fit
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.posterior import Posterior
+from crowdppl.primitives import Block, Card, annotate, logsumexp, plates, prevalence, truth
 from crowdppl.results.leave_one_out import standard_error
 from tests.crowd import annotations, crowd
 
@@ -262,3 +267,36 @@ def test_tables_are_those_of_labels_whatever_the_power_of_their_likelihood(engin
     np.testing.assert_allclose(found.table, found.sites["confusion"].mean, atol=0.05 if engine != "em" else 1e-6)
     halved = np.sqrt(found.table) / np.sqrt(found.table).sum(-1, keepdims=True)
     assert np.abs(halved - found.sites["confusion"].mean).max() > 0.1
+
+
+@dataclass
+class Twice:
+    """Labels pass through an annotator's confusion two times."""
+
+    card: ClassVar[Card] = Card("Twice", "nobody", sites={"confusion": "A K K", "truth": "N"})
+
+    def model(self, data: Block) -> None:
+        k = data.n_classes
+        with plates.annotators(data):
+            rows = dist.Dirichlet(torch.ones(k, k) + 3 * torch.eye(k)).to_event(1)
+            once = pyro.sample("confusion", rows).log()
+        both = once.unsqueeze(-2) + once.transpose(-1, -2).unsqueeze(-3)
+        with plates.items(data):
+            annotate(data, logsumexp(both, name="between"), truth(data, prevalence(data, "uniform")))
+
+
+NOT_LINEAR: dict[str, Any] = {
+    "one-hot sites choose rows of another": crowdppl.method("community", communities=3),
+    "a row is used twice": Twice(),
+}
+
+
+@pytest.mark.parametrize("model", NOT_LINEAR.values(), ids=NOT_LINEAR.keys())
+def test_where_labels_are_not_linear_in_shares_a_refit_without_spreads_averages_tables_over_draws(
+    model: Any,
+) -> None:
+    data = crowd(60, 20, 3, 3, seed=5)
+    whole = crowdppl.fit(model, data, inference="vb")
+    full, lean = refit(whole, data).result, refit(whole, data, spread=False).result
+    np.testing.assert_array_equal(full.table, lean.table)
+    np.testing.assert_array_equal(full.prevalence, lean.prevalence)

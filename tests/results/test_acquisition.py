@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyro
+import pyro.distributions as dist
 import pytest
 import torch
 
@@ -17,7 +19,9 @@ from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict import answers
 from crowdppl.inference.result import SiteResult
+from crowdppl.networks import network_output
 from crowdppl.posterior import Posterior
+from crowdppl.primitives import Block, annotate, diagonal_prior, plates, prevalence, truth
 from crowdppl.results.acquisition import information, suggest_labels
 from tests.brute import Tiny, joint
 from tests.crowd import annotations, crowd
@@ -312,3 +316,71 @@ def test_five_million_pairs_take_little_memory() -> None:
     best = suggest_labels(posterior, 100, exclude_answered=False)["information"]
     top = [information(some, table.transpose(1, 0, 2)[None]).max(1) for some in np.array_split(p, 20)]
     np.testing.assert_allclose(best, np.sort(np.concatenate(top))[::-1][:100], atol=1e-8)
+
+
+class Clock(torch.nn.Module):
+    """The half of the day in which an item was shown, as it stands in the features."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1]
+
+
+class TwoHalves:
+    """Annotators whose confusion is one in the morning and another in the afternoon."""
+
+    def __init__(self) -> None:
+        self.standing = {"clock": Clock()}
+
+    def model(self, data: Block) -> None:
+        k, log_p = data.n_classes, prevalence(data)
+        with plates.annotators(data):
+            rows = dist.Dirichlet(diagonal_prior(k, 12.0).expand(2, k, k)).to_event(2)
+            confusion = pyro.sample("confusion", rows).log()
+        table = confusion.reshape(*confusion.shape[:-3], 2 * k, k)
+        shown = network_output(data, self.standing["clock"], "clock")
+        half = torch.zeros(1) if shown is None else shown[..., 0]
+        with plates.items(data):
+            annotate(data, table, half.long() * k + truth(data, log_p))
+
+
+def test_where_labels_depend_on_what_a_network_sees_each_item_has_its_tables() -> None:
+    rows = crowd(30, 5, 3, 2, seed=1).frame()
+    half = np.arange(30) % 2
+    features = pd.DataFrame({"half": half.astype(float)}, index=range(30))
+    data = Annotations.from_frame(rows, features=features)
+    posterior = fit(TwoHalves(), data, inference="em", tolerance=1e-12)
+    confusion, now = posterior.result.sites["confusion"].mean, posterior.result.probabilities
+    for (item, annotator), said in every_pair(posterior).iterrows():
+        table, p = confusion[annotator, half[item]], now[item]
+        expected = bits(p @ table) - sum(share * bits(row) for share, row in zip(p, table, strict=True))
+        assert said["information"] == pytest.approx(expected, abs=1e-8)
+
+
+def test_items_of_equal_entropy_differ_in_what_can_be_learned() -> None:
+    """Annotators tell class 0 from the others, but not 1 from 2."""
+    table = np.array([[0.9, 0.05, 0.05], [0.1, 0.45, 0.45], [0.1, 0.45, 0.45]])
+    posterior = held([[0.0, 0.5, 0.5], [0.5, 0.5, 0.0]], [table, table], [(0, 0, 1), (1, 0, 1)])
+    found = suggest_labels(posterior, 2)
+    assert found["entropy"].tolist() == [1, 1]
+    assert found["item"].tolist() == [1, 0]
+    assert found["annotator"].tolist() == [1, 1]
+    assert found["information"][0] > 0.5
+    assert found["information"][1] == 0
+
+
+def test_an_abstention_teaches_what_its_table_says() -> None:
+    data = Annotations.from_arrays(
+        [0, 0, 1],
+        ["a", "b", "a"],
+        ["no", "pass", "yes"],
+        classes=["no", "yes"],
+        abstentions=["pass"],
+        items=[0, 1, 2],
+    )
+    found = fit("bayesian_dawid_skene", data, inference="em")
+    table = np.array([[[0.8, 0.2, 0.0], [0.2, 0.8, 0.0]], [[0.1, 0.1, 0.8], [0.45, 0.45, 0.1]]])
+    result = replace(found.result, probabilities=np.full((3, 2), 0.5), table=table)
+    gain = every_pair(replace(found, result=result), exclude_answered=False)["information"]
+    assert gain[(2, "a")] == pytest.approx(1 - bits([0.8, 0.2]))
+    assert gain[(2, "b")] == pytest.approx(bits([0.275, 0.275, 0.45]) - (bits(table[1, 0]) + bits(table[1, 1])) / 2)
+    assert gain[(2, "b")] > 0.3, "whoever passes on one class says which it is"

@@ -17,6 +17,7 @@ from crowdppl.inference.result import CalibrationMap, Correction
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import apply_map, averaged, design_effect, members
 from crowdppl.results.updating import OLDER
+from crowdppl.simulation.from_model import Simulation
 from tests.crowd import crowd
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
@@ -154,3 +155,24 @@ def test_maps_and_members_come_back(fits: dict[str, Posterior], tmp_path: Path) 
     new = pd.DataFrame({"item": ["x", "x"], "annotator": [0, 1], "label": [0, 1]})
     pd.testing.assert_frame_equal(again.predict(new), posterior.predict(new))
     pd.testing.assert_frame_equal(again.update(new).probabilities(), posterior.update(new).probabilities())
+
+
+@pytest.mark.slow
+def test_auto_is_as_honest_on_items_that_it_predicts() -> None:
+    """Half of the items are fitted, the other half predicted: scores are near those of a fit to all."""
+    design = crowdppl.random_design(800, 20, 6, classes=3, seed=1)
+    one: Simulation = crowdppl.simulate(
+        crowdppl.method("mixed_membership", prior_strength=20.0, prior_accuracy=0.85), design, seed=1
+    )
+    half = one.data.frame()["item"].isin(one.data.items[:400])
+    table = one.data.frame()[["item", "annotator", "label"]]
+    fitted = Annotations.from_frame(table[half], classes=one.data.classes, annotators=one.data.annotators)
+    found = crowdppl.fit("auto", fitted, seed=0)
+    plain = crowdppl.fit("bayesian_dawid_skene", fitted, inference="vb", seed=0).predict(table[~half])
+    said, whole = found.predict(table[~half]), crowdppl.fit("auto", one.data, seed=0).probabilities()
+
+    def score(p: pd.DataFrame) -> float:
+        code = p.columns.get_indexer(one.truth.reindex(plain.index))
+        return float(-np.log(p.reindex(plain.index).to_numpy()[np.arange(len(plain)), code]).mean())
+
+    assert score(said) == pytest.approx(score(whole), abs=0.03) and score(said) < score(plain) - 0.1

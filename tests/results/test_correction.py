@@ -110,3 +110,12 @@ def test_a_correction_says_what_it_is() -> None:
         "probabilities are averaged: 0.25 a + 0.75 b (labels correlated by 0.3), then mapped to 12 known truths "
         "(scale 0.60)"
     )
+
+
+def test_of_two_classes_the_likelier_stays_the_likelier() -> None:
+    rng = np.random.default_rng(2)
+    sure = np.sort(rng.random(400))
+    truth = (rng.random(400) < sure).astype(int)
+    p = np.stack([1 - sure, sure], 1)
+    found = apply_map(fit_map(p, truth), p)
+    assert (np.diff(found[:, 1]) > 0).all()

@@ -19,7 +19,7 @@ from crowdppl.inference.result import SiteResult
 from crowdppl.inference.vb.coordinate_ascent import Ascent
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.correction import Correction
-from crowdppl.results.leave_one_out import DRAWS
+from crowdppl.results.leave_one_out import DRAWS, given_the_rest
 from crowdppl.simulation.from_model import random_design
 from tests.crowd import crowd
 
@@ -320,3 +320,16 @@ def test_what_a_posterior_hands_out_is_the_callers_to_change(engine: str, fits: 
     for now, then in zip(held, before, strict=True):
         np.testing.assert_array_equal(now, then)
     assert len(posterior.diagnostics()["objectives"]) == steps > 0
+
+
+def test_arviz_gets_the_likelihood_where_vb_has_gaussians_or_members(fits: dict[str, Posterior]) -> None:
+    """At draws of vb the mean likelihood is near that of the draws that leave-one-out makes itself."""
+    community = fit("community", crowd(), inference="vb", max_iterations=50)
+    assert community.result.sites["community"].family == "onehot"
+    for held in (fits["glad"], community):
+        logs = group(held.to_arviz(draws=2000, log_likelihood=True), "log_likelihood")["labels"].values[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            own = np.hstack(list(given_the_rest(held, "item", 2000)))
+        error = np.sqrt((own.var(0) + logs.var(0)) / 2000)
+        assert (np.abs(own.mean(0) - logs.mean(0)) < 6 * error + 1e-9).all()
