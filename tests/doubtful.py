@@ -45,11 +45,8 @@ def handmade(given: list[int], n_classes: int = 2, **parts: Any) -> Posterior:
     point: dict[str, Any] = {
         "sites": {},
         "probabilities": np.full((len(item), n_classes), 1 / n_classes),
-        "probability_sd": None,
         "table": table,
-        "table_draws": None,
         "prevalence": np.full(n_classes, 1 / n_classes),
-        "prevalence_draws": None,
     }
     model = crowdppl.method("bayesian_dawid_skene")
     return Posterior(model, "handmade", "em", data, FitResult(**(point | parts)))

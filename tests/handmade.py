@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb, to_rgba
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws
 from crowdppl.plots.axes import ACCENT
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
@@ -40,12 +40,10 @@ def posterior(n_annotators: int = 3, n_classes: int = 2, drawn: bool = True, **d
     found = FitResult(
         sites=sites if drawn else {},
         probabilities=stream.dirichlet(np.ones(n_classes), 20),
-        probability_sd=None,
         table=tables.mean(0),
-        table_draws=tables if drawn else None,
         prevalence=shares.mean(0),
-        prevalence_draws=shares if drawn else None,
         diagnostics=diagnostics,
+        draws=OnDemand.of(TableDraws(tables, shares)) if drawn else None,
     )
     return Posterior(Handmade(), "handmade", "gibbs" if drawn else "em", data, found)
 

@@ -33,11 +33,8 @@ def result(**parts: Any) -> FitResult:
     point = {
         "sites": {},
         "probabilities": np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]),
-        "probability_sd": None,
         "table": TABLE,
-        "table_draws": None,
         "prevalence": SHARE,
-        "prevalence_draws": None,
         "diagnostics": {"converged": True, "iterations": 3, "objective": -5.0, "objectives": [-9.0, -6.0, -5.0]},
     }
     return FitResult(**(point | parts))

@@ -152,7 +152,7 @@ def _quietly(member: Fit, data: Annotations, model: Model | None = None) -> Fit:
     """A fit to some of the labels or truths, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return uninterrupted(refit(member, data, model, spread=False, select_volume=select_volume))
+        return uninterrupted(refit(member, data, model, select_volume=select_volume))
 
 
 def _with_gold(name: str, member: Fit, data: Annotations) -> Fit:

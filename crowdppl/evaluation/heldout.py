@@ -170,7 +170,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
-        result = fit_model(model, ANNOTATOR_MODEL, known, "vb", options, evidence=evidence, spread=False).result
+        result = fit_model(model, ANNOTATOR_MODEL, known, "vb", options, evidence=evidence).result
         if result.diagnostics["interrupted"]:
             raise KeyboardInterrupt
         np.add.at(of_labels, item[out], np.log(result.table[annotator[out], :, answer[out]]))
@@ -313,7 +313,7 @@ def score_one_of(
             out = fold == number
             if not out.any():
                 continue
-            part = uninterrupted(refit(whole, keep(full, ~out), raw, spread=False, select_volume=select_volume))
+            part = uninterrupted(refit(whole, keep(full, ~out), raw, select_volume=select_volume))
             alone, items, together = left_out(part, full, out, alone=not whole_items)
             if not whole_items:
                 rows.loc[out, "log_p"] = alone

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.draws import crossed, draws_of, mean_of
-from crowdppl.inference.problem import Problem
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.problem import Problem, without_validation
+from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TruthSpread
 from crowdppl.inference.tables import (
     MOST_DRAWS,
     affordable,
@@ -27,6 +30,9 @@ from crowdppl.inference.tables import (
 )
 from crowdppl.inference.vb.fit import VbRun
 from crowdppl.inference.vb.linear_response import weights
+from crowdppl.networks.outputs import networks_of
+
+T = TypeVar("T")
 
 SPREAD_DRAWS, SPREAD_READ = 50, 250_000
 """Draws over which the spread of vb's probabilities is found at least, and the labels that more may read."""
@@ -44,29 +50,50 @@ def result_of_state(
     sites = _state_sites(problem, order, run, engine)
     if engine == "em":
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, values, chains))
-        return FitResult(sites, probabilities, None, table, None, prevalence, None, diagnostics)
-    widened = _widened(problem, run, sites) if problem.spread else {}
+        return FitResult(sites, probabilities, table, prevalence, diagnostics)
     mean = _sufficient_mean(problem, sites)
-    sd = entropies = tables = prevalences = None
-    if problem.spread or mean is None:
-        draws = draws_of(problem, sites | widened, order, affordable(problem), problem.options.generator(8))
-        tables, prevalences = table_draws(problem, draws)
-        if problem.spread:
-            few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
-            over = truth_over(problem, thinned(draws, few))
-            sd, entropies = _by_code(over.sd, order), _by_code(over.entropies, order)
     if mean is not None:
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
     else:
-        # The mean-field draws are narrower than the widened ones: the same mean with less noise.
-        drawn = (tables, prevalences)
-        if widened:
-            stream = problem.options.generator(8)
-            drawn = table_draws(problem, draws_of(problem, sites, order, affordable(problem), stream))
-        table, prevalence = (x.mean(0, dtype=np.float64) for x in drawn if x is not None)
+        # Draws of mean field are narrower than those of the widened sites: the same mean with less noise.
+        drawn = table_draws(problem, _draws(problem, sites, order))
+        table, prevalence = drawn.tables.mean(0, dtype=np.float64), drawn.prevalence.mean(0)
+    widened = _widened(problem, run, sites)
     return FitResult(
-        sites | widened, probabilities, sd, table, tables, prevalence, prevalences, diagnostics, entropies
+        widened,
+        probabilities,
+        table,
+        prevalence,
+        diagnostics,
+        _later(problem, lambda: _truth_spread(problem, widened, order)),
+        _later(problem, lambda: table_draws(problem, _draws(problem, widened, order))),
     )
+
+
+def _draws(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> dict[str, Tensor]:
+    """The draws from vb's distributions over which its tables and truths are averaged, always the same."""
+    return draws_of(problem, sites, order, affordable(problem), problem.options.generator(8))
+
+
+def _truth_spread(problem: Problem, sites: Mapping[str, SiteResult], order: np.ndarray) -> TruthSpread:
+    few = max(SPREAD_DRAWS, SPREAD_READ // max(problem.n_labels, 1))
+    over = truth_over(problem, thinned(_draws(problem, sites, order), few))
+    return TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order))
+
+
+def _later(problem: Problem, compute: Callable[[], T]) -> OnDemand[T]:
+    """What is computed on demand, in the surroundings of the fit."""
+
+    def run() -> T:
+        device = problem.options.device
+        with ExitStack() as stack:
+            stack.enter_context(pyro_state_kept())
+            stack.enter_context(without_validation(device))
+            for network in networks_of(problem.model).values():
+                stack.enter_context(moved_to(network, device))
+            return compute()
+
+    return OnDemand(run)
 
 
 def result_of_draws(
@@ -76,17 +103,15 @@ def result_of_draws(
     flat = {n: x.flatten(0, 1) for n, x in draws.items()}
     many = max(MOST_DRAWS, min(TRUTH_DRAWS, LABELS_READ // max(problem.n_labels, 1)))
     over = truth_over(problem, thinned(flat, many))
-    tables, prevalence = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
+    drawn = table_draws(problem, thinned(flat, max(MOST_DRAWS, affordable(problem))))
     return FitResult(
         {n: _drawn_site(problem, order, n, x) for n, x in draws.items()},
         _by_code(over.mean, order),
-        _by_code(over.sd, order),
-        tables.mean(0, dtype=np.float64),
-        tables,
-        prevalence.mean(0),
-        prevalence,
+        drawn.tables.mean(0, dtype=np.float64),
+        drawn.prevalence.mean(0),
         diagnostics,
-        _by_code(over.entropies, order),
+        OnDemand.of(TruthSpread(_by_code(over.sd, order), _by_code(over.entropies, order))),
+        OnDemand.of(drawn),
     )
 
 
@@ -101,7 +126,7 @@ def result_of_point(
         drawn = _drawn_site(problem, order, name, x)
         sites[name] = SiteResult(name, drawn.dims, "point", {"value": np.asarray(drawn.arrays["draws"][0, 0])})
     probabilities = _by_code(truth_at(problem, values, None), order)
-    return FitResult(sites, probabilities, None, table.cpu().numpy(), None, share.cpu().numpy(), None, diagnostics)
+    return FitResult(sites, probabilities, table.cpu().numpy(), share.cpu().numpy(), diagnostics)
 
 
 def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -120,9 +145,14 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
 
 
 def _widened(problem: Problem, run: VbRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
-    """The Dirichlets of vb, as wide as linear response finds them."""
-    found = weights(problem, run.ascent, problem.options.generator(13), settled=run.progress.converged)
-    return {n: replace(sites[n], arrays={**sites[n].arrays, "weight": x.cpu().numpy()}) for n, x in found.items()}
+    """The sites of vb, whose Dirichlets linear response makes as wide as they should be."""
+    settled = run.progress.converged
+    found = _later(problem, lambda: weights(problem, run.ascent, problem.options.generator(13), settled=settled))
+
+    def weight(name: str) -> np.ndarray | None:
+        return found()[name].cpu().numpy() if name in found() else None
+
+    return {n: replace(site, weight=OnDemand(partial(weight, n))) for n, site in sites.items()}
 
 
 def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:

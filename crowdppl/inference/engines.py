@@ -48,7 +48,6 @@ def fit_model(
     *,
     evidence: Tensor | None = None,
     earlier: Earlier | None = None,
-    spread: bool = True,
     fits: int = 1,
     select_volume: SelectVolume | None = None,
 ) -> Fit:
@@ -61,7 +60,6 @@ def fit_model(
         start: values of sites (or truth shares) to start from.
         evidence: (N, K) log-potentials of the truth by position, beside labels and gold.
         earlier: a fit of the same annotators and classes, which em and vb continue.
-        spread: whether vb finds how probabilities and tables vary over draws.
         fits: number of such fits to come, by which "auto" chooses an engine.
         select_volume: finds the volume of networks whose training says "auto".
 
@@ -88,7 +86,7 @@ def fit_model(
             ready, volumes = _with_training(model, problem, data, engine, select_volume)
         with _networks_home(ready), without_validation(options.device):
             problem = problem if ready is problem.model else build(ready)
-            problem = replace(problem, earlier=earlier, spread=spread)
+            problem = replace(problem, earlier=earlier)
             if problem.truth is None:
                 raise MethodError(
                     f"{type(ready).__name__} draws no truth; call crowdppl.primitives.truth(data, log_p) in "

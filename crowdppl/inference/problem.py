@@ -72,8 +72,6 @@ class Problem:
         conjugate: names of the conjugate sites.
         given: values of sites, or truth shares (N, K) by position, to start from.
         earlier: a fit of the same annotators and classes, which em and vb continue.
-        spread: whether the spread of truth and tables over draws of the parameters is wanted; vb finds it in many
-            passes.
     """
 
     model: Model
@@ -87,7 +85,6 @@ class Problem:
     conjugate: frozenset[str]
     given: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: Earlier | None = None
-    spread: bool = True
 
     @staticmethod
     def of(model: Model, blocks: list[Block], options: Options, whole: Callable[[], Block]) -> Problem:

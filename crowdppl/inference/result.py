@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,35 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
 from crowdppl.primitives.model import Model
+
+T = TypeVar("T")
+
+
+class OnDemand(Generic[T]):
+    """A value that is computed when it is first asked for, and kept; ``self()`` gives it.
+
+    Args:
+        compute: has the same value whenever it is called; it is forgotten after the first call.
+    """
+
+    def __init__(self, compute: Callable[[], T]) -> None:
+        self._compute: Callable[[], T] | None = compute
+        self._value: T | None = None
+
+    @staticmethod
+    def of(value: T) -> OnDemand[T]:
+        """A value that is there already."""
+        out = OnDemand(lambda: value)
+        out()
+        return out
+
+    def __call__(self) -> T:
+        if self._compute is not None:
+            self._value, self._compute = self._compute(), None
+        return cast(T, self._value)
+
+    def __reduce__(self) -> tuple[Callable[[T], OnDemand[T]], tuple[T]]:
+        return OnDemand.of, (self(),)
 
 
 @dataclass(frozen=True)
@@ -25,10 +54,11 @@ class SiteResult:
         dims: names of the dimensions of its value, such as ("annotator", "truth", "label"); "item" first
             where the site belongs to items, which then stand in codebook order.
         family: "dirichlet", "point", "normal", "onehot" or "draws".
-        arrays: by family: {"concentration"}, with "weight", the part of each row's that is knowledge, where that is
-            known; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the site's own;
-            {"probability"}; {"draws"} of shape (chains, draws, *dims).
+        arrays: by family: {"concentration"}; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the
+            site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
+        weight: of Dirichlets by vb, the part of each row's concentration that is knowledge, of shape dims without
+            the last; None where that is not known.
     """
 
     name: str
@@ -36,6 +66,7 @@ class SiteResult:
     family: str
     arrays: Mapping[str, np.ndarray]
     support: str = ""
+    weight: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
 
     def constrained(self, x: np.ndarray) -> np.ndarray | None:
         """Values of a normal site in its own space, from unconstrained ones; None where that is not known."""
@@ -62,8 +93,34 @@ class SiteResult:
     @property
     def spread(self) -> np.ndarray:
         """Concentration of Dirichlets as wide as the posterior, of shape dims: that of vb says too much."""
-        c = self.arrays["concentration"]
-        return np.asarray(c * self.arrays["weight"][..., None]) if "weight" in self.arrays else c
+        c, weight = self.arrays["concentration"], self.weight()
+        return c if weight is None else np.asarray(c * weight[..., None])
+
+
+@dataclass(frozen=True)
+class TruthSpread:
+    """How items' truth probabilities vary over draws of the parameters.
+
+    Attributes:
+        sd: (N, K) standard deviations.
+        entropies: (N, 2) in bits: of the mean probabilities, and the mean of the draws' own.
+    """
+
+    sd: np.ndarray
+    entropies: np.ndarray
+
+
+@dataclass(frozen=True)
+class TableDraws:
+    """Draws of what a fresh item would be answered.
+
+    Attributes:
+        tables: (n, A, K, L) float32 draws of p(answer | annotator, truth), spread over chains.
+        prevalence: (n, K), the same draws of the shares of the classes.
+    """
+
+    tables: np.ndarray
+    prevalence: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -74,25 +131,45 @@ class FitResult:
         sites: the model's continuous and one-hot sites.
         probabilities: (N, K) probability of each truth in codebook order, averaged over parameter draws where
             the engine draws.
-        probability_sd: (N, K) standard deviation of that probability over parameter draws; None for points.
         table: (A, K, L) posterior mean of p(answer | annotator, truth), whatever the model.
-        table_draws: (n, A, K, L) float32 draws of it, spread over chains; None for points.
         prevalence: (K,) posterior mean share of each class.
-        prevalence_draws: (n, K), the same draws as ``table_draws``; None for points.
-        entropies: (N, 2) in bits, over parameter draws: of the mean probabilities, and the mean of the draws' own;
-            None for points.
         diagnostics: converged, iterations, objective, restarts, R-hat, ESS, divergences, warnings, seconds.
+        truth_spread: how probabilities vary over parameter draws; None for points.
+        draws: of table and prevalence; None for points.
     """
 
     sites: Mapping[str, SiteResult]
     probabilities: np.ndarray
-    probability_sd: np.ndarray | None
     table: np.ndarray
-    table_draws: np.ndarray | None
     prevalence: np.ndarray
-    prevalence_draws: np.ndarray | None
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    entropies: np.ndarray | None = None
+    truth_spread: OnDemand[TruthSpread] | None = None
+    draws: OnDemand[TableDraws] | None = None
+
+    def mean_field(self) -> FitResult:
+        """The same with the distributions of vb as they are, not widened."""
+        sites = {name: replace(site, weight=OnDemand.of(None)) for name, site in self.sites.items()}
+        return replace(self, sites=sites)
+
+    @property
+    def probability_sd(self) -> np.ndarray | None:
+        """(N, K) standard deviation of the probabilities over parameter draws; None for points."""
+        return None if self.truth_spread is None else self.truth_spread().sd
+
+    @property
+    def entropies(self) -> np.ndarray | None:
+        """(N, 2) in bits, as of ``TruthSpread``; None for points."""
+        return None if self.truth_spread is None else self.truth_spread().entropies
+
+    @property
+    def table_draws(self) -> np.ndarray | None:
+        """(n, A, K, L) float32 draws of the table; None for points."""
+        return None if self.draws is None else self.draws().tables
+
+    @property
+    def prevalence_draws(self) -> np.ndarray | None:
+        """(n, K), the same draws as ``table_draws``; None for points."""
+        return None if self.draws is None else self.draws().prevalence
 
 
 Sites = Mapping[str, SiteResult]

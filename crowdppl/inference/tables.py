@@ -15,6 +15,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.inference.density import FLOOR, Density
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.result import TableDraws
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
 from crowdppl.networks.outputs import networks_of
@@ -265,8 +266,8 @@ def probe_block(block: Block) -> Block:
     )
 
 
-def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """(n, A, K, L) float32 draws of the annotators' tables and (n, K) of the prevalence."""
+def table_draws(problem: Problem, draws: Draws) -> TableDraws:
+    """The annotators' tables and the prevalence at each draw of the parameters."""
     block = problem.blocks[0]
     n = next(iter(draws.values())).shape[0]
     step = max(1, min(32, WIDTH // (block.n_annotators * block.n_answers * problem.states)))
@@ -277,7 +278,7 @@ def table_draws(problem: Problem, draws: Draws) -> tuple[np.ndarray, np.ndarray]
         tables.append(table.float().cpu().numpy())
         prevalence.append(share.cpu().numpy())
     # In C order, as a file has them: sums over them are then the same, to the last bit, after load.
-    return np.ascontiguousarray(np.concatenate(tables)), np.ascontiguousarray(np.concatenate(prevalence))
+    return TableDraws(*(np.ascontiguousarray(np.concatenate(x)) for x in (tables, prevalence)))
 
 
 def are_linear(problem: Problem, crossed: Draws) -> bool:
@@ -287,7 +288,7 @@ def are_linear(problem: Problem, crossed: Draws) -> bool:
     """
     if not len(next(iter(crossed.values()))):
         return True
-    tables, prevalence = table_draws(problem, crossed)
-    joint = tables * prevalence[:, None, :, None]
+    drawn = table_draws(problem, crossed)
+    joint = drawn.tables * drawn.prevalence[:, None, :, None]
     one, other, middle = joint[::3], joint[1::3], joint[2::3]
     return bool(np.allclose(middle, (one + other) / 2, rtol=0, atol=LINEAR))

@@ -28,8 +28,11 @@ from crowdppl.inference.result import (
     Correction,
     Fit,
     FitResult,
+    OnDemand,
     Record,
     SiteResult,
+    TableDraws,
+    TruthSpread,
     UpdateState,
 )
 from crowdppl.networks.classifier import ROWS, Network
@@ -37,7 +40,7 @@ from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, settings_of
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
@@ -46,7 +49,10 @@ HEAD = 100
 """Bytes at the beginning of the JSON that name the library."""
 SESSION = ("callback", "progress")
 """Options that watch a fit; they are not kept."""
-RECORDS = {f"${kind.__name__}": kind for kind in (CalibrationMap, FitResult, Record, SiteResult, UpdateState)}
+RECORDS = {
+    f"${kind.__name__}": kind
+    for kind in (CalibrationMap, FitResult, Record, SiteResult, TableDraws, TruthSpread, UpdateState)
+}
 """Records that are saved field by field, by their tag in JSON."""
 
 
@@ -239,6 +245,8 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"$dict": pack([list(pair) for pair in value.items()], place, arrays)}
     if isinstance(value, pd.Index):
         return {"$index": each({"values": value.tolist(), "name": value.name}) | {"dtype": str(value.dtype)}}
+    if isinstance(value, OnDemand):
+        return {"$OnDemand": pack(value(), place, arrays)}
     if (tag := f"${type(value).__name__}") in RECORDS:
         return {tag: each({field.name: getattr(value, field.name) for field in fields(value)})}
     array = _numpy(value) if isinstance(value, Tensor) else value
@@ -275,7 +283,7 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         return dict(value)
     if tag == "$index":
         return pd.Index(value["values"], dtype=value["dtype"], name=value["name"], tupleize_cols=False)
-    return RECORDS[tag](**value)
+    return OnDemand.of(value) if tag == "$OnDemand" else RECORDS[tag](**value)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

@@ -141,7 +141,7 @@ class Trial:
         options = options_from(cast("FitOptions", {**QUICK[engine], **how}))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
-            return Posterior.of(fit_model(model, name, data, engine, options, spread=False))
+            return Posterior.of(fit_model(model, name, data, engine, options))
 
 
 def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:

@@ -13,7 +13,7 @@ from crowdppl.criticism.collusion import pair_agreement
 from crowdppl.criticism.doubts import doubts
 from crowdppl.evaluation.metrics import log_score
 from crowdppl.fitting import fit
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior
 from crowdppl.simulation.from_model import Simulation
 from tests.crowd import annotations, crowd
@@ -63,7 +63,8 @@ def test_narrow_posteriors_are_spared() -> None:
         draws[:, :, 1] = draws[:, :, 1, ::-1]
         np.testing.assert_allclose(module.narrowness(draws), worth, rtol=0.35)
         sites = {"confusion": site(CONFUSION, 6, 2, 2)}
-        assert kinds(handmade([5] * 6, 2, sites=sites, table_draws=draws.astype(np.float32))) == expected
+        drawn = OnDemand.of(TableDraws(draws.astype(np.float32), np.full((200, 2), 0.5)))
+        assert kinds(handmade([5] * 6, 2, sites=sites, draws=drawn)) == expected
 
 
 def test_thin_tells_methods_apart() -> None:

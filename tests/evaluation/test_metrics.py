@@ -23,7 +23,7 @@ from crowdppl.evaluation.metrics import (
     resampled_scores,
 )
 from crowdppl.fitting import fit
-from crowdppl.inference.result import FitResult
+from crowdppl.inference.result import FitResult, OnDemand, TableDraws
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Card
 from crowdppl.registry import method
@@ -213,9 +213,9 @@ def posterior(data: Annotations, tables: np.ndarray, drawn: bool) -> Posterior:
     """A made-up result: draws of confusions (n, A, K, L), even prevalence, and even probabilities."""
     k = data.n_classes
     share = np.full((len(tables), k), 1 / k)
-    draws = {"table_draws": tables if drawn else None, "prevalence_draws": share if drawn else None}
+    draws = OnDemand.of(TableDraws(tables, share)) if drawn else None
     p = np.full((data.n_items, k), 1 / k)
-    found = FitResult({}, p, None, tables.mean(0), prevalence=share[0], **draws)
+    found = FitResult({}, p, tables.mean(0), share[0], draws=draws)
     return Posterior(Handmade(), "handmade", "gibbs", data, found)
 
 

@@ -40,7 +40,7 @@ def test_each_draw_has_its_own_spread_of_items() -> None:
     one, crowd_wide = torch.ones(2, 1, dtype=torch.float64), torch.zeros(2, 1, 3, 3, dtype=torch.float64)
     values = {"prevalence": -torch.ones(2, 1, 3).double() * np.log(3), "crowd": crowd_wide, "spread": one}
     values |= {"logits": 2 * logits, "hardness": hardness, "difficulty": torch.zeros(2, 20).double()}
-    tables, _ = table_draws(problem, values)
+    tables = table_draws(problem, values).tables
     for d in range(2):
         odds = 2 * logits[d].numpy()[..., None] * np.exp(-hardness[d].item() * NODES)
         right = np.exp(odds - np.logaddexp.reduce(odds, -2, keepdims=True)) @ WEIGHTS / WEIGHTS.sum()

@@ -18,7 +18,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.predict import answers
-from crowdppl.inference.result import SiteResult
+from crowdppl.inference.result import OnDemand, SiteResult, TableDraws
 from crowdppl.networks import network_output
 from crowdppl.posterior import Posterior
 from crowdppl.primitives import Block, annotate, diagonal_prior, plates, prevalence, truth
@@ -201,7 +201,8 @@ def test_tables_of_single_items_are_averaged_over_draws() -> None:
 def test_no_information_from_an_annotator_who_is_perfect_or_perfectly_wrong() -> None:
     draws = np.array([[coin(1.0), coin(0.8)], [coin(0.0), coin(0.8)]])
     posterior = held([[0.5, 0.5]], draws.mean(0), [(0, 1, 0)])
-    posterior = replace(posterior, result=replace(posterior.result, table_draws=draws.astype(np.float32)))
+    drawn = OnDemand.of(TableDraws(draws.astype(np.float32), np.full((2, 2), 0.5)))
+    posterior = replace(posterior, result=replace(posterior.result, draws=drawn))
     found = every_pair(posterior, exclude_answered=False)["information"]
     assert found[(0, 0)] == 0
     assert found[(0, 1)] == pytest.approx(1 - bits([0.8, 0.2]))

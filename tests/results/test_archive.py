@@ -18,7 +18,7 @@ import crowdppl
 from crowdppl import registry
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, ResultError
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws
 from crowdppl.posterior import Posterior, load
 from crowdppl.primitives.model import Card
 from crowdppl.results import archive
@@ -77,12 +77,10 @@ def posterior(data: Annotations, **settings: Any) -> Posterior:
     found = FitResult(
         sites={site.name: site for site in sites},
         probabilities=stream.dirichlet(np.ones(k), n),
-        probability_sd=None,
         table=stream.random((a, k, m)),
-        table_draws=stream.random((4, a, k, m)).astype(np.float32),
         prevalence=stream.random(k),
-        prevalence_draws=stream.random((4, k)),
         diagnostics=diagnostics,
+        draws=OnDemand.of(TableDraws(stream.random((4, a, k, m)).astype(np.float32), stream.random((4, k)))),
     )
     options = {"seed": 3, "tolerance": None, "callback": print, "progress": True}
     return Posterior(Shelved(**settings), "shelved", "vb", data, found, options)
@@ -98,7 +96,9 @@ def assert_same(found: Any, expected: Any) -> None:
     if isinstance(expected, np.ndarray):
         assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(found, expected)
-    elif isinstance(expected, SiteResult | FitResult):
+    elif isinstance(expected, OnDemand):
+        assert_same(found(), expected())
+    elif isinstance(expected, SiteResult | FitResult | TableDraws):
         for field in fields(expected):
             assert_same(getattr(found, field.name), getattr(expected, field.name))
     elif isinstance(expected, dict):

@@ -18,7 +18,7 @@ from crowdppl.data.split import keep
 from crowdppl.errors import ConvergenceWarning
 from crowdppl.evaluation import calibration
 from crowdppl.inference.predict.predictive import refit
-from crowdppl.inference.result import Fit
+from crowdppl.inference.result import Fit, OnDemand, TruthSpread
 from crowdppl.posterior import Posterior
 from crowdppl.results.correction import (
     Correction,
@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {"max_iterations": 2}
 
 
 def by_hand(rate: float) -> Posterior:
-    draws = result(probability_sd=np.full((3, 2), 0.1), entropies=np.full((3, 2), 0.5))
+    draws = result(truth_spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.full((3, 2), 0.5))))
     made = Correction(np.full((3, 2), 0.5), {"m": 1.0}, {"m": rate}, {})
     return replace(posterior(draws), correction=made)
 

@@ -35,7 +35,7 @@ def held(p: Any, classes: list[Any] | None = None, labels: Any = ((0, 0),), **op
     data = Annotations.from_arrays(
         item, ["a"] * len(item), label, classes=names, items=list(range(len(p))), annotators=["a", "b"], **options
     )
-    found = FitResult({}, p, None, np.full((2, k, k), 1 / k), None, np.full(k, 1 / k), None)
+    found = FitResult({}, p, np.full((2, k, k), 1 / k), np.full(k, 1 / k))
     return Posterior(Handmade(), "handmade", "em", data, found)
 
 

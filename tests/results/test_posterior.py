@@ -13,7 +13,7 @@ from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError, ResultError
-from crowdppl.inference.result import FitResult, SiteResult
+from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.posterior import Posterior
 from crowdppl.results import choices, intervals
 from tests.three_items import ANNOTATORS, ITEMS, LABELS, Handmade, posterior, result
@@ -28,7 +28,9 @@ def test_probabilities_have_items_and_classes_for_names() -> None:
     assert list(table.columns) == ["no", "yes"]
     assert table.loc[10, "yes"] == 0.8
     assert posterior().probabilities(sd=True).isna().all(axis=None)
-    sd = posterior(result(probability_sd=np.full((3, 2), 0.1))).probabilities(sd=True)
+    sd = posterior(
+        result(truth_spread=OnDemand.of(TruthSpread(np.full((3, 2), 0.1), np.zeros((3, 2)))))
+    ).probabilities(sd=True)
     assert (sd == 0.1).all(axis=None)
 
 
@@ -99,7 +101,7 @@ def test_intervals_from_draws_are_quantiles() -> None:
     stream = np.random.default_rng(0)
     rows = stream.dirichlet([8.0, 2.0], (2000, 3, 2)).astype(np.float32)
     shares = stream.dirichlet([2.0, 3.0], 2000)
-    found = result(table=rows.mean(0), table_draws=rows, prevalence=shares.mean(0), prevalence_draws=shares)
+    found = result(table=rows.mean(0), prevalence=shares.mean(0), draws=OnDemand.of(TableDraws(rows, shares)))
     held = posterior(found, "gibbs")
     table = held.annotators(level=0.8)
     right = shares[:, 0] * rows[:, 1, 0, 0] + shares[:, 1] * rows[:, 1, 1, 1]
@@ -132,7 +134,7 @@ def dirichlet_result(between: bool = False) -> tuple[FitResult, np.ndarray]:
         "share": SiteResult("share", ("class",), "dirichlet", {"concentration": counts}),
     }
     found = result(
-        sites=sites, table=rows.mean(0), table_draws=rows, prevalence=shares.mean(0), prevalence_draws=shares
+        sites=sites, table=rows.mean(0), prevalence=shares.mean(0), draws=OnDemand.of(TableDraws(rows, shares))
     )
     return found, concentration
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ PIECE = 10_000_000
 def left_out(
     posterior: Fit, full: Annotations, out: np.ndarray, alone: bool = True, draws: int = DRAWS
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probabilities of left-out labels under a fit to the others.
+    """Log-probabilities of left-out labels under a fit to the others; by vb, under its mean field.
 
     Args:
         posterior: a fit to the labels that were kept.
@@ -36,6 +37,7 @@ def left_out(
         log p(label | kept labels) of each label left out, in their order (empty unless ``alone``); the codes of
         items with labels left out; and log p(all their labels left out | kept labels).
     """
+    posterior = replace(posterior, result=posterior.result.mean_field())  # widths would cost more than the fit
     item, cell = row_codes(full.blocks, full.order)
     mine, at = np.unique(item[out], return_inverse=True)
     row_of = np.full(full.n_items, -1)

@@ -55,7 +55,6 @@ def refit(
     data: Annotations,
     model: Model | None = None,
     *,
-    spread: bool = True,
     select_volume: SelectVolume | None = None,
 ) -> Fit:
     """The same engine and options on other labels of the same items, started where the old fit ended.
@@ -67,7 +66,6 @@ def refit(
         posterior, data: the old fit, and the labels.
         model: the model before settings (such as groups of annotators) were found in the old labels; they are then
             found anew. By default the model of the old fit.
-        spread: whether standard deviations and entropies over draws are wanted.
         select_volume: as for ``fit_model``.
     """
     options = options_of(posterior)
@@ -86,7 +84,6 @@ def refit(
         start,
         evidence=earlier_evidence(posterior, data),
         earlier=earlier,
-        spread=spread,
         select_volume=select_volume,
     )
     fitted = posterior.model if memory is not None else found.model

@@ -34,7 +34,7 @@ class PosteriorAsPrior:
     @property
     def unsupported(self) -> dict[str, Tensor]:
         """Concentration of each Dirichlet row that mean field counted and linear response took back, by site."""
-        weighted = (site for site in self._sites.values() if "weight" in site.arrays)
+        weighted = (x for x in self._sites.values() if x.family == "dirichlet" and x.weight() is not None)
         return {x.name: torch.as_tensor((x.arrays["concentration"] - x.spread).sum(-1)) for x in weighted}
 
     def model(self, data: Block) -> Any:

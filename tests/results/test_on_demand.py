@@ -1,0 +1,57 @@
+"""What is computed on demand is the same whenever it is asked for, and not computed before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import crowdppl
+from crowdppl.inference import assembly
+from crowdppl.posterior import Posterior
+from tests.crowd import crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+DATA = crowd(40, 6, 3, 5, seed=3)
+ASKED = {
+    "annotators": lambda p: p.annotators().to_numpy(float, na_value=np.nan),
+    "probabilities": lambda p: p.probabilities(sd=True).to_numpy(float),
+    "entropies": lambda p: p.result.entropies,
+    "prevalence": lambda p: p.prevalence().to_numpy(float),
+}
+
+
+def fitted(method: str, **options: Any) -> Posterior:
+    return crowdppl.fit(method, DATA, inference="vb", seed=4, **options)
+
+
+@pytest.mark.parametrize("method", ["bayesian_dawid_skene", "hierarchical_dawid_skene", "community"])
+def test_answers_do_not_depend_on_when_they_are_asked_for(method: str, tmp_path: Path) -> None:
+    first = fitted(method)
+    early = {name: ask(first) for name, ask in ASKED.items()}
+    late = fitted(method)
+    crowdppl.fit("mace", DATA, inference="vb", seed=9)  # another fit in between
+    torch.rand(7)
+    state = torch.random.get_rng_state()
+    for name, ask in reversed(ASKED.items()):
+        np.testing.assert_array_equal(ask(late), early[name])
+    assert torch.equal(state, torch.random.get_rng_state())
+    fitted(method).save(tmp_path / "result")
+    for loaded in (crowdppl.load(tmp_path / "result"), crowdppl.load(tmp_path / "result")):
+        for name, ask in ASKED.items():
+            np.testing.assert_array_equal(ask(loaded), early[name])
+
+
+def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("computed")
+
+    for name in ("weights", "truth_over"):
+        monkeypatch.setattr(assembly, name, never)
+    for posterior in (fitted("bayesian_dawid_skene"), crowdppl.fit("auto", DATA, seed=4)):
+        posterior.probabilities(), posterior.confusion(), posterior.prevalence
+        with pytest.raises(AssertionError, match="computed"):
+            posterior.annotators()
