@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from crowdppl.core.validation import check_settings, switch, warn
 from crowdppl.errors import CrowdpplWarning, MethodError
-from crowdppl.primitives.model import Model, card_of
+
+if TYPE_CHECKING:  # what imports torch is imported when a method is, so that the methods are listed quickly
+    from crowdppl.primitives.model import Card, Model
 
 ENTRY_POINTS = "crowdppl.methods"
 """Group under which an installed package offers methods: name = "package.module:Class"."""
@@ -139,13 +143,8 @@ def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines:
         raise MethodError(f"columns={columns!r} must be a mapping from names to functions of a method")
     columns = {**(_engine_columns() if switch("engines", engines) else {}), **(columns or {})}
     rows = []
-    for name in names():
-        try:
-            model = method(name)
-        except Exception as error:
-            warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
-            continue
-        card = card_of(model)
+    for name, model in _loaded(names()):
+        card = _card_of(model)
         row = {
             "method": name,
             "title": card.title if card else type(model).__name__,
@@ -155,6 +154,45 @@ def zoo(columns: Mapping[str, Callable[[Model], str]] | None = None, *, engines:
         rows.append(row | {column: cell(model) for column, cell in columns.items()})
     header = ["method", "title", "reference", "settings", *columns]
     return pd.DataFrame(rows, columns=header).set_index("method")
+
+
+def summaries() -> dict[str, str]:
+    """What each method is, in a line; those of the zoo are read from the text of their files, without torch."""
+    zoo = {name: line for name in _zoo_names() if name not in _registered and (line := _first_line(name))}
+    others = _loaded(name for name in names() if name not in zoo)
+    return dict(sorted({**zoo, **{name: in_a_line(model) for name, model in others}}.items()))
+
+
+def in_a_line(model: object) -> str:
+    """The first line of the docstring of a model's class; without one, the title of its card."""
+    own, card = inspect.getdoc(type(model)) or "", _card_of(model)
+    written = not own.startswith(f"{type(model).__name__}(")  # dataclasses fill it in
+    return (own.partition("\n")[0] if written else "") or (card.title if card else type(model).__name__)
+
+
+def _card_of(model: object) -> Card | None:
+    """The card of a model; its class is imported with torch."""
+    from crowdppl.primitives.model import card_of
+
+    return card_of(model)
+
+
+def _first_line(name: str) -> str:
+    """The same of a class of the zoo, from its file; empty without a docstring."""
+    spec = find_spec(f"crowdppl.models.{name}")
+    assert spec is not None and spec.origin is not None
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    own = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == _class_name(name)]
+    return (ast.get_docstring(own[0]) or "").partition("\n")[0] if own else ""
+
+
+def _loaded(names: Iterable[str]) -> Iterator[tuple[str, Model]]:
+    """Methods with default settings by name; one that cannot be loaded is left out with a warning."""
+    for name in names:
+        try:
+            yield name, method(name)
+        except Exception as error:
+            warn(f"{name} is left out of the zoo: {error}", CrowdpplWarning)
 
 
 def _engine_columns() -> dict[str, Callable[[Model], str]]:
@@ -193,11 +231,15 @@ def _in_zoo(name: str) -> bool:
 
 
 def _from_zoo(name: str) -> type[Any]:
-    wanted = "".join(word.capitalize() for word in name.split("_"))
+    wanted = _class_name(name)
     cls = getattr(import_module(f"crowdppl.models.{name}"), wanted, None)
     if cls is None:
         raise MethodError(f"models/{name}.py has no class {wanted}; give the method's class this name")
     return _check(name, cls)
+
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _of_packages() -> dict[str, EntryPoint]:
@@ -213,7 +255,7 @@ def _entry_points(path: tuple[str, ...]) -> dict[str, EntryPoint]:
 def _check(name: str, cls: Any) -> type[Any]:
     if not isinstance(cls, type) or not callable(getattr(cls, "model", None)):
         raise MethodError(f"{name} is {cls!r}, not a class with model(data)")
-    card_of(cls)
+    _card_of(cls)
     return cls
 
 

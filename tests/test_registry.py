@@ -170,6 +170,17 @@ def test_the_zoo_is_a_table(methods: Path) -> None:
     }
 
 
+def test_lines_read_from_files_are_those_of_the_loaded_methods(methods: Path) -> None:
+    registry.register("bare", Bare)
+    with pytest.warns(CrowdpplWarning, match="misnamed"):
+        assert registry.summaries() == {"bare": "Bare", "one_coin": "One coin"}
+
+
+def test_lines_of_the_zoo() -> None:
+    lines = registry.summaries()
+    assert {name: registry.in_a_line(registry.method(name)) for name in registry.names()} == lines
+
+
 @pytest.mark.parametrize("name", ZOO)
 def test_a_method_of_the_zoo_is_named_alike_everywhere(name: str) -> None:
     model: Any = registry.method(name)  # so every setting has a default

@@ -1,4 +1,4 @@
-"""The command ``crowdppl``. Commands import what they need, so that --help is quick."""
+"""The command ``crowdppl``. Commands import what they need: --help and zoo are quick, without torch."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
-from crowdppl.fitting import check_automatic, fit
-from crowdppl.primitives.model import card_of, in_a_line
+
+if TYPE_CHECKING:
+    from crowdppl.data.annotations import Annotations
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 PASSED_ON = ("item", "annotator", "label", "format", "delimiter", "encoding", "wide", "kind", "repeats")
@@ -81,6 +81,7 @@ def fit_answers(
     Python. Columns named item, annotator and label (or task, worker, answer and the like) are recognised.
     """
     from crowdppl.cli.outputs import FILES, require_room, write_result
+    from crowdppl.fitting import check_automatic, fit
     from crowdppl.inference.options import options_from
 
     settings = arguments.pairs(setting, "--setting")
@@ -144,18 +145,23 @@ def compare_methods(
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
     """List the methods, or show all about one."""
     if name is None:
-        table = registry.zoo({"about": in_a_line}, engines=False)
-        width = max(map(len, table.index), default=0)
-        for method, about in table["about"].items():
+        summaries = registry.summaries()
+        width = max(map(len, summaries), default=0)
+        for method, about in summaries.items():
             print(f"{method:{width}}  {about}")
         print("\ncrowdppl zoo NAME shows more about one.")
         return
     from crowdppl.datasets import anaesthetists
     from crowdppl.inference.engines import ENGINES, engine_support
+    from crowdppl.primitives.model import card_of
 
     model = registry.method(name)
     card, data = card_of(model), anaesthetists()
-    parts: dict[str, Any] = {"method": name, **registry.zoo(engines=False).loc[name], "about": in_a_line(model)}
+    parts: dict[str, Any] = {
+        "method": name,
+        **registry.zoo(engines=False).loc[name],
+        "about": registry.in_a_line(model),
+    }
     parts |= {engine: engine_support(model, data, engine) for engine in ENGINES}
     if card is not None:
         parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
@@ -238,6 +244,8 @@ def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:
 
 def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
     """Warns of files that no method reads, according to the methods' cards."""
+    from crowdppl.primitives.model import card_of
+
     cards = [card_of(registry.method(name)) for name in models if name != "auto"]
     if None in cards:
         return  # nobody knows what a method without a card reads

@@ -159,13 +159,6 @@ def card_of(model: object) -> Card | None:
     return card
 
 
-def in_a_line(model: object) -> str:
-    """The first line of the docstring of a model's class; without one, the title of its card."""
-    own, card = inspect.getdoc(type(model)) or "", card_of(model)
-    written = not own.startswith(f"{type(model).__name__}(")  # dataclasses fill it in
-    return (own.partition("\n")[0] if written else "") or (card.title if card else type(model).__name__)
-
-
 def plates_of(model: object) -> int:
     """How deep a model's plates nest, by default 1.
 

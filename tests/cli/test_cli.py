@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,6 +162,13 @@ def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed.keys() >= {*crowdppl.zoo(engines=False).index} and all(map(str.strip, listed.values()))
     assert run("zoo", "dawid_skene") == 0
     assert "10.2307/2346806" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["zoo"], ["--help"], ["fit", "--help"], ["--version"]], ids=" ".join)
+def test_what_needs_no_model_imports_no_torch(command: list[str]) -> None:
+    code = "import sys; from crowdppl.cli.commands import main\ntry: main()\nfinally: print('torch' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"
 
 
 def test_refusals_are_one_line(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
