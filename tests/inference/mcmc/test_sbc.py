@@ -73,7 +73,7 @@ def test_nuts_is_calibrated() -> None:
     judge("bayesian_dawid_skene", "nuts", design, chains=1, draws=13, warmup=10, ranks=13)
 
 
-@pytest.mark.parametrize("name", ["bayesian_dawid_skene", "mace", "community"])
+@pytest.mark.parametrize("name", ["mace", "community"])
 def test_gibbs_is_calibrated(name: str) -> None:
     """11 chains, every 7th of 63 draws."""
     design = crowdppl.random_design(9, 4, 3, classes=3, seed=0)
