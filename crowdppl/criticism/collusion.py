@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -199,6 +199,7 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     probability of one label is taken from ``independent``: it only weighs agreement, and the tail is right for any
     weights. Where the model's plate is not that of items, the result raises MethodError.
     """
+    posterior = replace(posterior, result=posterior.result.mean_field())  # a mean, for which widths matter little
     data, kept = posterior.data, (1 - EVEN) ** 2
     whole, at, n_classes = design, np.arange(len(design.answer)), data.n_classes
     if data.alphabet.informative:

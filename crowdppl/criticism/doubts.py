@@ -143,8 +143,7 @@ def sparse_data(posterior: Fit, given: np.ndarray) -> Iterator[Doubt]:
     share = given[few].sum() / max(1, given.sum())
     if share <= MAX_SPARSE:
         return
-    draws = posterior.result.table_draws
-    if draws is not None and np.median(narrowness(draws[:: len(draws) // 50 + 1, few])) >= NARROW * need / rows:
+    if _supported(posterior, few, NARROW * need / rows):
         return
     sampled = any(site.family == "draws" for site in posterior.result.sites.values())
     prior = _questionable_prior(posterior) if sampled else "on the prior, or on chance where there is none"
@@ -178,6 +177,12 @@ def narrowness(draws: np.ndarray) -> np.ndarray:
     mean, variance = draws.mean(0, dtype=np.float64), draws.var(0, dtype=np.float64)
     worth = (1 - (mean**2).sum(-1)) / np.maximum(variance.sum(-1), 1e-12) - 1
     return np.asarray(worth.mean(-1))
+
+
+def _supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
+    """Whether rows of the annotators ``few``, bool (A,), are as narrow as so many labels would make them."""
+    draws = posterior.result.table_draws
+    return draws is not None and bool(np.median(narrowness(draws[:: len(draws) // 50 + 1, few])) >= worth)
 
 
 def _questionable_prior(posterior: Fit) -> str:
