@@ -28,6 +28,7 @@ from crowdppl.results.decisions import Cost
 from crowdppl.results.leave_one_out import LeaveOneOut
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import xarray as xr
     from matplotlib.axes import Axes
 
@@ -88,6 +89,13 @@ class Posterior(Fit):
         See ``crowdppl.results.tables.labels``.
         """
         return tables.labels(self)
+
+    def to_arrow(self) -> pa.Table:
+        """The labels of the items, with the probability of every class, as a table of Arrow.
+
+        See ``crowdppl.results.tables.to_arrow``.
+        """
+        return tables.to_arrow(self)
 
     def truth(self, level: float = 0.95) -> pd.DataFrame:
         """Estimate, standard deviation and interval of each item's truth, nominal or ordinal.

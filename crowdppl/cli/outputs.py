@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl import __version__
+from crowdppl.data.tables import arrow_table
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ResultError
 from crowdppl.fitting import fit
@@ -37,10 +38,12 @@ def write_result(
     posterior: Posterior, folder: Path, about: Mapping[str, Any], timings: Mapping[str, float]
 ) -> None:
     """Writes labels.csv, annotators.csv, the posterior and run.json, with further entries and earlier timings."""
+    from pyarrow.csv import write_csv  # slow to import
+
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
-    for table, name in ((label_table(posterior), LABELS), (posterior.annotators(), ANNOTATORS)):
-        table.to_csv(folder / name, lineterminator="\n")
+    write_csv(posterior.to_arrow(), folder / LABELS)
+    write_csv(arrow_table(posterior.annotators()), folder / ANNOTATORS)
     posterior.save(folder)
     seconds = {**timings, "write": time.perf_counter() - began}
     text = json.dumps(_as_json(record(posterior, about, seconds)), indent=2, ensure_ascii=False, allow_nan=False)
@@ -87,12 +90,6 @@ def _refuse_source(path: Path, sources: Iterable[Path], kind: str) -> None:
     for source in sources:
         if path.exists() and source.exists() and path.samefile(source):
             raise ResultError(f"{source} is read here and would be replaced; give another {kind}")
-
-
-def label_table(posterior: Posterior) -> pd.DataFrame:
-    """The labels, with the probability of every class in a column ``p(class)``."""
-    p = posterior.probabilities()
-    return posterior.labels().join(p.set_axis([f"p({name})" for name in p.columns], axis=1))
 
 
 def record(posterior: Posterior, about: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, Any]:
@@ -168,7 +165,10 @@ def run_demo(folder: Path, seed: int = 0, *, overwrite: bool = False) -> Posteri
     pictures = write_pictures(posterior, folder / "pictures")
     print(f"{data.n_annotators} anaesthetists on the fitness of {data.n_items} patients (Dawid & Skene, 1979)")
     print(f"{posterior.method} by {posterior.inference}, default settings, seed {seed}")
-    _show("Probability of each class for each patient", label_table(posterior).drop(columns="tied"))
+    _show(
+        "Probability of each class for each patient",
+        posterior.to_arrow().drop_columns("tied").to_pandas().set_index("item"),
+    )
     _show("Annotators, with 95 % intervals", posterior.annotators())
     _show("Prevalence of the classes, with 95 % intervals", posterior.prevalence())
     titles = {"rhat": "worst R-hat", "ess_bulk": "smallest bulk ESS", "ess_tail": "smallest tail ESS"}

@@ -271,10 +271,13 @@ def with_covariates(
 
 def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
-    item = np.repeat(order, np.concatenate([row_sizes(block) for block in blocks]))
+    sizes = np.concatenate([row_sizes(block) for block in blocks])
+    by_item = np.argsort(order)
+    starts = (np.cumsum(sizes) - sizes)[by_item]
+    sizes = sizes[by_item]
+    place = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
     cell = np.concatenate([block.bags.cells.cpu().numpy() for block in blocks])
-    by_item = np.argsort(item, kind="stable")
-    return item[by_item], cell[by_item]
+    return np.repeat(np.arange(len(order), dtype=np.int32), sizes), cell[place]
 
 
 def has_informative_label(block: Block) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,9 @@ import pandas as pd
 from crowdppl.core.validation import kind_of
 from crowdppl.data.ids import Place, as_column, as_index, native, place_in_rows, tensor_to_numpy
 from crowdppl.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Usual names first; the others count only where no usual one is there, because tables of labels often carry a
 # text, an image or a value along.
@@ -168,6 +171,20 @@ def require_table(frame: Any, origin: str) -> None:
             f"{origin} is {kind_of(frame)}, and no pandas DataFrame; make one by pandas.DataFrame(...), or read a "
             "file by crowdppl.read_annotations"
         )
+
+
+def arrow_table(frame: pd.DataFrame) -> pa.Table:
+    """A table for Arrow, its index the first column; values that no type of Arrow holds together become text."""
+    import pyarrow as pa  # slow to import
+
+    def plain(column: pd.Index[Any] | pd.Series[Any]) -> Any:
+        try:
+            return pa.array(column, from_pandas=True)
+        except (pa.ArrowException, OverflowError):
+            return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
+
+    columns = [frame.index, *(frame.iloc[:, n] for n in range(frame.shape[1]))]
+    return pa.Table.from_arrays([*map(plain, columns)], [str(name) for name in (frame.index.name, *frame.columns)])
 
 
 def rows_of_wide(

@@ -40,7 +40,7 @@ from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, settings_of
 
-FORMAT = 4
+FORMAT = 5
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
@@ -244,7 +244,7 @@ def pack(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
             return each(value)
         return {"$dict": pack([list(pair) for pair in value.items()], place, arrays)}
     if isinstance(value, pd.Index):
-        return {"$index": each({"values": value.tolist(), "name": value.name}) | {"dtype": str(value.dtype)}}
+        return {"$index": each({"values": _values(value), "name": value.name, "dtype": str(value.dtype)})}
     if isinstance(value, OnDemand):
         return {"$OnDemand": pack(value(), place, arrays)}
     if (tag := f"${type(value).__name__}") in RECORDS:
@@ -282,8 +282,32 @@ def unpack(packed: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if tag == "$dict":
         return dict(value)
     if tag == "$index":
-        return pd.Index(value["values"], dtype=value["dtype"], name=value["name"], tupleize_cols=False)
+        return pd.Index(_of_values(value["values"]), dtype=value["dtype"], name=value["name"], tupleize_cols=False)
     return OnDemand.of(value) if tag == "$OnDemand" else RECORDS[tag](**value)
+
+
+def _values(ids: pd.Index[Any]) -> Any:
+    """The values of an index: text as Arrow's buffers, integers as an array, all else as a list."""
+    if ids.dtype.kind in "iu":
+        return ids.to_numpy()
+    if ids.inferred_type != "string":
+        return ids.tolist()
+    import pyarrow as pa  # slow to import
+
+    _, ends, text = pa.array(ids.to_numpy(object), pa.large_string()).buffers()
+    return {"ends": np.frombuffer(ends, np.int64), "text": np.frombuffer(text, np.uint8)}
+
+
+def _of_values(values: Any) -> Any:
+    """What ``_values`` was given; ValueError when it gave something else."""
+    if not isinstance(values, dict):
+        return values
+    import pyarrow as pa  # slow to import
+
+    ends, text = np.asarray(values["ends"], np.int64), np.asarray(values["text"], np.uint8)
+    found = pa.LargeStringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(text))
+    found.validate(full=True)
+    return found.to_pandas()
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

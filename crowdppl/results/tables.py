@@ -11,12 +11,14 @@ import pandas as pd
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
+from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
 from crowdppl.inference.result import Fit
 from crowdppl.results import choices, intervals
 from crowdppl.results.intervals import among_named
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import xarray as xr
 
 
@@ -109,6 +111,23 @@ def labels(posterior: Fit) -> pd.DataFrame:
         "tied": tied,
     }
     return pd.DataFrame(columns, index=posterior.data.items)
+
+
+def to_arrow(posterior: Fit) -> pa.Table:
+    """The table of ``labels``, with the probability of every class, for Arrow and what reads it, such as polars.
+
+    Returns:
+        pyarrow Table, a row an item: item and the columns of ``labels()``; for each class a column ``p(class)``.
+
+    Examples:
+        >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="vb", seed=0)
+        >>> table = posterior.to_arrow()
+        >>> table.num_rows, table.column_names[:3], table.column_names[-1]
+        (45, ['item', 'label', 'probability'], 'p(4)')
+    """
+    classes = [f"p({name})" for name in posterior.data.classes]
+    columns = pd.DataFrame(posterior.result.probabilities, index=posterior.data.items, columns=classes)
+    return arrow_table(pd.concat([labels(posterior), columns], axis=1))
 
 
 def truth(posterior: Fit, level: float = 0.95) -> pd.DataFrame:

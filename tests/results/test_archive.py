@@ -244,6 +244,36 @@ def test_a_method_that_is_handed_over_gets_the_settings_of_the_fit_and_another_i
             load(tmp_path, model=model)
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index(["", "a\rb", "ü☃"], name="item"),
+        pd.Index([], dtype="str"),
+        pd.Index(["a"], dtype=object),
+        pd.Index([3, -1], name=2),
+        pd.Index([2**64 - 1], dtype="uint64"),
+        pd.Index([2**70, 1]),
+        pd.Index(["a", 1]),
+        pd.Index([True, False]),
+    ],
+    ids=repr,
+)
+def test_an_index_comes_back(index: pd.Index[Any]) -> None:
+    arrays: dict[str, np.ndarray] = {}
+    packed = json.loads(json.dumps(archive.pack(index, "here", arrays)))
+    pd.testing.assert_index_equal(archive.unpack(packed, arrays), index)
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"), [([0, 9], "ab"), ([0, -1], "ab"), ([], ""), ([0, 1], b"\xff"), (["x"], "")]
+)
+def test_a_forged_index_of_text_is_refused(ends: list[Any], text: str | bytes) -> None:
+    data = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+    values = {"$index": {"values": {"ends": ends, "text": {"$array": "text"}}, "name": None, "dtype": "str"}}
+    with pytest.raises(ValueError):
+        archive.unpack(values, {"text": data})
+
+
 def change(path: Path, **entries: Any) -> None:
     about = json.loads(path.read_text())
     path.write_text(json.dumps(about | entries))

@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import beta
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError, ResultError
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TableDraws, TruthSpread
 from crowdppl.posterior import Posterior
@@ -42,6 +43,22 @@ def test_labels_by_hand() -> None:
     assert labels.loc[10, "entropy"] == pytest.approx(-0.2 * np.log2(0.2) - 0.8 * np.log2(0.8))
     assert labels["votes"].tolist() == [3, 2, 3]
     assert labels["tied"].tolist() == [False, True, False]
+
+
+def test_the_table_of_arrow_is_labels_and_probabilities() -> None:
+    table = posterior().to_arrow()
+    labels, p = posterior().labels(), posterior().probabilities().add_prefix("p(").add_suffix(")")
+    assert table.to_pandas().equals(labels.join(p).reset_index())
+    polars = pytest.importorskip("polars")
+    assert polars.DataFrame(table)["label"].to_list() == labels["label"].tolist()
+
+
+def test_ids_of_several_types_are_text_for_arrow() -> None:
+    frame = pd.DataFrame({"label": [1, "a", None], "huge": [2**70, 1, 2]}, index=pd.Index([1, 2, 3], name="item"))
+    found = arrow_table(frame).to_pydict()
+    assert (
+        found["item"] == [1, 2, 3] and found["label"] == ["1", "a", None] and found["huge"] == [str(2**70), "1", "2"]
+    )
 
 
 def test_ties_go_to_votes_then_to_all_votes_then_to_neither_end() -> None:
