@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -118,12 +118,12 @@ class Posterior(Fit):
         """
         return tables.annotators(self, level)
 
-    def confusion(self, draws: bool = False) -> xr.DataArray:
+    def confusion(self, draws: bool = False, *, at: Mapping[Hashable, float] | None = None) -> xr.DataArray:
         """p(label | annotator, truth): array (annotator, truth, label), or draws of it.
 
         See ``crowdppl.results.tables.confusion``.
         """
-        return tables.confusion(self, draws)
+        return tables.confusion(self, draws, at=at)
 
     def confusion_intervals(self, level: float = 0.95) -> pd.DataFrame:
         """The confusion by (annotator, truth, label) with mean, sd, low and high.

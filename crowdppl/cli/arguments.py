@@ -116,6 +116,13 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "annotator_covariates": _file("File of annotator covariates, an annotator a row; methods read it by column."),
     "covariates_annotator": _column("annotators in the file of annotator covariates"),
     "covariates_encoding": _encoding("files of covariates"),
+    "label_covariate": (
+        Annotated[
+            list[str] | None,
+            Option(help="Column of numbers of single labels that methods read; may be repeated.", metavar="COLUMN"),
+        ],
+        None,
+    ),
 }
 """The options of commands that read a file: type and default of each."""
 

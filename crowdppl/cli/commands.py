@@ -222,6 +222,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
 
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
     found |= {"classes": arguments.names(given["classes"]), "abstentions": given["abstain"] or ()}
+    found["label_covariates"] = given["label_covariate"] or ()
     if given["gold"] is not None:
         found["gold"] = files.read_gold(
             given["gold"], given["gold_item"], given["gold_label"], encoding=given["gold_encoding"]

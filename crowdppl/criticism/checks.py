@@ -34,6 +34,7 @@ class Design:
 
     Attributes:
         item, annotator, answer: of each label, (S,); labels of an item stand together.
+        place: of each label in the order of the blocks, (S,).
         labels: number of labels of each item, (N,).
         n_annotators, n_answers: A, L.
     """
@@ -41,6 +42,7 @@ class Design:
     item: np.ndarray
     annotator: np.ndarray
     answer: np.ndarray
+    place: np.ndarray
     labels: np.ndarray
     n_annotators: int
     n_answers: int
@@ -56,15 +58,16 @@ class Design:
         cells = np.concatenate([block.bags.cells.cpu().numpy() for block in data.blocks]).astype(np.int64)
         item = np.repeat(np.arange(len(labels)), labels)
         annotator, answer = np.divmod(cells, data.n_answers)
+        place = np.arange(len(cells))
         if named and data.n_answers > data.n_classes:
-            item, annotator, answer = (x[answer < data.n_classes] for x in (item, annotator, answer))
+            item, annotator, answer, place = (x[answer < data.n_classes] for x in (item, annotator, answer, place))
             labels = np.bincount(item, minlength=len(labels))
         if labels.max(initial=0) < 2:
             raise DataError(
                 f"none of {len(labels)} items has two labels, which show how labels vary on an item; have some "
                 "items labelled twice"
             )
-        return cls(item, annotator, answer, labels, data.n_annotators, data.n_answers)
+        return cls(item, annotator, answer, place, labels, data.n_annotators, data.n_answers)
 
     @property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from crowdppl.criticism.checks import MIN_SHARED, Design
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.predictive import LabelBags, predictive
 from crowdppl.inference.result import Fit
@@ -152,10 +153,13 @@ def pair_agreement(posterior: Fit) -> tuple[float, float, float, float]:
 def shares_more(model: object) -> bool:
     """Whether labels of an item have more in common than its truth: the card lists another site of items.
 
-    Such as an opinion that annotators share, a subtype or a difficulty. A model without a card may have one.
+    Such as an opinion that annotators share, a subtype or a difficulty. Labels with covariates may, too, and those
+    of a model without a card.
     """
     card = card_of(model)
-    return card is None or any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
+    if card is None or "label_covariates" in card.uses:
+        return True
+    return any("N" in shape.split() for site, shape in card.sites.items() if site != card.truth)
 
 
 def independent(posterior: Fit, design: Design) -> Agreement:
@@ -208,12 +212,15 @@ def expected_by_model(posterior: Fit, design: Design) -> Agreement:
     pairs, sign = _pairs_of_answers(n_classes, data.n_answers)
     may = np.zeros(data.n_annotators, bool) if data.abstainers is None else data.abstainers
     near = independent(posterior, design)
+    covariates = CovariateColumns.joined(block.label_covariates for block in data.blocks)
 
     def agreement(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         item, who = data.order[design.item[a]], np.stack([design.annotator[a], design.annotator[b]], 1)
         possible = (pairs < n_classes) | may[who][:, None]  # (P, pairs, 2); of what cannot be, no bag is made
         answers = np.where(possible, pairs, -1)
-        rows = LabelBags(np.repeat(item, len(pairs)), *_beside_the_rest(whole, at[a], at[b], answers))
+        bag, cell, label = _beside_the_rest(whole, at[a], at[b], answers)
+        known = covariates and covariates.at(torch.from_numpy(whole.place[label]))
+        rows = LabelBags(np.repeat(item, len(pairs)), bag, cell, known)
         logs = predictive(posterior, rows, DRAWS).reshape(-1, len(a), len(pairs))
         p = np.exp(logs - logs[..., :1])
         agreed, named = p[..., 1 : 1 + n_classes], (p * (sign * possible.all(-1))).sum(-1, keepdims=True)
@@ -236,8 +243,12 @@ def _pairs_of_answers(n_classes: int, n_answers: int) -> tuple[np.ndarray, np.nd
 
 def _beside_the_rest(
     design: Design, a: np.ndarray, b: np.ndarray, answers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bags for P pairs of labels: the item's others, then each of the answers (P, width, 2); rows and cells."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bags for P pairs of labels: the item's others, then each of the answers (P, width, 2).
+
+    Returns:
+        Of each label in a bag: the bag, the cell, and the label of the design that it is, or takes the place of.
+    """
     n, width, _ = answers.shape
     starts, sizes = np.cumsum(design.labels) - design.labels, design.labels[design.item[a]]
     pair = np.repeat(np.arange(n), sizes)
@@ -246,12 +257,13 @@ def _beside_the_rest(
     pair, label = pair[other], label[other]
     cell = design.annotator * design.n_answers + design.answer
     row = [(pair[:, None] * width + np.arange(width)).ravel()]
-    cells = [np.repeat(cell[label], width)]
+    cells, places = [np.repeat(cell[label], width)], [np.repeat(label, width)]
     for labels, said in ((a, answers[..., 0]), (b, answers[..., 1])):
         pair, place = np.nonzero(said >= 0)
         row.append(pair * width + place)
         cells.append(design.annotator[labels][pair] * design.n_answers + said[pair, place])
-    return np.concatenate(row), np.concatenate(cells)
+        places.append(labels[pair])
+    return np.concatenate(row), np.concatenate(cells), np.concatenate(places)
 
 
 def _in_parts(agreement: Agreement, size: int, n_classes: int) -> Agreement:

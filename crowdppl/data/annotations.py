@@ -16,11 +16,11 @@ from torch import Tensor
 from crowdppl.core.validation import no_annotations, require_data, warn
 from crowdppl.data.blocks import (
     Block,
-    build_blocks,
     count_repeats,
     join_blocks,
     row_codes,
     row_sizes,
+    rows_by_item,
     with_covariates,
     with_known,
 )
@@ -33,7 +33,15 @@ from crowdppl.data.checks import (
     spelling_warning,
     unused_warning,
 )
-from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.coded import Coded
+from crowdppl.data.covariates import (
+    covariate_table,
+    feature_table,
+    gold_codes,
+    history_table,
+    label_columns,
+    some_columns,
+)
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.ids import (
     Codebook,
@@ -72,6 +80,9 @@ class Options(TypedDict, total=False):
             dataset are read when a network asks for them.
         items, annotators: ids that are there even without labels; a ``Codebook`` fixes all of them.
         item_covariates, annotator_covariates: DataFrames by id; models read them by the functions of these names.
+        label_covariates: names of columns of the table that hold a number for each label, such as its seconds or
+            its turn among the annotator's labels; models read them likewise. Where labels are no table
+            (``from_arrays``, ``design``), a DataFrame with a row a label. By default those of ``like``.
         history: pseudo-counts from earlier work, to be added to a prior: mapping from annotator id to a
             (K, K) matrix [truth, label], or (A, K, K) in codebook order.
         repeats: what to do where an annotator labels an item again: "keep" (all count), "first" or "last"
@@ -90,6 +101,7 @@ class Options(TypedDict, total=False):
     annotators: Iterable[Any] | Codebook | None
     item_covariates: pd.DataFrame | None
     annotator_covariates: pd.DataFrame | None
+    label_covariates: Iterable[Hashable] | pd.DataFrame | None
     history: Any
     repeats: Literal["keep", "error", "first", "last"]
     like: Annotations | None
@@ -104,41 +116,6 @@ def check_options(options: Options) -> None:
     repeats = options.get("repeats", "keep")
     if repeats not in REPEATS:
         raise DataError(f"repeats={repeats!r} is none of {', '.join(map(repr, REPEATS))}")
-
-
-@dataclass(frozen=True)
-class Coded:
-    """Rows of codes, with what the codes mean."""
-
-    items: Codebook
-    annotators: Codebook
-    alphabet: LabelSet
-    item: np.ndarray
-    annotator: np.ndarray
-    answer: np.ndarray | None
-
-    def blocks(self) -> tuple[np.ndarray, list[Block]]:
-        """Sorts the rows into item blocks; returns the order of items, too."""
-        return build_blocks(
-            self.item,
-            self.annotator,
-            self.answer,
-            n_items=len(self.items),
-            n_annotators=len(self.annotators),
-            n_classes=self.alphabet.n_classes,
-            n_answers=len(self.alphabet.book),
-        )
-
-    def rows(self, kept: np.ndarray) -> Coded:
-        """Some of the rows."""
-        answer = None if self.answer is None else self.answer[kept]
-        return replace(self, item=self.item[kept], annotator=self.annotator[kept], answer=answer)
-
-    @property
-    def by_code(self) -> np.ndarray:
-        """The permutation of the rows that sorts them by item, annotator and answer."""
-        keys = (self.annotator, self.item) if self.answer is None else (self.answer, self.annotator, self.item)
-        return np.lexsort(keys)
 
 
 def code_rows(rows: Rows, options: Options) -> Coded:
@@ -257,6 +234,7 @@ class Annotations:
         features: DataFrame, array or ``StoredFeatures`` in codebook order of the items, or None.
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
+        label_names: those of ``columns`` that are label covariates.
         warnings: those that were emitted.
 
     Examples:
@@ -265,6 +243,9 @@ class Annotations:
         >>> arrays = crowdppl.Annotations.from_arrays(["x", "x", "y", "y"], ["ann", "bob"] * 2, [1, 1, 2, 2])
         >>> crowdppl.Annotations.from_matrix([[1, 1], [2, 2]], items=["x", "y"], annotators=["ann", "bob"])
         Annotations(2 items, 2 annotators, 2 classes, 4 labels)
+        >>> timed = dicts.frame().assign(seconds=[3, 8, 5, 9])
+        >>> crowdppl.Annotations.from_frame(timed, label_covariates=["seconds"]).label_covariates.sum().to_dict()
+        {'seconds': 25}
     """
 
     item_book: Codebook
@@ -277,6 +258,7 @@ class Annotations:
     item_covariates: pd.DataFrame | None = None
     annotator_covariates: pd.DataFrame | None = None
     columns: pd.DataFrame | None = None
+    label_names: tuple[Hashable, ...] = ()
     warnings: tuple[CrowdpplWarning, ...] = ()
 
     @classmethod
@@ -306,7 +288,7 @@ class Annotations:
     @classmethod
     def from_arrays(cls, item: Any, annotator: Any, label: Any, **options: Unpack[Options]) -> Annotations:
         """Reads three arrays, tensors or lists of one length: item ids, annotator ids, labels."""
-        return cls.of_rows(Rows.of_arrays(item, annotator, label), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, label, _given_columns(options)), options)
 
     @classmethod
     def from_matrix(cls, matrix: Any, missing: Any = None, **options: Unpack[Options]) -> Annotations:
@@ -328,7 +310,7 @@ class Annotations:
     @classmethod
     def design(cls, item: Any, annotator: Any, **options: Unpack[Options]) -> Annotations:
         """Who is to label what, without labels: for simulation; needs ``classes`` or ``like``."""
-        return cls.of_rows(Rows.of_arrays(item, annotator, None), options)
+        return cls.of_rows(Rows.of_arrays(item, annotator, None, _given_columns(options)), options)
 
     @classmethod
     def of_rows(cls, rows: Rows, options: Options) -> Annotations:
@@ -345,10 +327,13 @@ class Annotations:
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
         of_items = covariate_table(options.get("item_covariates"), coded.items)
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
+        like: Any = options.get("like") or cls
+        names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
         kept, repeats = _without_repeats(coded, rows, options.get("repeats", "keep"))
         left = coded if kept is None else coded.rows(kept)
         order, blocks = left.blocks()
         columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
+        columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
         counts = cell_counts(blocks)
         may = _abstainers(left, counts, options.get("like"))
         shared: dict[str, Any] = {
@@ -361,13 +346,14 @@ class Annotations:
             item_book=coded.items,
             annotator_book=coded.annotators,
             alphabet=coded.alphabet,
-            blocks=with_covariates(blocks, order, of_items, of_annotators),
+            blocks=with_covariates(blocks, order, of_items, of_annotators, some_columns(columns, names)),
             order=order,
             gold_codes=gold,
             features=feature_table(options.get("features"), options.get("items"), coded.items),
             item_covariates=of_items,
             annotator_covariates=of_annotators,
-            columns=None if columns is None else columns.iloc[left.by_code].reset_index(drop=True),
+            columns=columns,
+            label_names=names,
             warnings=(*repeats, *_warnings(coded, blocks, counts, options)),
         )
         for warning in made.warnings:
@@ -437,6 +423,11 @@ class Annotations:
         """Annotators who may abstain, bool (A,); None where no abstention is named."""
         return None if (may := self.blocks[0].abstainers) is None else may.numpy()
 
+    @property
+    def label_covariates(self) -> pd.DataFrame | None:
+        """Covariates of each label, in the order of ``frame()``, or None."""
+        return some_columns(self.columns, self.label_names)
+
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""
         item, annotator, answer = self.label_codes()
@@ -480,9 +471,8 @@ class Annotations:
         blocks = [block.answered(cell) for block, cell in zip(self.blocks, drawn, strict=True)]
         columns = self.columns
         if columns is not None:
-            item = np.repeat(self.order, np.concatenate([row_sizes(block) for block in self.blocks]))
-            by_item = np.argsort(item, kind="stable")
-            trade = np.lexsort([torch.cat(drawn).numpy()[by_item], item[by_item]])
+            item, place = rows_by_item(self.blocks, self.order)
+            trade = np.lexsort([torch.cat(drawn).numpy()[place], item])
             columns = columns.iloc[trade].reset_index(drop=True)
         return replace(self, blocks=blocks, columns=columns)
 
@@ -536,6 +526,12 @@ class Annotations:
 # What is the same in every block, so that none has to be built of everything.
 _SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
+
+
+def _given_columns(options: Options) -> pd.DataFrame | None:
+    """Columns that are handed over beside labels which are no table."""
+    given = options.get("label_covariates")
+    return given if isinstance(given, pd.DataFrame) else None
 
 
 def _without_repeats(coded: Coded, rows: Rows, repeats: str) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:

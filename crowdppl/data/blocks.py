@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +16,7 @@ from torch import Tensor
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.features import Features, rows_taken
 from crowdppl.data.ragged import RaggedIndex, gather, sorted_pairs
+from crowdppl.errors import DataError
 
 BLOCK_LABELS = 500_000
 """Labels a block: few enough for the cache, enough to make the cost of tracing a model negligible."""
@@ -23,7 +24,9 @@ BLOCK_LABELS = 500_000
 
 OF_ITEMS = ("gold", "evidence", "features", "item_covariates")
 OF_ANNOTATORS = ("history", "abstainers", "annotator_covariates")
-"""What a block may hold besides labels, a row an item or an annotator."""
+OF_LABELS = ("label_covariates",)
+"""What a block may hold besides labels, a row an item, an annotator or a label. What stands here is kept by folds,
+minibatches and devices, by joined blocks and by checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Block:
         features: (n_items, ...), input of networks; None unless the model has one.
         seen: by network of the model, its outputs, (n_items, ...); None where the model calls its networks itself.
         history: (A, K, K) pseudo-counts [annotator, truth, label] to be added to a prior, or None.
-        item_covariates, annotator_covariates: read by the functions of these names; None without.
+        item_covariates, annotator_covariates, label_covariates: read by the functions of these names; None without.
         abstainers: bool (A,), annotators who abstained at least once; None where nobody may abstain.
         informative: whether an abstention may depend on the class; if not, each annotator declines at one rate.
         has_labels: False for a design, whose labels are to be drawn.
@@ -62,13 +65,14 @@ class Block:
     history: Tensor | None = None
     item_covariates: CovariateColumns | None = None
     annotator_covariates: CovariateColumns | None = None
+    label_covariates: CovariateColumns | None = None
     abstainers: Tensor | None = None
     informative: bool = False
     has_labels: bool = True
     uses_power: bool = True
     entries: Tensor | None = None
     dtype: torch.dtype = torch.float64
-    _views: dict[tuple[int, ...], RaggedIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n_items(self) -> int:
@@ -130,7 +134,7 @@ class Block:
     @cached_property
     def per_label(self) -> RaggedIndex:
         """Rows are labels, cells are (annotator, answer)."""
-        return RaggedIndex.of_rows(self.bags.cells, self.bags.n_cells)
+        return RaggedIndex.of_rows(self.bags.cells, self.bags.n_cells, self.bags.row_weights)
 
     @cached_property
     def by_class(self) -> RaggedIndex:
@@ -156,9 +160,49 @@ class Block:
         return torch.where(self.named.unsqueeze(-1), x, torch.zeros_like(x))
 
     def answered(self, cells: Tensor) -> Block:
-        """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels."""
-        pairs = (self.item.cpu().numpy(), cells.cpu().numpy(), self.n_items, self.bags.n_cells)
-        return replace(self, bags=RaggedIndex.of_pairs(*pairs).to(self.device), has_labels=True)
+        """The same design with other labels: ``cells`` int32 (S,), in this block's order of labels.
+
+        An item's labels are then sorted by them: those of an annotator who labels it twice may trade places.
+        """
+        item, cell = self.item.cpu().numpy(), cells.cpu().numpy()
+        bags = RaggedIndex.of_pairs(item, cell, self.n_items, self.bags.n_cells).to(self.device)
+        return replace(self, bags=bags, has_labels=True, **self.labels_at(np.lexsort((cell, item))))
+
+    def recoded(self, cells: Tensor, n_annotators: int, weight: Tensor | None = None) -> Block:
+        """The same items whose labels, in this order, have other cells (S,) of as many annotators, and weights."""
+        ends = np.append(row_starts(self), self.n_labels)
+        weights = None if weight is None else weight.double().cpu().numpy()
+        bags = RaggedIndex.of_sorted(ends, cells.cpu().numpy(), n_annotators * self.n_answers, weights)
+        return replace(self, bags=bags.to(self.device), n_annotators=n_annotators)
+
+    def in_contexts(self, context: Tensor | None, n_contexts: int, weight: Tensor | None) -> Block:
+        """The block as if an annotator were another one in each context, ``annotator * n_contexts + context``.
+
+        A model asks for the same contexts and weights in each pass, so that the last ones are kept.
+
+        Args:
+            context: of each label, whole numbers (S,) below ``n_contexts``; None for one context.
+            weight: of each label, (S,), from 0 on; None for 1.
+
+        Raises:
+            DataError: for a context or a weight that is none.
+        """
+        if context is None and weight is None:
+            return self
+        kept = self._views.get(n_contexts)
+        if kept is None or not (_equal(kept[0], context) and _equal(kept[1], weight)):
+            _require_context(context, n_contexts)
+            _require_weight(weight)
+            where = self.annotator * n_contexts + (0 if context is None else context.long())
+            again = self.recoded(where * self.n_answers + self.answer, self.n_annotators * n_contexts, weight)
+            kept = self._views[n_contexts] = (context, weight, again)
+        found: Block = kept[2]
+        return found
+
+    def with_items(self, bags: RaggedIndex, **known: Any) -> Block:
+        """Other items and labels for the same annotators, of which no more than this is known."""
+        nothing = dict.fromkeys((*OF_ITEMS, *OF_LABELS, "seen", "entries"))
+        return replace(self, bags=bags, offset=0, scale=1.0, **{**nothing, **known})
 
     def of_annotator(self, x: Tensor, event_dim: int = 0) -> Tensor:
         """Looks up an annotator's value for each label: (..., A, *event) -> (..., S, *event)."""
@@ -174,21 +218,23 @@ class Block:
             of = torch.as_tensor(groups, device=self.device)
             row = of[self.annotator] * self.n_items + self.item
             rows = (max(groups, default=-1) + 1) * self.n_items
-            pairs = RaggedIndex.of_pairs(row.cpu().numpy(), self.bags.cells.cpu().numpy(), rows, self.bags.n_cells)
+            weights = None if self.bags.row_weights is None else self.bags.row_weights.cpu().numpy()
+            sides = (row.cpu().numpy(), self.bags.cells.cpu().numpy())
+            pairs = RaggedIndex.of_pairs(*sides, rows, self.bags.n_cells, weights)
             self._views[groups] = pairs.to(self.device)
-        return self._views[groups]
+        found: RaggedIndex = self._views[groups]
+        return found
 
     def subset(self, positions: np.ndarray, scale: float) -> Block:
         """A minibatch: the items at ``positions`` (sorted), each standing for ``scale`` items."""
-        starts = self.bags.row_starts
-        assert starts is not None, "a block's rows are items"
-        bounds = np.append(starts.cpu().numpy(), self.n_labels)
+        bounds = np.append(row_starts(self), self.n_labels)
         sizes = bounds[positions + 1] - bounds[positions]
         ends = np.append(0, np.cumsum(sizes))
         at = np.repeat(bounds[positions] - ends[:-1], sizes) + np.arange(ends[-1])
         bags = RaggedIndex.of_sorted(ends, self.bags.cells.cpu().numpy()[at], self.bags.n_cells)
         mine = torch.as_tensor(at, device=self.device)
-        known = {**self.known_of(positions), "entries": mine if self.entries is None else self.entries[mine]}
+        known = {**self.known_of(positions), **self.labels_at(at)}
+        known["entries"] = mine if self.entries is None else self.entries[mine]
         return replace(self, bags=bags.to(self.device), scale=scale, **known)
 
     def known_of(self, positions: np.ndarray) -> dict[str, Any]:
@@ -198,9 +244,14 @@ class Block:
         known: dict[str, Any] = {n: None if x is None else rows_taken(x, at) for n, x in found.items()}
         return {**known, "seen": None if self.seen is None else {name: x[at] for name, x in self.seen.items()}}
 
+    def labels_at(self, places: np.ndarray) -> dict[str, Any]:
+        """What is known of the labels at some places in this block's order."""
+        at = torch.as_tensor(places, device=self.device)
+        return {n: None if (x := getattr(self, n)) is None else rows_taken(x, at) for n in OF_LABELS}
+
     def to(self, device: torch.device | str, dtype: torch.dtype) -> Block:
         """A fresh copy for one fit, on a device and in a precision; nothing derived is carried along."""
-        found = {name: getattr(self, name) for name in (*OF_ITEMS, *OF_ANNOTATORS, "entries")}
+        found = {name: getattr(self, name) for name in (*OF_ITEMS, *OF_ANNOTATORS, *OF_LABELS, "entries")}
         moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in found.items()}
         seen = None if self.seen is None else {name: x.to(device) for name, x in self.seen.items()}
         return replace(self, bags=self.bags.to(device), seen=seen, dtype=dtype, **moved)
@@ -257,27 +308,42 @@ def with_known(block: Block, order: np.ndarray, gold: np.ndarray | None) -> Bloc
 
 
 def with_covariates(
-    blocks: Sequence[Block], order: np.ndarray, of_items: pd.DataFrame | None, of_annotators: pd.DataFrame | None
+    blocks: Sequence[Block],
+    order: np.ndarray,
+    of_items: pd.DataFrame | None,
+    of_annotators: pd.DataFrame | None,
+    of_labels: pd.DataFrame | None,
 ) -> list[Block]:
-    """All blocks with the covariates of their items, and of all annotators: tables in codebook order, or None."""
+    """All blocks with covariates: tables of items and annotators in codebook order, of labels as rows, or None."""
     items = CovariateColumns.of(of_items, "item", order)
     annotators = CovariateColumns.of(of_annotators, "annotator")
+    place = None if of_labels is None else np.argsort(rows_by_item(blocks, order)[1])
+    labels, first = CovariateColumns.of(of_labels, "label", place), 0
+    found = []
+    for block in blocks:
+        at = torch.arange(block.offset, block.offset + block.n_items)
+        mine = torch.arange(first, first + block.n_labels)
+        more: dict[str, Any] = {"item_covariates": items and items.at(at)}
+        more["label_covariates"] = labels and labels.at(mine)
+        found.append(replace(block, annotator_covariates=annotators, **more))
+        first += block.n_labels
+    return found
 
-    def mine(block: Block) -> CovariateColumns | None:
-        return None if items is None else items.at(torch.arange(block.offset, block.offset + block.n_items))
 
-    return [replace(block, item_covariates=mine(block), annotator_covariates=annotators) for block in blocks]
-
-
-def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
+def rows_by_item(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The item of each row, int32 (S,), sorted, and the place of its label in the order of the blocks, (S,)."""
     sizes = np.concatenate([row_sizes(block) for block in blocks])
     by_item = np.argsort(order)
     starts = (np.cumsum(sizes) - sizes)[by_item]
     sizes = sizes[by_item]
     place = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-    cell = np.concatenate([block.bags.cells.cpu().numpy() for block in blocks])
-    return np.repeat(np.arange(len(order), dtype=np.int32), sizes), cell[place]
+    return np.repeat(np.arange(len(order), dtype=np.int32), sizes), place
+
+
+def row_codes(blocks: Sequence[Block], order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Item and cell (annotator * L + answer) of each label, int32 (S,), sorted by item and cell."""
+    item, place = rows_by_item(blocks, order)
+    return item, np.concatenate([block.bags.cells.cpu().numpy() for block in blocks])[place]
 
 
 def has_informative_label(block: Block) -> np.ndarray:
@@ -286,10 +352,43 @@ def has_informative_label(block: Block) -> np.ndarray:
     return (torch.bincount(item, minlength=block.n_items) > 0).cpu().numpy()
 
 
+def row_starts(block: Block) -> np.ndarray:
+    """The place of the first label of each item of a block, int32 (n_items,)."""
+    assert block.bags.row_starts is not None, "a block's rows are items"
+    return np.asarray(block.bags.row_starts.cpu().numpy())
+
+
 def row_sizes(block: Block) -> np.ndarray:
     """Labels of each item of a block, int64 (n_items,)."""
-    assert block.bags.row_starts is not None, "a block's rows are items"
-    return np.diff(block.bags.row_starts.cpu().numpy(), append=block.n_labels).astype(np.int64)
+    return np.diff(row_starts(block), append=block.n_labels).astype(np.int64)
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two tensors, or Nones, are the same."""
+    if one is None or other is None:
+        return one is other
+    return one is other or torch.equal(one, other)
+
+
+def _require_context(context: Tensor | None, n_contexts: int) -> None:
+    """Refuses contexts that are no whole numbers, or too large."""
+    if context is None:
+        return
+    wrong = context[~((context >= 0) & (context < n_contexts) & (context == context.round()))]
+    if len(wrong):
+        raise DataError(
+            f"a label has the context {wrong[0].item():g} ({len(wrong)} such labels), and there are {n_contexts}: "
+            f"give whole numbers from 0 to {n_contexts - 1}, or a table (..., A, X, T, L) of more contexts"
+        )
+
+
+def _require_weight(weight: Tensor | None) -> None:
+    """Refuses weights that are negative or not finite."""
+    wrong: Any = () if weight is None else weight[~((weight >= 0) & torch.isfinite(weight))]
+    if len(wrong):
+        raise DataError(
+            f"a label has the weight {float(wrong[0]):g} ({len(wrong)} such labels); give finite numbers from 0 on"
+        )
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
@@ -301,7 +400,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     cell = torch.cat([block.bags.cells for block in blocks]).cpu().numpy()
     bags = RaggedIndex.of_pairs(row, cell, n_items, first.bags.n_cells).to(first.device)
     known: dict[str, Any] = {}
-    for name in OF_ITEMS:
+    for name in (*OF_ITEMS, *OF_LABELS):
         parts = [getattr(block, name) for block in blocks]
         together = CovariateColumns.joined if isinstance(parts[0], CovariateColumns) else torch.cat
         known[name] = None if parts[0] is None else together(parts)

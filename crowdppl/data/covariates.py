@@ -1,10 +1,10 @@
-"""Columns of numbers about items and annotators, and known truths, aligned by id."""
+"""Columns of numbers about items, annotators and labels, and known truths, aligned by id."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import Codebook, LabelSet, as_index, native, tensor_to_numpy
+from crowdppl.data.ids import Codebook, LabelSet, Place, as_index, listed, native, tensor_to_numpy
 from crowdppl.errors import DataError
 
 
@@ -23,10 +23,10 @@ class CovariateColumns:
     """Columns of a table of covariates; one that holds no numbers is an error only when a model reads it.
 
     Attributes:
-        what: "item_covariates" or "annotator_covariates".
+        what: "item_covariates", "annotator_covariates" or "label_covariates".
         names: of the columns, (D,).
-        values: float64 (n, D), a row an item of the block, or an annotator.
-        mean: (D,), over all items or annotators of the data.
+        values: float64 (n, D), a row an item or label of the block, or an annotator.
+        mean: (D,), over all items, annotators or labels of the data.
         faults: by name, why a column cannot be read.
         asked: names that a model has read.
     """
@@ -45,10 +45,14 @@ class CovariateColumns:
         """The columns of a table in codebook order, its rows in another ``order`` if given."""
         if table is None:
             return None
-        values = np.full(table.shape, np.nan)
+        values, ids = np.full(table.shape, np.nan), table.index
         faults: dict[Hashable, str] = {}
+
+        def place(row: int) -> str:
+            return f"the {entity} {native(ids[row])!r}"
+
         for n, name in enumerate(table.columns):
-            fault = _fill(values[:, n], table.iloc[:, n], entity)
+            fault = _fill(values[:, n], table.iloc[:, n], place)
             if fault or (table.columns == name).sum() > 1:
                 faults[name] = fault or "occurs several times; rename all but one"
         mean = torch.from_numpy(values.mean(0) if len(values) else np.zeros(values.shape[1]))
@@ -70,8 +74,13 @@ class CovariateColumns:
         return self.values[:, [self.names.index(name) for name in wanted]]
 
     def at(self, rows: Tensor) -> CovariateColumns:
-        """Those of some items."""
+        """Those of some items or labels."""
         return replace(self, values=self.values[rows])
+
+    def only(self, names: Sequence[Hashable], values: Tensor) -> CovariateColumns:
+        """Some of the columns, by other values (n, D)."""
+        at = [self.names.index(name) for name in names]
+        return replace(self, names=tuple(names), values=values, mean=self.mean[at])
 
     def average(self, n: int) -> CovariateColumns:
         """Those of n items of which nothing is known: the mean over all items."""
@@ -88,8 +97,14 @@ class CovariateColumns:
         return replace(found[0], values=torch.cat([part.values for part in found])) if found else None
 
 
-def _fill(out: np.ndarray, column: pd.Series[Any], entity: str) -> str:
-    """Writes the numbers of a column into ``out``; returns what is wrong with it, or ""."""
+def no_covariates(entity: str) -> str:
+    """That data have no covariates of items, annotators or labels, and how to give some: the end of a sentence."""
+    form = "names of columns" if entity == "label" else f"a DataFrame by {entity} id"
+    return f"the data have none; give {entity}_covariates=, {form}"
+
+
+def _fill(out: np.ndarray, column: pd.Series[Any], place: Place) -> str:
+    """Writes the numbers of a column into ``out``; returns what is wrong with it, and where, or ""."""
     there = column.notna().to_numpy(bool)
     present = column[there].infer_objects()  # a gap makes a column of whole numbers or of bool another one
     kind = present.dtype
@@ -99,8 +114,7 @@ def _fill(out: np.ndarray, column: pd.Series[Any], entity: str) -> str:
     wrong = ~np.isfinite(out)
     if not wrong.any():
         return ""
-    first = native(column.index[int(np.argmax(wrong))])
-    return f"has no finite number for the {entity} {first!r} ({int(wrong.sum())} in all); fill it in"
+    return f"has no finite number for {place(int(np.argmax(wrong)))} ({int(wrong.sum())} in all); fill it in"
 
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
@@ -212,6 +226,32 @@ def covariate_table(frame: Any, book: Codebook) -> pd.DataFrame | None:
         raise DataError(f"{what} is {kind_of(frame)}; give a DataFrame indexed by {book.name} id")
     rows = _rows(frame.index, book, what, every=False)
     return frame.set_axis(pd.RangeIndex(len(frame))).reindex(rows).set_axis(book.ids)
+
+
+def label_columns(given: Any, columns: pd.DataFrame | None, place: Place) -> tuple[Hashable, ...]:
+    """The names of label covariates, each a column of the table of labels with a finite number in every row.
+
+    Raises:
+        DataError: for a name that is no such column, and for a value that is no finite number, with its row.
+    """
+    there = [] if columns is None else list(columns.columns)
+    names = there if isinstance(given, pd.DataFrame) else listed([] if given is None else given, "label_covariates")
+    for name in names:
+        if there.count(name) != 1 or name in ("item", "annotator", "label"):
+            raise DataError(
+                f"label_covariates name {native(name)!r}, which must be one further column of the table of labels; "
+                f"there are {', '.join(repr(native(x)) for x in there) or 'none'}"
+            )
+        column = cast(pd.DataFrame, columns)[name]
+        fault = _fill(np.full(len(column), np.nan), column, place)
+        if fault:
+            raise DataError(f"the column {native(name)!r} of label_covariates {fault}")
+    return tuple(names)
+
+
+def some_columns(columns: pd.DataFrame | None, names: Sequence[Hashable]) -> pd.DataFrame | None:
+    """Some of the further columns of rows; None for none."""
+    return columns[list(names)] if columns is not None and names else None
 
 
 def history_table(history: Any, annotators: Codebook, n_classes: int) -> np.ndarray | None:

@@ -70,13 +70,13 @@ NARROW = 8
 """Columns up to which torch's own product is the quickest."""
 
 
-def ones_at(columns: Tensor, starts: Tensor, width: int) -> Tensor:
-    """A sparse float64 matrix (len(starts), width) with a one for each entry, sorted by row."""
+def matrix_of(columns: Tensor, starts: Tensor, width: int, weights: Tensor | None) -> Tensor:
+    """A sparse float64 matrix (len(starts), width) with its weight, or a one, for each entry, sorted by row."""
     ends = torch.cat([starts, starts.new_tensor([len(columns)])])
-    ones = torch.ones(len(columns), dtype=torch.float64)
+    values = torch.ones(len(columns), dtype=torch.float64) if weights is None else weights
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse")
-        return torch.sparse_csr_tensor(ends, columns, ones, (len(starts), width))
+        return torch.sparse_csr_tensor(ends, columns, values, (len(starts), width))
 
 
 def product(matrix: Tensor, dense: Tensor) -> Tensor:
@@ -125,6 +125,7 @@ class RaggedIndex:
         rows: int32 (S,), the row of each entry, sorted by cell.
         piece_starts: int32 (P,), where each piece of a cell begins; None when cell c is exactly entry c.
         piece_cells: int64 (P,), the cell of each piece; None when every cell is one piece.
+        row_weights, cell_weights: float64 (S,), by which each entry counts, sorted by row and by cell; None for 1.
     """
 
     n_rows: int
@@ -134,27 +135,37 @@ class RaggedIndex:
     rows: Tensor
     piece_starts: Tensor | None
     piece_cells: Tensor | None
+    row_weights: Tensor | None = None
+    cell_weights: Tensor | None = None
 
     @staticmethod
-    def of_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> RaggedIndex:
-        """Builds bags from entries (S,) in any order; DataError when a side has 2**31 entries or more."""
-        for size, side in ((n_rows, "rows"), (n_cells, "cells"), (len(row), "entries")):
-            if size >= 2**31:
-                raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
-        return RaggedIndex.of_matrix(sorted_pairs(row, cell, n_rows, n_cells))
+    def of_pairs(
+        row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int, weight: np.ndarray | None = None
+    ) -> RaggedIndex:
+        """Builds bags from entries (S,) in any order."""
+        return RaggedIndex.of_matrix(sorted_pairs(row, cell, n_rows, n_cells, weight))
 
     @staticmethod
-    def of_sorted(ends: np.ndarray, cell: np.ndarray, n_cells: int) -> RaggedIndex:
-        """Builds bags from the cells of each row, sorted within it; ``ends`` (n_rows + 1,) begins with 0."""
+    def of_sorted(
+        ends: np.ndarray, cell: np.ndarray, n_cells: int, weight: np.ndarray | None = None
+    ) -> RaggedIndex:
+        """Builds bags from the cells of each row, in their order; ``ends`` (n_rows + 1,) begins with 0."""
         from scipy.sparse import csr_array
 
-        ones = np.ones(len(cell), np.int8)
-        return RaggedIndex.of_matrix(csr_array((ones, cell, ends), shape=(len(ends) - 1, n_cells)))
+        values = np.ones(len(cell), np.int8) if weight is None else weight
+        return RaggedIndex.of_matrix(csr_array((values, cell, ends), shape=(len(ends) - 1, n_cells)))
 
     @staticmethod
     def of_matrix(by_row: Any) -> RaggedIndex:
-        """Builds bags from a sparse matrix (rows x cells) with one stored value an entry, sorted within rows."""
-        by_cell = by_row.tocsc()
+        """Builds bags from a sparse matrix (rows x cells) with one stored value an entry: floats are weights.
+
+        Raises:
+            DataError: when a side has 2**31 entries or more.
+        """
+        for size, side in zip((*by_row.shape, by_row.nnz), ("rows", "cells", "entries"), strict=True):
+            if size >= 2**31:
+                raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
+        by_cell, weighted = by_row.tocsc(), by_row.dtype.kind == "f"
         pieces, owner = _pieces(np.diff(by_cell.indptr))
         n_rows, n_cells = by_row.shape
         return RaggedIndex(
@@ -165,12 +176,15 @@ class RaggedIndex:
             _int32(by_cell.indices),
             _int32(pieces),
             None if owner is None else torch.from_numpy(owner),
+            torch.from_numpy(by_row.data) if weighted else None,
+            torch.from_numpy(by_cell.data) if weighted else None,
         )
 
     @staticmethod
-    def of_rows(cell: Tensor, n_cells: int) -> RaggedIndex:
+    def of_rows(cell: Tensor, n_cells: int, weight: Tensor | None = None) -> RaggedIndex:
         """Bags in which row r is the single cell ``cell[r]``: a gather, whose transpose is a ragged sum."""
-        pairs = RaggedIndex.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells)
+        weights = None if weight is None else weight.cpu().numpy()
+        pairs = RaggedIndex.of_pairs(np.arange(len(cell)), cell.cpu().numpy(), len(cell), n_cells, weights)
         return replace(pairs, row_starts=None).to(cell.device)
 
     @property
@@ -182,13 +196,13 @@ class RaggedIndex:
     def row_matrix(self) -> Tensor:
         """The forward sum as a sparse float64 matrix (n_rows, n_cells)."""
         assert self.row_starts is not None
-        return ones_at(self.cells, self.row_starts, self.n_cells)
+        return matrix_of(self.cells, self.row_starts, self.n_cells, self.row_weights)
 
     @cached_property
     def piece_matrix(self) -> Tensor:
         """The transposed sum as a sparse float64 matrix (pieces, n_rows)."""
         assert self.piece_starts is not None
-        return ones_at(self.rows, self.piece_starts, self.n_rows)
+        return matrix_of(self.rows, self.piece_starts, self.n_rows, self.cell_weights)
 
     def row_of_entry(self) -> Tensor:
         """The row of each entry, in row order, int64 (S,)."""
@@ -200,25 +214,27 @@ class RaggedIndex:
 
     def to(self, device: torch.device | str) -> RaggedIndex:
         """The same index on a device, without cached matrices."""
-        arrays = ("cells", "row_starts", "rows", "piece_starts", "piece_cells")
+        arrays = ("cells", "row_starts", "rows", "piece_starts", "piece_cells", "row_weights", "cell_weights")
         found = {name: getattr(self, name) for name in arrays}
         moved: dict[str, Any] = {name: x if x is None else x.to(device) for name, x in found.items()}
         return replace(self, **moved)
 
 
-def sorted_pairs(row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int) -> Any:
+def sorted_pairs(
+    row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int, weight: np.ndarray | None = None
+) -> Any:
     """Entries sorted by (row, cell) as a sparse matrix, by two counting sorts; repeats stay apart."""
     from scipy.sparse import csc_array  # slow to import, needed where data are built
 
-    ones = np.ones(len(row), np.int8)
+    values = np.ones(len(row), np.int8) if weight is None else weight
     # One entry a column, so that nothing is summed: the indices are the entries, grouped by cell.
     each = np.arange(len(row) + 1, dtype=np.int32)
-    entries = csc_array((ones, cell, each), shape=(n_cells, len(row))).tocsr()
-    return csc_array((ones, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
+    entries = csc_array((values, cell, each), shape=(n_cells, len(row))).tocsr()
+    return csc_array((entries.data, row[entries.indices], entries.indptr), shape=(n_rows, n_cells)).tocsr()
 
 
 def ragged_sum(table: Tensor, bags: RaggedIndex, dtype: torch.dtype | None = None) -> Tensor:
-    """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``.
+    """Adds up the table's lines for each row: ``out[r] = sum of table[c] over the cells c of row r``, weighted.
 
     Differentiable any number of times: the backward pass is the transposed sum. It adds pieces of at most 4,096
     entries in the table's precision, so that a float64 table counts any number of float32 ones exactly.
@@ -244,12 +260,12 @@ class _RowSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
         ctx.bags, ctx.dtype = bags, table.dtype
-        table = table.to(dtype)
+        table, weights = table.to(dtype), bags.row_weights
         if bags.row_starts is None:
-            return table.index_select(0, bags.cells)
+            return _weighted(table.index_select(0, bags.cells), weights)
         if table.dtype == torch.float64 and not table.is_cuda:
             return product(bags.row_matrix, table)
-        return embedding_bag(bags.cells, table.contiguous(), bags.row_starts, mode="sum")
+        return _bag(bags.cells, table, bags.row_starts, weights)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -272,15 +288,25 @@ class _CellSums(torch.autograd.Function):
 def _cell_sums(values: Tensor, bags: RaggedIndex, dtype: torch.dtype) -> Tensor:
     """The transposed sum: ``out[c] = sum of values[r] over the rows r of cell c``."""
     if bags.piece_starts is None:
-        return values.index_select(0, bags.rows).to(dtype)
+        return _weighted(values.index_select(0, bags.rows), bags.cell_weights).to(dtype)
     if values.dtype == torch.float64 and not values.is_cuda:
         pieces = product(bags.piece_matrix, values).to(dtype)
     else:
-        pieces = embedding_bag(bags.rows, values.contiguous(), bags.piece_starts, mode="sum").to(dtype)
+        pieces = _bag(bags.rows, values, bags.piece_starts, bags.cell_weights).to(dtype)
     if bags.piece_cells is None:
         return pieces
     out = torch.zeros(bags.n_cells, values.shape[1], dtype=dtype, device=values.device)
     return out.index_add_(0, bags.piece_cells, pieces)
+
+
+def _weighted(x: Tensor, weights: Tensor | None) -> Tensor:
+    return x if weights is None else x * weights.to(x.dtype).unsqueeze(-1)
+
+
+def _bag(entries: Tensor, lines: Tensor, starts: Tensor, weights: Tensor | None) -> Tensor:
+    """Sums of lines in working precision."""
+    each = None if weights is None else weights.to(lines.dtype)
+    return embedding_bag(entries, lines.contiguous(), starts, mode="sum", per_sample_weights=each)
 
 
 def _int32(x: np.ndarray) -> Tensor:

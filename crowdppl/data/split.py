@@ -10,10 +10,13 @@ import pandas as pd
 import torch
 
 from crowdppl.core.validation import warn
-from crowdppl.data.annotations import SIDE_INFORMATION, Annotations, Coded
+from crowdppl.data.annotations import SIDE_INFORMATION, Annotations
 from crowdppl.data.blocks import OF_ANNOTATORS, with_covariates, with_known
 from crowdppl.data.checks import require_labels
+from crowdppl.data.coded import Coded
+from crowdppl.data.covariates import label_columns, some_columns
 from crowdppl.data.features import StoredFeatures, in_columns
+from crowdppl.data.ids import place_in_rows
 from crowdppl.errors import DataError, RepeatsWarning
 
 
@@ -73,8 +76,11 @@ def _with_known(old: Annotations, new: Annotations) -> Annotations:
     of_items = _columns_of(old.item_covariates, new.item_covariates, None if (code < 0).any() else code)
     every = np.arange(old.n_annotators)
     of_annotators = _columns_of(old.annotator_covariates, new.annotator_covariates, every)
-    blocks = with_covariates(new.blocks, new.order, of_items, of_annotators)
-    new = replace(new, blocks=blocks, item_covariates=of_items, annotator_covariates=of_annotators)
+    names = label_columns(old.label_names, new.columns, place_in_rows) or new.label_names
+    of_labels = some_columns(new.columns, names)
+    blocks = with_covariates(new.blocks, new.order, of_items, of_annotators, of_labels)
+    covariates: dict[str, Any] = {"item_covariates": of_items, "annotator_covariates": of_annotators}
+    new = replace(new, blocks=blocks, label_names=names, **covariates)
     return _with_features(old, new, code)
 
 
@@ -122,7 +128,8 @@ def with_rows(
     kept = {name: getattr(first, name) for name in (*OF_ANNOTATORS, "informative")}
     shared = [replace(block, **kept) for block in blocks]
     known = [with_known(block, order, data.gold_codes) for block in shared]
-    known = with_covariates(known, order, data.item_covariates, data.annotator_covariates)
+    of_labels = some_columns(columns, data.label_names)
+    known = with_covariates(known, order, data.item_covariates, data.annotator_covariates, of_labels)
     return replace(data, blocks=known, order=order, columns=columns, warnings=())
 
 

@@ -123,10 +123,10 @@ class Rows:
     annotators: Any = None
 
     @classmethod
-    def of_arrays(cls, item: Any, annotator: Any, label: Any | None) -> Rows:
+    def of_arrays(cls, item: Any, annotator: Any, label: Any | None, columns: pd.DataFrame | None = None) -> Rows:
         """Rows of lists, arrays or tensors; ``label`` is None for a design."""
         labels = None if label is None else as_column(label, "label")
-        return cls(as_column(item, "item"), as_column(annotator, "annotator"), labels)
+        return cls(as_column(item, "item"), as_column(annotator, "annotator"), labels, columns)
 
     def __post_init__(self) -> None:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label}
@@ -134,6 +134,10 @@ class Rows:
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{n} {name}s" for name, n in lengths.items())
             raise DataError(f"there are {counts}; give one of each a row")
+        if self.columns is not None and len(self.columns) != lengths["item"]:
+            raise DataError(
+                f"there are {lengths['item']} labels and {len(self.columns)} rows of covariates; give one a label"
+            )
         if lengths["item"] == 0:
             raise DataError("there are no rows; give at least one label")
 

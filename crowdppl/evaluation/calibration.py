@@ -15,6 +15,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning
 from crowdppl.evaluation.heldout import LEAST_WEIGHT, fit_method, select_volume, stacking_weights
+from crowdppl.inference.predict.answers import label_tables
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.predict.update import options_of
@@ -180,8 +181,7 @@ def first_folds(n: int, fold: np.ndarray, item: np.ndarray, seed: int) -> np.nda
 
 def _tried(posterior: Fit, full: Annotations, out: np.ndarray) -> np.ndarray:
     """log p(label) of each label left out, one more label of the truth, under each discount: (rates, n)."""
-    item, annotator, answer = full.label_codes()
-    table = posterior.result.table[annotator[out], :, answer[out]]  # (n, K)
+    item, table = full.label_codes()[0], label_tables(posterior, full, np.flatnonzero(out))
     labels = labels_an_item(posterior.data)
     p = [design_effect(posterior.result.probabilities, labels, rate)[item[out]] for rate in RATES]
     return np.asarray(np.log(np.clip([(row * table).sum(1) for row in p], 1e-300, None)))

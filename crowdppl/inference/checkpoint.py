@@ -41,7 +41,7 @@ def _tensors(problem: Problem) -> Iterator[tuple[str, Tensor | None]]:
         yield from learned_arrays(network)
     for block in problem.blocks:
         yield from ((name, getattr(block, name)) for name in ("gold", "evidence", "history", "abstainers"))
-        covariates = (block.item_covariates, block.annotator_covariates)
+        covariates = (block.item_covariates, block.annotator_covariates, block.label_covariates)
         yield from ((f"{x.what} {x.names}", x.values) for x in covariates if x is not None)
         yield "cells", block.bags.cells
         yield "rows", block.bags.row_starts

@@ -16,6 +16,7 @@ from torch import Tensor
 from crowdppl.core.devices import memory_errors_explained, pyro_state_kept
 from crowdppl.core.validation import warn
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.covariates import no_covariates
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
@@ -116,12 +117,10 @@ def check_fit(model: Model, data: Annotations, inference: str, options: Options)
             f"{card.title} has no prior that annotators' history could enter; leave history out, or use a method "
             "whose card lists it (crowdppl.zoo() shows which)"
         )
-    for entity in ("item", "annotator"):
+    for entity in ("item", "annotator", "label"):
         what = f"{entity}_covariates"
         if card is not None and what in card.uses and getattr(data, what) is None:
-            raise DataError(
-                f"{card.title} reads {what}, and the data have none; give {what}=, a DataFrame by {entity} id"
-            )
+            raise DataError(f"{card.title} reads {what}, and {no_covariates(entity)}")
 
 
 @contextmanager

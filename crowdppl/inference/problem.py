@@ -23,8 +23,9 @@ from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, read_model
+from crowdppl.inference.sites import Site, covariates_read, read_model
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
+from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import cached_outputs, networks_of
 from crowdppl.primitives.model import Model, plates_of
 
@@ -167,6 +168,12 @@ class Problem:
     def signatures(self) -> Signatures:
         """Hashes of items, annotators and classes that labels cannot tell apart."""
         return signatures(self.blocks)
+
+    @cached_property
+    def typical_labels(self) -> TypicalLabels:
+        """Labels over which tables of annotators are averaged."""
+        names = covariates_read(self.model, next(b for b in self.blocks if b.n_items), "label")
+        return TypicalLabels.of(self.blocks, names)
 
     @cached_property
     def counts(self) -> Tensor:

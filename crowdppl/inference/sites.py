@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from torch.distributions.transforms import Transform
 
 from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
 from crowdppl.inference.density import FLOOR, Density, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
@@ -202,16 +203,19 @@ def _refuse_unaware(model: Model, small: Block, sites: Mapping[str, TraceSite], 
         )
 
 
-def reads_item_covariates(model: Model, block: Block) -> bool:
-    """Whether a model reads item covariates, found by running it on one item."""
+def covariates_read(model: Model, block: Block, entity: str) -> set[Hashable]:
+    """Names of covariates of an entity ("item", "annotator", "label") that a model reads, found by running it."""
+    what = f"{entity}_covariates"
+    if getattr(block, what) is None:
+        return set()
     some = block.subset(np.arange(1), 1.0)
-    if some.item_covariates is None:
-        return False
-    watched = replace(some.item_covariates, asked=set())
+    held = getattr(some, what)
+    watched: CovariateColumns = replace(held, asked=set())
+    known: dict[str, Any] = {what: watched}
     program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
     with seeded(0):
-        poutine.trace(program).get_trace(replace(some, item_covariates=watched))
-    return bool(watched.asked)
+        poutine.trace(program).get_trace(replace(some, **known))
+    return watched.asked
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]

@@ -18,6 +18,7 @@ from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import TableDraws
 from crowdppl.inference.sites import Site
 from crowdppl.inference.starts import Typical
+from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 
 LOOKS = 8
@@ -169,7 +170,9 @@ ELSEWHERE = 1e-9
 """Weight of items for classes that are not their most probable, where labels do not depend on the truth."""
 
 
-def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None) -> tuple[Tensor, Tensor]:
+def tables_at(
+    problem: Problem, values: Mapping[str, Tensor], chains: int | None, labels: TypicalLabels | None = None
+) -> tuple[Tensor, Tensor]:
     """What each annotator would answer on a fresh item of each class, whatever the model.
 
     Every (annotator, answer) pair is put to the model as an item with that one label; Bayes' rule turns the
@@ -179,12 +182,13 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     model takes it to be before any label. Where they depend on that alone, and tell nothing of the truth (mmlc,
     conal), an item is of its most probable class: the truth that such a model draws is no more like an annotator's
     label than two annotators' labels are, so that who is right in three of four cases would seem to be in .58.
+    Where labels depend on covariates of their own, it is averaged over ``labels``, by default those of the problem.
 
     Returns:
         ([C,] A, K, L) tables and ([C,] K) prevalence.
     """
-    block = problem.blocks[0]
-    probe = probe_block(block)
+    block, labels = problem.blocks[0], labels or problem.typical_labels
+    probe = probe_block(block, labels)
     views: list[Block] = []
     if block.seen is not None and networks_of(problem.model).keys() - {"network"}:  # more than a classifier looks
         for n in torch.linspace(0, block.n_items - 1, min(TYPICAL, block.n_items)).round().long().tolist():
@@ -194,20 +198,20 @@ def tables_at(problem: Problem, values: Mapping[str, Tensor], chains: int | None
     alike, told = True, False
     for view in views:
         joint, before = _joint(problem, values, chains, view), tables
-        total, ruled, tables = total + joint, ruled + _of_the_likeliest(joint), _tables(joint, block)[0]
+        total, ruled, tables = total + joint, ruled + _of_the_likeliest(joint), _tables(joint, block, labels)[0]
         alike = alike and (before is None or torch.allclose(before, tables, atol=LINEAR))
         told = told or _tell_of_the_truth(joint, block)
     if len(views) == 1 or not alike:
-        found, prevalence = _tables(total, block)
-        return found if told else _tables(ruled, block)[0], prevalence
+        found, prevalence = _tables(total, block, labels)
+        return found if told else _tables(ruled, block, labels)[0], prevalence
     # Networks, if there are any, speak of the truth alone.
-    return _tables(_joint(problem, values, chains, probe), block)
+    return _tables(_joint(problem, values, chains, probe), block, labels)
 
 
 def _tell_of_the_truth(joint: Tensor, block: Block) -> bool:
     """Whether any label that names a class makes another truth of one seen item as probable as before, or not."""
     share = joint / joint.sum(0).clamp(min=1e-300)
-    labels = share[..., :-1].reshape(*share.shape[:-1], block.n_annotators, block.n_answers)[..., : block.n_classes]
+    labels = share[..., :-1].reshape(*share.shape[:-1], -1, block.n_answers)[..., : block.n_classes]
     return not torch.allclose(labels, share[..., -1, None, None].expand_as(labels), atol=LINEAR)
 
 
@@ -231,50 +235,47 @@ def _joint(problem: Problem, values: Mapping[str, Tensor], chains: int | None, p
     return joint
 
 
-def _tables(joint: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+def _tables(joint: Tensor, block: Block, labels: TypicalLabels) -> tuple[Tensor, Tensor]:
     """Tables and prevalence, from the probabilities of truth and label of the items of ``probe_block``."""
     prevalence = joint[..., -1] / joint[..., -1].sum(0)
     conditional = joint[..., :-1] / prevalence.clamp(min=1e-300).unsqueeze(-1)
-    conditional = conditional.reshape(*conditional.shape[:-1], block.n_annotators, block.n_answers)
+    conditional = conditional.reshape(*conditional.shape[:-1], -1, block.n_answers)
     if block.abstainers is not None:
-        conditional[..., ~block.abstainers, block.n_classes :] = 0
+        conditional[..., ~block.abstainers[labels.annotator], block.n_classes :] = 0
     total = conditional.sum(-1, keepdim=True)
     even = torch.full_like(conditional, 1 / block.n_answers)
     tables = torch.where(total > 0, conditional / total.clamp(min=1e-300), even)
+    if labels.covariates is not None:
+        each = tables * labels.share.unsqueeze(-1)
+        shape = (*tables.shape[:-2], int(labels.table.max()) + 1, block.n_answers)
+        tables = tables.new_zeros(shape).index_add(-2, labels.table, each)
     return tables.movedim(0, -2), prevalence.movedim(0, -1)
 
 
-def probe_block(block: Block) -> Block:
-    """One item for each (annotator, answer) pair, and one without labels."""
-    cells, known = block.n_annotators * block.n_answers, block.item_covariates
-    every = torch.arange(cells + 1, dtype=torch.int32, device=block.device)
-    bags = RaggedIndex(cells + 1, cells, every[:-1], every, every[:-1], None, None)
-    # Everyone may abstain here: an answer of probability 0 would be no item that a model can have.
-    return replace(
-        block,
-        bags=bags,
-        gold=None,
-        evidence=None,
-        features=None,
-        seen=None,
-        item_covariates=known and known.average(cells + 1),
-        abstainers=None,
-        offset=0,
-        scale=1.0,
-        uses_power=False,
-        dtype=torch.float64,
+def probe_block(block: Block, labels: TypicalLabels) -> Block:
+    """One item for each typical label with each answer, and one without labels."""
+    answers = torch.arange(block.n_answers, device=block.device)
+    cells = (labels.annotator.unsqueeze(-1) * block.n_answers + answers).reshape(-1)
+    each, known = torch.arange(len(cells), device=block.device), block.item_covariates
+    sides = (each.cpu().numpy(), cells.cpu().numpy(), len(cells) + 1, block.n_annotators * block.n_answers)
+    probe = block.with_items(
+        RaggedIndex.of_pairs(*sides).to(block.device),
+        item_covariates=known and known.average(len(cells) + 1),
+        label_covariates=labels.covariates and labels.covariates.at(each // block.n_answers),
     )
+    # Everyone may abstain here: an answer of probability 0 would be no item that a model can have.
+    return replace(probe, abstainers=None, uses_power=False, dtype=torch.float64)
 
 
-def table_draws(problem: Problem, draws: Draws) -> TableDraws:
-    """The annotators' tables and the prevalence at each draw of the parameters."""
-    block = problem.blocks[0]
+def table_draws(problem: Problem, draws: Draws, labels: TypicalLabels | None = None) -> TableDraws:
+    """The annotators' tables and the prevalence at each draw of the parameters; ``labels`` as of ``tables_at``."""
+    labels = labels or problem.typical_labels
     n = next(iter(draws.values())).shape[0]
-    step = max(1, min(32, WIDTH // (block.n_annotators * block.n_answers * problem.states)))
+    step = max(1, min(32, WIDTH // (len(labels.share) * problem.blocks[0].n_answers * problem.states)))
     tables, prevalence = [], []
     for start in range(0, n, step):
         some = {name: x[start : start + step] for name, x in draws.items()}
-        table, share = tables_at(problem, some, len(next(iter(some.values()))))
+        table, share = tables_at(problem, some, len(next(iter(some.values()))), labels)
         tables.append(table.float().cpu().numpy())
         prevalence.append(share.cpu().numpy())
     # In C order, as a file has them: sums over them are then the same, to the last bit, after load.

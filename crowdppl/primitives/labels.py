@@ -71,6 +71,8 @@ class Labels(TorchDistribution):
         within: "item" (one state an item, or a group's item) or "label" (a state of its own for each label).
         groups: the group of each annotator where states belong to (group, item).
         power: of the likelihood of observed labels; it does not change how labels are drawn.
+        context: of each label, (S,): which confusion of a table (..., A, X, T, L) it follows.
+        weight: of each label, (S,): a power of its own.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -85,10 +87,14 @@ class Labels(TorchDistribution):
         within: str = "item",
         groups: tuple[int, ...] | None = None,
         power: float = 1.0,
+        context: Tensor | None = None,
+        weight: Tensor | None = None,
         batch_shape: torch.Size | None = None,
     ) -> None:
         self.block, self.log_p, self.state, self.power = block, log_p, state, power
-        self.within, self.groups = within, groups
+        self.within, self.groups, self.context, self.weight = within, groups, context, weight
+        self.n_contexts = 1 if context is None else _contexts_of(log_p, block)
+        self.viewed = block.in_contexts(context, self.n_contexts, weight)
         self.plates = self._plates()
         super().__init__(torch.Size(self.plates if batch_shape is None else batch_shape), validate_args=False)
 
@@ -109,14 +115,19 @@ class Labels(TorchDistribution):
             within=self.within,
             groups=self.groups,
             power=self.power,
+            context=self.context,
+            weight=self.weight,
             batch_shape=torch.Size(batch_shape),
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-probability of each item's labels given the state, times ``power``: (*enumerated, *batch)."""
-        block = self.block if value is self.block.bags.cells else self.block.answered(value)
+        block = self.viewed
+        if value is not self.block.bags.cells:
+            cells = block.annotator * block.n_answers + value % block.n_answers
+            block = block.recoded(cells, block.n_annotators, self.weight)
         if isinstance(self.log_p, Tensor):
-            sums, lead = self._from_table(block, self.log_p)
+            sums, lead = self._from_table(block, self._table(self.log_p))
         elif isinstance(self.log_p, Coin):
             sums, lead = self._from_coin(block, self.log_p)
         else:
@@ -132,7 +143,13 @@ class Labels(TorchDistribution):
         """The labels of each row of the batch."""
         if self.within == "label":
             return block.per_label
-        return block.bags if self.groups is None else block.grouped(self.groups)
+        if self.groups is None:
+            return block.bags
+        return block.grouped(tuple(group for group in self.groups for _ in range(self.n_contexts)))
+
+    def _table(self, log_p: Tensor) -> Tensor:
+        """A table (..., A, X, T, L) with annotators in their contexts as annotators, (..., A * X, T, L)."""
+        return log_p if self.context is None else log_p.flatten(-4, -3)
 
     def _from_table(self, block: Block, log_p: Tensor) -> tuple[Tensor, torch.Size]:
         """Rows x (leading dims, state), from the log-table (..., A, T, L)."""
@@ -150,6 +167,7 @@ class Labels(TorchDistribution):
         lead, size = values.shape[:-2], values.shape[-2:]
         chains = math.prod(lead)  # not left to reshape: a minibatch of known truths may have no labels
         wide = values.reshape(chains, *size).permute(1, 0, 2).reshape(block.n_labels, chains * size[-1])
+        wide = self._weighted(wide)
         if self.within == "label":
             return wide.to(_precision(block, values)), lead
         return ragged_sum(wide, block.per_item, _precision(block, values)), lead
@@ -163,11 +181,15 @@ class Labels(TorchDistribution):
             x.expand(*lead, block.n_labels).reshape(math.prod(lead), block.n_labels).t()
             for x in (coin.log_right, wrong)
         )
-        right, base = (block.only_classes(x) for x in both)
+        right, base = (self._weighted(block.only_classes(x)) for x in both)
         dtype = _precision(block, base)
         every = ragged_sum(base, block.per_item, dtype)
         extra = ragged_sum(right - base, block.by_class, dtype).reshape(n, k, -1)
         return (every.unsqueeze(-1) + extra.transpose(1, 2)).reshape(n, -1), lead
+
+    def _weighted(self, x: Tensor) -> Tensor:
+        """Log-probabilities (S, width) of labels, times their weights."""
+        return x if self.weight is None else x * self.weight.to(x).unsqueeze(-1)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws every label of the design at a drawn state: int32 (S,) table cells.
@@ -180,7 +202,8 @@ class Labels(TorchDistribution):
         block = self.block
         state = self.state.expand(self.plates).reshape(-1)[self._state_of_label()]
         if isinstance(self.log_p, Tensor):
-            logits = self.log_p.reshape(self.log_p.shape[-3:])[block.annotator, state]
+            table = self._table(self.log_p)
+            logits = table.reshape(table.shape[-3:])[self.viewed.annotator, state]
         else:
             one = (self._at_answer(block, answer, state) for answer in range(block.n_answers))
             logits = torch.stack(list(one), -1)
@@ -206,6 +229,25 @@ class Labels(TorchDistribution):
         assert not isinstance(self.log_p, Tensor)
         values = self.log_p(torch.full_like(block.annotator, answer))
         return values.reshape(values.shape[-2:]).gather(-1, state.unsqueeze(-1)).squeeze(-1)
+
+
+def _contexts_of(log_p: Table, block: Block) -> int:
+    """The number X of contexts of a table (..., A, X, T, L).
+
+    Raises:
+        MethodError: for anything else.
+    """
+    if not isinstance(log_p, Tensor):
+        raise MethodError(
+            "annotate: context= chooses from a table, and log_p is none; let the Coin or callable look at the "
+            "label covariates itself"
+        )
+    if log_p.dim() < 4 or log_p.shape[-4] != block.n_annotators or log_p.shape[-1] != block.n_answers:
+        raise MethodError(
+            f"annotate: log_p has shape {tuple(log_p.shape)}, but with context= the data need (..., annotators="
+            f"{block.n_annotators}, contexts, states, answers={block.n_answers})"
+        )
+    return log_p.shape[-3]
 
 
 def _precision(block: Block, x: Tensor) -> torch.dtype:

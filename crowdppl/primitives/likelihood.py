@@ -13,7 +13,7 @@ from pyro.poutine.runtime import get_plates
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.data.covariates import CovariateColumns
+from crowdppl.data.covariates import CovariateColumns, no_covariates
 from crowdppl.errors import DataError, MethodError
 from crowdppl.primitives import plates
 from crowdppl.primitives.distributions import Categorical
@@ -23,14 +23,16 @@ from crowdppl.primitives.priors import default_prevalence
 
 
 @overload
-def with_abstentions(data: Data, log_p: Tensor, n_states: int | None = None) -> Tensor: ...
+def with_abstentions(
+    data: Data, log_p: Tensor, n_states: int | None = None, *, contexts: bool = False
+) -> Tensor: ...
 
 
 @overload
-def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table: ...
+def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, contexts: bool = False) -> Table: ...
 
 
-def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> Table:
+def with_abstentions(data: Data, log_p: Table, n_states: int | None = None, *, contexts: bool = False) -> Table:
     """Lets annotators abstain: extends log-probabilities over classes to all answers.
 
     Each annotator who ever abstained has a probability of each kind of abstention; the rest goes to the classes as
@@ -45,6 +47,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
         data: the model's argument.
         log_p: over the K classes: a table (..., A, T, K), a ``Coin`` or a callable.
         n_states: T, for a ``Coin`` or callable with informative abstentions; by default K.
+        contexts: whether the table has contexts, (..., A, X, T, K); annotators abstain alike in all of theirs.
 
     Returns:
         The same kind, over the L answers.
@@ -78,6 +81,7 @@ def with_abstentions(data: Data, log_p: Table, n_states: int | None = None) -> T
     floor = torch.zeros(1 + ways).index_fill(0, torch.arange(1, 1 + ways), -torch.inf)
     log_answer = torch.where(offered[:, None, None], site.log(), floor.to(site))  # (..., A, T, 1 + ways)
     if isinstance(log_p, Tensor):
+        log_answer = log_answer.unsqueeze(-3) if contexts else log_answer
         given = log_p + log_answer[..., :1]
         lead = torch.broadcast_shapes(given.shape[:-1], log_answer.shape[:-1])
         return torch.cat([given.expand(*lead, -1), log_answer[..., 1:].expand(*lead, -1)], -1)
@@ -114,6 +118,8 @@ def annotate(
     within: Literal["item", "label"] = "item",
     groups: tuple[int, ...] | None = None,
     power: float = 1.0,
+    context: Tensor | None = None,
+    weight: Tensor | None = None,
     name: str = "label",
 ) -> Tensor:
     """Draws all labels of each item given its state, or scores them where they are observed.
@@ -129,10 +135,18 @@ def annotate(
         within: "item" sums a state out once for all labels of an item; "label" for each label alone.
         groups: the group of each annotator, (A,), where the state belongs to (group, item).
         power: of the likelihood; below 1, labels count for less. It does not change how they are drawn.
+        context: a whole number below X for each label, (S,) or (S, 1): which of an annotator's confusions it
+            follows, those of a table (..., A, X, T, L). An annotator in a context is like an annotator of its own,
+            so that every engine treats the model as it does without contexts.
+        weight: a number from 0 on for each label, (S,) or (S, 1): a power of its own; 2 counts a label twice.
         name: of the site.
 
     Returns:
         int32 (S,), the table cell ``annotator * n_answers + answer`` of each label.
+
+    Raises:
+        MethodError: for a table of another shape, or a context without a table.
+        DataError: for a context that is no whole number below X, or a weight that is negative or not finite.
 
     Examples:
         >>> import pyro, torch
@@ -142,11 +156,33 @@ def annotate(
         ...     cells = crowdppl.primitives.annotate(design, never_err, torch.tensor([1]))
         >>> cells % 2  # both say "yes"
         tensor([1, 1], dtype=torch.int32)
+
+        Who labels late guesses:
+
+        >>> late = torch.tensor([0, 1])  # of two labels
+        >>> guess = torch.full((2, 2, 2), 0.5).log()
+        >>> table = torch.stack([never_err, guess], 1)  # [annotator, context, truth, label]
+        >>> with pyro.poutine.seed(rng_seed=0), crowdppl.primitives.plates.items(design):
+        ...     cells = crowdppl.primitives.annotate(design, table, torch.tensor([1]), context=late)
+        >>> cells % 2
+        tensor([1, 0], dtype=torch.int32)
     """
     block = block_of(data)
-    labels = Labels(block, log_p, state, within=within, groups=groups, power=power if block.uses_power else 1.0)
+    context, weight = _a_label("context", context, block), _a_label("weight", weight, block)
+    power, weight = (power, weight) if block.uses_power else (1.0, None)
+    labels = Labels(block, log_p, state, within=within, groups=groups, power=power, context=context, weight=weight)
     out: Tensor = pyro.sample(name, labels, obs=block.bags.cells if block.has_labels else None)
     return out
+
+
+def _a_label(name: str, x: Tensor | None, block: Block) -> Tensor | None:
+    """One number a label, (S,); refuses another shape, and what the model draws."""
+    if x is None:
+        return None
+    if x.shape not in ((block.n_labels,), (block.n_labels, 1)) or x.requires_grad:
+        what = "depends on what the model draws" if x.requires_grad else f"has shape {tuple(x.shape)}"
+        raise MethodError(f"annotate: {name} {what}; give data, one number for each of {block.n_labels} labels")
+    return x.reshape(-1)
 
 
 def truth(data: Data, log_p: Tensor, name: str = "truth") -> Tensor:
@@ -342,9 +378,36 @@ def annotator_covariates(data: Data, *names: Hashable) -> Tensor:
     return _numbers(block_of(data).annotator_covariates, "annotator", names)
 
 
+def label_covariates(data: Data, *names: Hashable) -> Tensor:
+    """Covariates of each label, as numbers: the seconds that it took, or its turn among the annotator's labels.
+
+    They are the ``label_covariates`` of the annotations. Labels that annotators have yet to give are taken to be
+    like those that they gave: tables (``Posterior.confusion``) are means over the covariates of their labels.
+
+    Args:
+        data: the argument of the model's ``model`` or ``setup``.
+        names: of columns; by default all, in the order of the table.
+
+    Returns:
+        (S, D), in the order of labels in which ``annotate`` takes what it is given, in torch's default dtype.
+
+    Raises:
+        DataError: when the data have none, lack a column, or a column does not hold a finite number for each label.
+
+    Examples:
+        >>> from crowdppl import Annotations
+        >>> from crowdppl.primitives import label_covariates
+        >>> dicts = {"ann": {"x": "spam", "y": "ham"}, "bob": {"x": "spam", "y": "ham"}}
+        >>> rows = Annotations.from_dicts(dicts).frame().assign(seconds=[3, 20, 8, 5])
+        >>> data = Annotations.from_frame(rows, label_covariates=["seconds"])
+        >>> sorted(label_covariates(data, "seconds").tolist())
+        [[3.0], [5.0], [8.0], [20.0]]
+    """
+    return _numbers(block_of(data).label_covariates, "label", names)
+
+
 def _numbers(held: CovariateColumns | None, entity: str, names: tuple[Hashable, ...]) -> Tensor:
     """Columns of a table of covariates, as numbers."""
-    what = f"{entity}_covariates"
     if held is None:
-        raise DataError(f"the model reads {what}, and the data have none; give {what}=, a DataFrame by {entity} id")
+        raise DataError(f"the model reads {entity}_covariates, and {no_covariates(entity)}")
     return held.chosen(names).to(torch.get_default_dtype())

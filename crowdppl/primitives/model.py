@@ -33,7 +33,7 @@ class Card:
         cost: work and memory of one pass, in labels and sizes.
         refused: engines that cannot fit this model although its structure would let them try, and why.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
-            "item_covariates" and "annotator_covariates". A fit without the last two is refused.
+            "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
 
     Raises:
         MethodError: when title or reference are empty, the truth has no shape, or the DOI is not bare.

@@ -20,6 +20,7 @@ from crowdppl import __version__, errors, registry
 from crowdppl.core.validation import kind_of, require_path
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import build_blocks, with_covariates, with_known
+from crowdppl.data.covariates import some_columns
 from crowdppl.data.features import StoredFeatures
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import CrowdpplWarning, MethodError, ResultError
@@ -450,6 +451,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
             "item_covariate": _names(data.item_covariates),
             "annotator_covariate": _names(data.annotator_covariates),
         },
+        "label_names": data.label_names,
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
     }
     if isinstance(data.features, StoredFeatures):
@@ -467,6 +469,8 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
     gold = items["gold"].to_numpy() if "gold" in items else None
     of_items = _columns(items, "covariate", names["item_covariate"], item_ids)
     of_annotators = _columns(people, "covariate", names["annotator_covariate"], annotator_ids)
+    columns = _columns(labels, "column", names["column"], labels.index)
+    of_labels = some_columns(columns, values["label_names"])
     order, blocks = build_blocks(
         labels["item"].to_numpy(),
         labels["annotator"].to_numpy(),
@@ -489,13 +493,14 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         item_book=Codebook("item", item_ids),
         annotator_book=Codebook("annotator", annotator_ids),
         alphabet=alphabet,
-        blocks=with_covariates(blocks, order, of_items, of_annotators),
+        blocks=with_covariates(blocks, order, of_items, of_annotators, of_labels),
         order=order,
         gold_codes=gold,
         features=features,
         item_covariates=of_items,
         annotator_covariates=of_annotators,
-        columns=_columns(labels, "column", names["column"], labels.index),
+        columns=columns,
+        label_names=values["label_names"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from crowdppl.core.validation import switch
 from crowdppl.data.annotations import Annotations, labels_given
 from crowdppl.data.tables import arrow_table
 from crowdppl.errors import MethodError
+from crowdppl.inference.predict.answers import confusion_at
 from crowdppl.inference.result import Fit
 from crowdppl.results import choices, intervals
 from crowdppl.results.intervals import among_named
@@ -317,21 +318,24 @@ def annotators(posterior: Fit, level: float = 0.95) -> pd.DataFrame:
     return pd.DataFrame(columns, index=data.annotators)
 
 
-def confusion(posterior: Fit, draws: bool = False) -> xr.DataArray:
+def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, float] | None = None) -> xr.DataArray:
     """p(label | annotator, truth) of a new item; along ``label`` it sums to one.
 
     Where items differ, as in difficulty, it is the mean over items under the model; where labels depend on item
-    covariates, it is for their means.
+    covariates, it is for their means; where on covariates of their own, such as a context, it is the mean over the
+    annotator's labels.
 
     Args:
         draws: instead of the posterior mean, draws of it, with a first dimension ``draw``.
+        at: values of label covariates for which it is wanted instead, as ``{"order": 100}``.
 
     Returns:
         xarray DataArray with dimensions annotator, truth, label and their ids as coordinates; abstentions are the
         last labels.
 
     Raises:
-        MethodError: for draws where the engine gives points, or a number of draws.
+        MethodError: for draws where the engine gives points, or a number of draws; for covariates that the method
+            does not read.
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)
@@ -343,7 +347,10 @@ def confusion(posterior: Fit, draws: bool = False) -> xr.DataArray:
         3      0.05  0.05  0.68  0.23
         4      0.10  0.10  0.10  0.70
     """
-    if not switch("draws", draws, "to_arviz(draws=...) makes as many as asked"):
+    draws = switch("draws", draws, "to_arviz(draws=...) makes as many as asked")
+    if at is not None:
+        return _array(posterior.data, confusion_at(posterior, at, draws))
+    if not draws:
         return _array(posterior.data, posterior.result.table)
     if posterior.result.table_draws is None:
         raise MethodError(f"{posterior.inference} found a point without draws; fit with vb, gibbs or nuts")

@@ -15,7 +15,7 @@ from crowdppl.core import validation
 from crowdppl.core.devices import device_or_cpu, moved_to
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import row_sizes
+from crowdppl.data.blocks import rows_by_item
 from crowdppl.data.ids import native, one_or_several
 from crowdppl.data.split import align_to, keep, warn_of_repeats
 from crowdppl.errors import DataError, DoubtWarning, MethodError
@@ -206,13 +206,13 @@ def draw_labels(posterior: Fit, n: int = 1, seed: int = 0, kind: str = "posterio
     validation.one_of("kind", kind, ("posterior", "prior"))
     data = posterior.data
     drawn = fits.draw_labels(posterior, n, seed, kind)
-    by_item = np.argsort(np.repeat(data.order, np.concatenate([row_sizes(b) for b in data.blocks])), kind="stable")
+    place = rows_by_item(data.blocks, data.order)[1]
     item, annotator, _ = data.label_codes()
     columns = {
         "draw": np.repeat(np.arange(n), len(item)),
         "item": data.items.take(np.tile(item, n)),
         "annotator": data.annotators.take(np.tile(annotator, n)),
-        "label": data.answers.take(drawn[:, by_item].ravel()),
+        "label": data.answers.take(drawn[:, place].ravel()),
     }
     return pd.DataFrame(columns)
 

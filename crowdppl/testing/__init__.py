@@ -60,11 +60,13 @@ class About(TypedDict, total=False):
             where ``names["annotator"]`` maps old ids to new ones, likewise "item" and "class".
         item_covariates, annotator_covariates: for a model that reads any, numbers by column, given to items or
             annotators in turn, as in ``item_covariates={"words": [10, 200]}``.
+        label_covariates: likewise, given to labels.
     """
 
     renamed: Renamed | None
     item_covariates: Columns
     annotator_covariates: Columns
+    label_covariates: Columns
 
 
 def checks(model: str | Model, **about: Unpack[About]) -> Iterator[tuple[str, Callable[[], None]]]:

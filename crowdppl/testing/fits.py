@@ -159,7 +159,7 @@ def saving(trial: Trial) -> None:
     _are_equal(one, two, f"{engine}: saving gave")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        rows = trial.rows.replace(regex=r"^item", value="new")
+        rows = trial.with_numbers(trial.rows.replace(regex=r"^item", value="new"))
         new = Annotations.from_frame(rows, like=trial.data, **trial.covariates(rows["item"], rows["annotator"]))
         first, second = one.predict(new), two.predict(new)
     require(first.equals(second), f"{engine}: the loaded result predicts something else")
@@ -179,9 +179,7 @@ def network_sees_features(trial: Trial) -> None:
     block = with_network_outputs(model, data, data.on("cpu", torch.float64))[0]
     same_density(model, block)
     same_chains(model, block)
-    known = trial.covariates(trial.rows["item"], trial.rows["annotator"])
-    columns = (trial.rows["item"], trial.rows["annotator"])
-    design = Annotations.design(*columns, like=trial.data, features=data.features, **known)
+    design = trial.design(trial.rows["item"], trial.rows["annotator"], features=data.features)
     drawn = simulate(model, design, seed=3).truth
     require(drawn.equals(simulate(model, design, seed=3).truth), "with features, the same seed drew other truths")
     _trains(trial, data)

@@ -43,19 +43,20 @@ class Trial:
 
     Attributes:
         model: the method with its settings.
-        renamed, item_covariates, annotator_covariates: see ``crowdppl.testing.About``.
+        renamed, item_covariates, annotator_covariates, label_covariates: see ``crowdppl.testing.About``.
     """
 
     model: Model
     renamed: Renamed | None = None
     item_covariates: Columns = field(default_factory=dict)
     annotator_covariates: Columns = field(default_factory=dict)
+    label_covariates: Columns = field(default_factory=dict)
     _fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
     _odd_fits: dict[str, Posterior] = field(default_factory=dict, repr=False)
     _cells: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        for what in ("item_covariates", "annotator_covariates"):
+        for what in ("item_covariates", "annotator_covariates", "label_covariates"):
             given = getattr(self, what)
             named = isinstance(given, Mapping) and all(isinstance(x, Sequence) for x in given.values())
             if not named or not all(len(x) and all(map(is_number, x)) for x in given.values()):
@@ -97,7 +98,8 @@ class Trial:
             warnings.simplefilter("ignore", CrowdpplWarning)
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
             options = {"classes": list("abc"), "kind": self.kind, **known, **options}
-            return Annotations.from_frame(rows, **options)
+            options = {"label_covariates": list(self.label_covariates), **options}
+            return Annotations.from_frame(self.with_numbers(rows, old), **options)
 
     def covariates(
         self, items: Iterable[str], annotators: Iterable[str], old: Mapping[str, str] | None = None
@@ -106,6 +108,23 @@ class Trial:
         of_items = _in_turn(self.item_covariates, items, old or {})
         of_annotators = _in_turn(self.annotator_covariates, annotators, old or {})
         return {"item_covariates": of_items, "annotator_covariates": of_annotators}
+
+    def with_numbers(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None) -> pd.DataFrame:
+        """A table of labels with their covariates, in turn of the numbers of item and annotator."""
+        turn = [
+            sum(_number(x, old or {}) for x in pair) for pair in zip(rows["item"], rows["annotator"], strict=True)
+        ]
+        numbers = {name: [x[n % len(x)] for n in turn] for name, x in self.label_covariates.items()}
+        return pd.concat([rows, pd.DataFrame(numbers, index=rows.index)], axis=1)
+
+    def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
+        """Who is to label what, like ``data``."""
+        rows = self.with_numbers(pd.DataFrame({"item": list(items), "annotator": list(annotators)}))
+        known = {
+            **self.covariates(rows["item"], rows["annotator"]),
+            "label_covariates": rows[list(self.label_covariates)],
+        }
+        return Annotations.design(rows["item"], rows["annotator"], like=self.data, **known, **options)
 
     def cell(self, engine: str) -> str:
         """The entry of an engine and this model in the zoo's table."""
@@ -146,9 +165,14 @@ class Trial:
 
 def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:
     names = sorted(set(ids))
-    turn = [int(re.findall(r"\d+", old.get(name, name))[-1]) for name in names]
+    turn = [_number(name, old) for name in names]
     table = {column: [values[n % len(values)] for n in turn] for column, values in columns.items()}
     return pd.DataFrame(table, index=names) if table else None
+
+
+def _number(name: str, old: Mapping[str, str]) -> int:
+    """The number in which an id ends, or did before it was renamed."""
+    return int(re.findall(r"\d+", old.get(name, name))[-1])
 
 
 def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Posterior:

@@ -75,8 +75,7 @@ def runs_with_validation(trial: Trial) -> None:
 def simulates(trial: Trial) -> None:
     """The model draws labels for a design, the same ones from the same seed."""
     model, rows = ready(trial, trial.data), trial.rows
-    known = trial.covariates(rows["item"], rows["annotator"])
-    design = Annotations.design(rows["item"], rows["annotator"], like=trial.data, **known)
+    design = trial.design(rows["item"], rows["annotator"])
     drawn, again = simulate(model, design, seed=3), simulate(model, design, seed=3)
     found = drawn.data.frame()
     require(len(found) == len(rows), f"{len(found)} labels were drawn instead of {len(rows)}")
@@ -263,7 +262,7 @@ def answers_sum_to_one(trial: Trial) -> None:
     rows = [(f"one {a}", a) for a in names]
     rows += [(f"two {a}", each) for a, b in pairwise(names) for each in (a, b)]
     items, people = zip(*rows, strict=True)
-    design = Annotations.design(items, people, like=trial.data, **trial.covariates(items, people))
+    design = trial.design(items, people)
     model, block = ready(trial, design), design.as_block()
     second = torch.cat([torch.zeros(1, dtype=torch.bool), block.item[1:] == block.item[:-1]])
     pairs = torch.zeros(block.n_items, dtype=torch.bool).index_fill(0, block.item[second], True)

@@ -89,7 +89,7 @@ def in_blocks(data: Annotations, labels: int) -> Annotations:
     sizes = {name: getattr(data, name) for name in ("n_items", "n_annotators", "n_classes", "n_answers")}
     order, blocks = build_blocks(*data.label_codes(), **sizes, block_labels=labels)
     known = [with_known(block, order, data.gold_codes) for block in blocks]
-    tables = (data.item_covariates, data.annotator_covariates)
+    tables = (data.item_covariates, data.annotator_covariates, data.label_covariates)
     return replace(data, blocks=with_covariates(known, order, *tables), order=order)
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_codes
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
-from crowdppl.inference.draws import center_of, draws_of
-from crowdppl.inference.predict.predictive import item_values, label_power, one_item_sites
+from crowdppl.inference.draws import center_of, crossed, draws_of, mean_of
+from crowdppl.inference.predict.predictive import item_values, label_power, no_covariates_yet, one_item_sites
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import reads_item_covariates
+from crowdppl.inference.sites import covariates_read
+from crowdppl.inference.tables import affordable, are_linear, table_draws, tables_at
+from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.labels import Labels
 
@@ -59,12 +62,15 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
 class AnswerTables:
     """p(next answer | truth, annotator, the item's labels) under a fit.
 
+    Where labels depend on covariates of their own, the next one is taken to be like the annotator's labels so far.
+
     Args:
         posterior: the fit.
         annotators: codes of those who may answer, (A,).
 
     Raises:
-        MethodError: when the model sums no truth out, or takes labels that depend on more than it to a power.
+        MethodError: when the model sums no truth out; or labels depend on more than it, and it takes them to a
+            power or reads covariates of theirs.
     """
 
     def __init__(self, posterior: Fit, annotators: np.ndarray) -> None:
@@ -75,11 +81,13 @@ class AnswerTables:
         with without_validation("cpu"):
             self._problem = build_problem(posterior.model, self.data, options)
             alone = truth_alone(self._problem)
-            if not alone and label_power(self._problem) != 1:
+            if not alone and (power := label_power(self._problem)):
                 raise MethodError(
-                    f"{posterior.method} takes the labels' likelihood to a power (likelihood_power), and labels "
-                    "depend on more than the truth of their item; give likelihood_power=1 for this"
+                    f"{posterior.method} {power.what}, and labels depend on more than the truth of their item; "
+                    f"{power.remedy} for this"
                 )
+            if not alone and covariates_read(posterior.model, self._problem.blocks[0], "label"):
+                raise no_covariates_yet(posterior)
             self._draws = {} if alone else _stored_values(self._problem, posterior)
         table = posterior.result.table[annotators].transpose(1, 0, 2)[None]
         self._common: np.ndarray | None = table / table.sum(-1, keepdims=True) if alone else None
@@ -132,7 +140,7 @@ class AnswerTables:
         index = RaggedIndex.of_pairs(bags, cells, n * m, first.bags.n_cells)
         item = np.repeat(items, m)
         known = item_values(self._problem, self.data, item, known_truths=False)
-        block = replace(first, bags=index, **known)
+        block = first.with_items(index, **known)
         out = np.zeros((n, self.data.n_classes, possible.size))
         with without_validation("cpu"):
             density = self._problem.density()
@@ -170,7 +178,68 @@ def truth_alone(problem: Problem) -> bool:
     if networks_of(problem.model) and any(callable(fn.log_p) for fn in labels):
         return False
     computed = any(not isinstance(fn.log_p, Tensor) for fn in labels)
-    return not (computed and reads_item_covariates(problem.model, problem.blocks[0]))
+    return not (computed and covariates_read(problem.model, problem.blocks[0], "item"))
+
+
+def own_tables(problem: Problem) -> bool:
+    """Whether labels of an annotator follow different tables, by covariates of their own."""
+    labels = [x.fn for x in one_item_sites(problem).values() if isinstance(x.fn, Labels)]
+    if all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in labels):
+        return False
+    return bool(covariates_read(problem.model, problem.blocks[0], "label"))
+
+
+def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = False) -> np.ndarray:
+    """Tables (A, K, L) of labels with these covariates, or their draws (n, A, K, L).
+
+    Covariates that are not named are those of the annotators' own labels.
+
+    Raises:
+        MethodError: when the model does not read these covariates.
+    """
+    with without_validation("cpu"):
+        problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
+        names = covariates_read(problem.model, problem.blocks[0], "label")
+        unread = [name for name in at if name not in names]
+        if unread:
+            raise MethodError(
+                f"{posterior.method} does not read the label covariate {unread[0]!r}; it reads "
+                f"{', '.join(sorted(map(repr, names))) or 'none'}"
+            )
+        return _tables_of(posterior, problem, TypicalLabels.of(problem.blocks, names, at), draws)
+
+
+def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndarray:
+    """p(label | truth) of labels in some rows of annotations of the same annotators, (n, K), by mean tables."""
+    _, annotator, answer = data.label_codes()
+    mean, covariates = posterior.result.table[annotator[rows], :, answer[rows]], data.label_covariates
+    if covariates is None:
+        return np.asarray(mean)
+    with without_validation("cpu"):
+        problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
+        if not own_tables(problem):
+            return np.asarray(mean)
+        columns, found = CovariateColumns.of(covariates, "label"), []
+        for some in np.array_split(rows, -(-len(rows) * data.n_answers * problem.states // CHUNK)):
+            mine = torch.from_numpy(some)
+            labels = TypicalLabels.each(torch.from_numpy(annotator[some]).long(), columns and columns.at(mine))
+            found.append(_tables_of(posterior, problem, labels))
+        return np.asarray(np.concatenate(found)[np.arange(len(rows)), :, answer[rows]])
+
+
+def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: bool = False) -> np.ndarray:
+    """Mean tables, exact where they are linear in shares, else over draws; or the draws."""
+    sites, stream = posterior.result.sites, problem.options.generator(16)
+    if not draws and {site.family for site in sites.values()} <= {"point", "dirichlet", "onehot"}:
+        mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
+        points = all(site.family == "point" for site in sites.values())
+        if points or (mean and are_linear(problem, crossed(problem, mean, stream))):
+            return tables_at(problem, mean, None, labels)[0].numpy()
+    if posterior.result.draws is None:
+        raise MethodError(f"{posterior.inference} found a point without draws; fit with vb, gibbs or nuts")
+    values = draws_of(problem, sites, posterior.data.order, affordable(problem), stream)
+    found = table_draws(problem, values, labels).tables
+    return found if draws else found.mean(0, dtype=np.float64)
 
 
 def _stored_values(problem: Problem, posterior: Fit) -> dict[str, Tensor]:

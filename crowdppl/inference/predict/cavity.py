@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.data.blocks import Block, row_codes
+from crowdppl.data.blocks import Block
+from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import FLOOR
 from crowdppl.inference.draws import center_of
 from crowdppl.inference.passes import Total
 from crowdppl.inference.predict.held_out import copies, pieces
+from crowdppl.inference.predict.predictive import GivenLabels, label_power
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import DIRICHLET, reads_item_covariates
+from crowdppl.inference.sites import DIRICHLET, covariates_read
 from crowdppl.inference.state import refuse_below_one
 from crowdppl.networks.outputs import networks_of
 
@@ -91,8 +93,15 @@ class ParameterUsage:
         return out
 
 
-def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Tensor]) -> ParameterUsage:
+def parameter_usage(
+    problem: Problem,
+    cells: np.ndarray,
+    values: Mapping[str, Tensor],
+    covariates: CovariateColumns | None = None,
+) -> ParameterUsage:
     """Finds which entries each label uses; columns are (annotator, answer) pairs that occur, and the truth at last.
+
+    Where labels have covariates, a pair occurs with each of theirs.
 
     The model is run on an item for each pair, with that one label. When each entry of a site is moved by a step of
     its own, the joint probability of label and truth moves by the step of the entry that it uses. The product of
@@ -103,7 +112,7 @@ def parameter_usage(problem: Problem, cells: np.ndarray, values: Mapping[str, Te
     """
     first = problem.blocks[0]
     bags = RaggedIndex.of_pairs(np.arange(len(cells)), cells, len(cells) + 1, first.bags.n_cells)
-    probe = replace(first, bags=bags, gold=None, evidence=None, features=None, seen=None, offset=0, scale=1.0)
+    probe = first.with_items(bags, label_covariates=covariates)
     stream = np.random.default_rng(0)
     shapes = {s.name: tuple(values[s.name].shape) for s in problem.of_kind("conjugate")}
     base, other = ({n: np.log(stream.uniform(0.2, 0.8, x)) for n, x in shapes.items()} for _ in range(2))
@@ -286,15 +295,15 @@ def _evaluate(posterior: Fit) -> _EvaluatedFit:
     options = options_of(posterior, dtype=torch.float64, device="cpu")
     problem = build_problem(posterior.model, data, options)
     _refuse(problem, posterior)
-    item, cell = row_codes(data.blocks, data.order)
-    cells, column = np.unique(cell, return_inverse=True)
+    given = GivenLabels.of(data)
+    item, (cells, covariates, column) = given.item, _kinds_of_labels(problem, given)
     values = center_of(problem, posterior.result.sites, list(problem.sites))
-    usage = parameter_usage(problem, cells, values)
+    usage = parameter_usage(problem, cells, values, covariates)
     statistics, marginal, potential = _statistics(problem, posterior, values)
     labels, truth = usage.at(column), usage.at(np.full(data.n_items, len(cells)))
     leaves = {name: values[name].clamp(min=FLOOR).numpy() for name in statistics}
-    given = labels.log_p(leaves)
-    log_truth = _normalised(truth.log_p(leaves) + potential + _sum_by(item, given, data.n_items))
+    log_given = labels.log_p(leaves)
+    log_truth = _normalised(truth.log_p(leaves) + potential + _sum_by(item, log_given, data.n_items))
     if not (np.abs(np.exp(log_truth).T - marginal) < SAME).all():
         dependent = "labels of an item depend on one another given its truth"
         raise _no_closed_form(problem, NETWORK if networks_of(problem.model) else dependent)
@@ -303,7 +312,21 @@ def _evaluate(posterior: Fit) -> _EvaluatedFit:
             "the probabilities of this posterior do not follow from its labels and parameters alone, as after "
             "update(...); use method='psis', or fit all labels together"
         )
-    return _EvaluatedFit(item, labels, truth, statistics, potential, given, log_truth)
+    return _EvaluatedFit(item, labels, truth, statistics, potential, log_given, log_truth)
+
+
+def _kinds_of_labels(
+    problem: Problem, given: GivenLabels
+) -> tuple[np.ndarray, CovariateColumns | None, np.ndarray]:
+    """Cells that occur, each with different covariates that the model reads, and the kind of each label, (S,)."""
+    names = covariates_read(problem.model, problem.blocks[0], "label")
+    if given.covariates is None or not names:
+        cells, kind = np.unique(given.cell, return_inverse=True)
+        return cells, None, kind
+    held = [name for name in given.covariates.names if name in names]
+    table = np.column_stack([given.cell, given.covariates.chosen(held).numpy()])
+    rows, kind = np.unique(table, axis=0, return_inverse=True)
+    return rows[:, 0].astype(np.int32), given.covariates.only(held, torch.from_numpy(rows[:, 1:])), kind
 
 
 def _refuse(problem: Problem, posterior: Fit) -> None:
@@ -312,7 +335,9 @@ def _refuse(problem: Problem, posterior: Fit) -> None:
         raise _no_closed_form(problem, "it sums out no truth")
     if getattr(problem.model, "counting", None) is not None:
         raise _no_closed_form(problem, NETWORK)
-    if reads_item_covariates(problem.model, problem.blocks[0]):
+    if power := label_power(problem):
+        raise _no_closed_form(problem, f"it {power.what}")
+    if covariates_read(problem.model, problem.blocks[0], "item"):
         raise _no_closed_form(problem, "it depends on item_covariates")
     for site in problem.sites.values():
         if site.local or site.kind in ("free", "onehot"):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import row_codes
 from crowdppl.errors import MethodError
-from crowdppl.inference.predict.answers import truth_alone
-from crowdppl.inference.predict.predictive import DRAWS, LabelBags, TemperedError, predictive, predictive_each
+from crowdppl.inference.predict.answers import own_tables, truth_alone
+from crowdppl.inference.predict.predictive import (
+    DRAWS,
+    GivenLabels,
+    LabelBags,
+    Power,
+    TemperedError,
+    label_power,
+    predictive,
+    predictive_each,
+)
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import Fit
@@ -38,29 +47,30 @@ def left_out(
         items with labels left out; and log p(all their labels left out | kept labels).
     """
     posterior = replace(posterior, result=posterior.result.mean_field())  # widths would cost more than the fit
-    item, cell = row_codes(full.blocks, full.order)
-    mine, at = np.unique(item[out], return_inverse=True)
+    given = GivenLabels.of(full)
+    item, gone = given.item, np.flatnonzero(out)
+    mine, at = np.unique(item[gone], return_inverse=True)
     row_of = np.full(full.n_items, -1)
     row_of[mine] = np.arange(len(mine))
-    kept = ~out & (row_of[item] >= 0)
-    n, kept_row, kept_cell = len(mine), row_of[item[kept]], cell[kept]
-    both = LabelBags(
+    kept = np.flatnonzero(~out & (row_of[item] >= 0))
+    n, kept_row = len(mine), row_of[item[kept]]
+    both = given.bags(
         np.concatenate([mine, mine]),
         np.concatenate([kept_row, kept_row + n, at + n]),
-        np.concatenate([kept_cell, kept_cell, cell[out]]),
+        np.concatenate([kept, kept, gone]),
     )
     try:
         logs = predictive(posterior, both, draws)
     except TemperedError:
-        each, items = _by_tables(posterior, cell[out], mine, at)
+        each, items = _by_tables(posterior, given.cell[gone], mine, at)
         return each if alone else np.empty(0), mine, items
     before, after = logs[:, :n], logs[:, n:]
     items = _log_mean_exp(after - before)
     if not alone:
         return np.empty(0), mine, items
     bag, copied = copies(kept_row, at, n)
-    bag, cells = np.concatenate([bag, np.arange(len(at))]), np.concatenate([kept_cell[copied], cell[out]])
-    with_one = predictive(posterior, LabelBags(item[out], bag, cells), draws)
+    bag, rows = np.concatenate([bag, np.arange(len(at))]), np.concatenate([kept[copied], gone])
+    with_one = predictive(posterior, given.bags(item[gone], bag, rows), draws)
     return _log_mean_exp(with_one - before[:, at]), mine, items
 
 
@@ -71,15 +81,18 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
     Refused after a sampler, whose draws of truth and tables depend on each other, and where labels of an item share
     more than its truth. ``mine`` are codes of items, (n,), ``at`` the place of each label's among them, (S,).
     """
-    power = f"{posterior.method} takes the labels' likelihood to a power (likelihood_power)"
-    if any(site.family == "draws" for site in posterior.result.sites.values()):
-        raise MethodError(f"{power}; labels left out are then scored after em or vb, not after a sampler")
     with without_validation("cpu"):
         options = options_of(posterior, dtype=torch.float64, device="cpu")
-        alone = truth_alone(build_problem(posterior.model, posterior.data, options))
+        problem = build_problem(posterior.model, posterior.data, options)
+        alone, power = truth_alone(problem) and not own_tables(problem), cast(Power, label_power(problem))
+    if any(site.family == "draws" for site in posterior.result.sites.values()):
+        raise MethodError(
+            f"{posterior.method} {power.what}; labels left out are then scored after em or vb, not after a sampler"
+        )
     if not alone:
         raise MethodError(
-            f"{power}, and labels depend on more than the truth of their item; give likelihood_power=1"
+            f"{posterior.method} {power.what}, and labels depend on more than the truth of their item; "
+            f"{power.remedy}"
         )
     annotator, answer = np.divmod(cell, posterior.data.n_answers)
     start = np.log(np.clip(posterior.result.probabilities[mine], 1e-300, None))
@@ -101,10 +114,11 @@ def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarr
         float64 (n draws, some), side by side (n draws, S) in the order of ``data.frame()``, or (n draws, items with
         labels) in codebook order.
     """
-    item, cell = row_codes(posterior.data.blocks, posterior.data.order)
+    given = GivenLabels.of(posterior.data)
+    item = given.item
     if unit == "label":
         parts = pieces(n_draws + np.bincount(item)[item], PIECE)
-        bags = (_with_and_without_each(item, cell, some) for some in parts)
+        bags = (_with_and_without_each(given, some) for some in parts)
         places = (np.unique(item[some], return_inverse=True)[1] for some in parts)
         for at, logs in zip(places, predictive_each(posterior, bags, n_draws), strict=True):
             n = logs.shape[1] - len(at)
@@ -113,28 +127,29 @@ def given_the_rest(posterior: Fit, unit: str, n_draws: int) -> Iterator[np.ndarr
     earlier = posterior.memory is not None  # evidence of earlier labels is subtracted
     labelled, sizes = np.unique(item, return_counts=True)
     items = [labelled[some] for some in pieces(n_draws + sizes, PIECE)]
-    for logs in predictive_each(posterior, (_all_labels(item, cell, some, earlier) for some in items), n_draws):
+    for logs in predictive_each(posterior, (_all_labels(given, some, earlier) for some in items), n_draws):
         n = logs.shape[1] // 2
         yield logs[:, :n] - logs[:, n:] if earlier else logs
 
 
-def _with_and_without_each(item: np.ndarray, cell: np.ndarray, out: np.ndarray) -> LabelBags:
+def _with_and_without_each(given: GivenLabels, out: np.ndarray) -> LabelBags:
     """All labels of each item that some consecutive labels belong to, then each label's item without that label."""
+    item = given.item
     mine, at = np.unique(item[out], return_inverse=True)
     first, last = np.searchsorted(item, [mine[0], mine[-1] + 1])
     bag = np.searchsorted(mine, item[first:last])
     row, copied = copies(bag, at, len(mine))
     others = copied + first != out[row]
     bags = np.concatenate([bag, len(mine) + row[others]])
-    cells = np.concatenate([cell[first:last], cell[first:last][copied[others]]])
-    return LabelBags(np.concatenate([mine, item[out]]), bags, cells)
+    rows = np.concatenate([np.arange(first, last), first + copied[others]])
+    return given.bags(np.concatenate([mine, item[out]]), bags, rows)
 
 
-def _all_labels(item: np.ndarray, cell: np.ndarray, mine: np.ndarray, empty: bool) -> LabelBags:
+def _all_labels(given: GivenLabels, mine: np.ndarray, empty: bool) -> LabelBags:
     """All labels of some consecutive items; with ``empty``, then a bag without labels for each."""
-    first, last = np.searchsorted(item, [mine[0], mine[-1] + 1])
-    bag = np.searchsorted(mine, item[first:last])
-    return LabelBags(np.concatenate([mine, mine]) if empty else mine, bag, cell[first:last])
+    first, last = np.searchsorted(given.item, [mine[0], mine[-1] + 1])
+    bag = np.searchsorted(mine, given.item[first:last])
+    return given.bags(np.concatenate([mine, mine]) if empty else mine, bag, np.arange(first, last))
 
 
 def pieces(work: np.ndarray, size: int) -> list[np.ndarray]:

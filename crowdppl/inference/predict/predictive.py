@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from pyro import poutine
 from torch import Tensor
 
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.blocks import Block
+from crowdppl.data.blocks import Block, row_codes
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
@@ -24,6 +24,7 @@ from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit
+from crowdppl.inference.sites import covariates_read
 from crowdppl.inference.tables import WIDTH
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model
@@ -39,11 +40,31 @@ class LabelBags:
     Attributes:
         item: item code of each bag, (B,).
         bag, cell: bag and table cell of each label, (S,).
+        covariates: of each label; None where there are none, as of labels that nobody gave.
     """
 
     item: np.ndarray
     bag: np.ndarray
     cell: np.ndarray
+    covariates: CovariateColumns | None = None
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """The labels of annotations in the order of their frame: item and table cell, (S,), and covariates."""
+
+    item: np.ndarray
+    cell: np.ndarray
+    covariates: CovariateColumns | None
+
+    @classmethod
+    def of(cls, data: Annotations) -> GivenLabels:
+        """All labels of some annotations."""
+        return cls(*row_codes(data.blocks, data.order), CovariateColumns.of(data.label_covariates, "label"))
+
+    def bags(self, item: np.ndarray, bag: np.ndarray, row: np.ndarray) -> LabelBags:
+        """Bags of some of these labels, by their rows."""
+        return LabelBags(item, bag, self.cell[row], self.covariates and self.covariates.at(torch.from_numpy(row)))
 
 
 class TemperedError(MethodError):
@@ -112,7 +133,8 @@ def predictive(posterior: Fit, bags: LabelBags, n_draws: int = DRAWS) -> np.ndar
     draw; draws of a sampler are taken evenly spread over its chains.
 
     Raises:
-        TemperedError: when the model takes the labels' likelihood to a power.
+        TemperedError: when the model takes the labels' likelihood to a power, or weighs labels.
+        MethodError: when the model reads label covariates, and these labels have none.
     """
     return next(predictive_each(posterior, [bags], n_draws))
 
@@ -123,19 +145,23 @@ def predictive_each(posterior: Fit, portions: Iterable[LabelBags], n_draws: int)
     data = posterior.data
     with without_validation("cpu"):
         problem = problem_of(posterior, data, options)
-        if label_power(problem) != 1:
+        if power := label_power(problem):
             raise TemperedError(
-                f"{posterior.method} takes the labels' likelihood to a power (likelihood_power), which gives no "
-                "probability of labels; give likelihood_power=1 for this"
+                f"{posterior.method} {power.what}, which gives no probability of labels; {power.remedy} for this"
             )
+        reads = covariates_read(problem.model, problem.blocks[0], "label")
         families = {site.family for site in posterior.result.sites.values()}
         n = 1 if families <= {"point"} else n_draws
         draws = draws_of(problem, posterior.result.sites, data.order, n, options.generator(12))
     for bags in portions:
         with without_validation("cpu"):  # not around the yield: it would change the caller's settings
-            first = problem.blocks[0]
+            if reads and bags.covariates is None:
+                raise no_covariates_yet(posterior)
+            first, known = problem.blocks[0], item_values(problem, data, bags.item, known_truths=True)
             index = RaggedIndex.of_pairs(bags.bag, bags.cell, len(bags.item), first.bags.n_cells)
-            block = replace(first, bags=index, **item_values(problem, data, bags.item, known_truths=True))
+            if bags.covariates is not None:  # in the order of the index
+                known["label_covariates"] = bags.covariates.at(torch.from_numpy(np.lexsort((bags.cell, bags.bag))))
+            block = first.with_items(index, **known)
             position = positions(data, bags.item)
             parts = _chunks(draws, len(bags.item) * problem.states) if draws else [{}]
             logs = np.concatenate([_evidence(problem, block, values, position) for values in parts])
@@ -151,10 +177,29 @@ def one_item_sites(problem: Problem) -> dict[str, TraceSite]:
     return trace_sites(trace)
 
 
-def label_power(problem: Problem) -> float:
-    """The power to which the model takes the labels' likelihood."""
-    sites = one_item_sites(problem).values()
-    return next((float(x.fn.power) for x in sites if isinstance(x.fn, Labels)), 1.0)
+class Power(NamedTuple):
+    """What makes the likelihood of labels other than their probability, and the remedy."""
+
+    what: str
+    remedy: str
+
+
+def label_power(problem: Problem) -> Power | None:
+    """How the model takes the labels' likelihood to a power; None where it does not."""
+    labels = [x.fn for x in one_item_sites(problem).values() if isinstance(x.fn, Labels)]
+    if any(fn.weight is not None for fn in labels):
+        return Power("weighs labels (weight=)", "fit without weights")
+    if any(fn.power != 1 for fn in labels):
+        return Power("takes the labels' likelihood to a power (likelihood_power)", "give likelihood_power=1")
+    return None
+
+
+def no_covariates_yet(posterior: Fit) -> MethodError:
+    """The refusal to speak of labels that nobody gave."""
+    return MethodError(
+        f"{posterior.method} reads label covariates, which labels that nobody gave do not have; give them in "
+        "annotations, and use predict or heldout_score"
+    )
 
 
 def _chunks(draws: Mapping[str, Tensor], width: int) -> Iterator[dict[str, Tensor]]:
@@ -186,7 +231,7 @@ def item_values(problem: Problem, data: Annotations, item: np.ndarray, *, known_
     An item may come several times. Gold and evidence of earlier labels are among them where ``known_truths`` says.
     """
     position, blocks = positions(data, item), problem.blocks
-    known: dict[str, Any] = {"gold": None, "evidence": None, "features": None, "offset": 0, "scale": 1.0}
+    known: dict[str, Any] = {}
     if known_truths:
         if data.gold_codes is not None:
             known["gold"] = torch.from_numpy(data.gold_codes[item].astype(np.int64))
