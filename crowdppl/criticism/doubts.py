@@ -23,6 +23,7 @@ from crowdppl.errors import CrowdpplError, CrowdpplWarning, DataError
 from crowdppl.evaluation.heldout import heldout_score
 from crowdppl.inference.engines import engine_support, fit_model
 from crowdppl.inference.options import Options
+from crowdppl.inference.predict.answers import mean_field_tables
 from crowdppl.inference.result import Fit
 from crowdppl.networks.outputs import networks_of
 from crowdppl.primitives.model import card_of
@@ -123,6 +124,8 @@ PER_PARAMETER, PER_ROW = 2, 8
 """Labels that an annotator has to give for each free parameter, and for each row of a table."""
 NARROW = 1.5
 """A posterior as narrow as so many times the labels needed would make it is supported."""
+NARROW_DRAWS = 50
+"""Draws from which that is found."""
 MAX_SPARSE = 0.25
 """Share of all labels that may come from annotators who gave too few."""
 VERY_SPARSE = 0.1
@@ -181,8 +184,14 @@ def narrowness(draws: np.ndarray) -> np.ndarray:
 
 def _supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
     """Whether rows of the annotators ``few``, bool (A,), are as narrow as so many labels would make them."""
-    draws = posterior.result.table_draws
-    return draws is not None and bool(np.median(narrowness(draws[:: len(draws) // 50 + 1, few])) >= worth)
+    if posterior.result.draws is None:
+        return False
+    if any(site.family == "dirichlet" for site in posterior.result.sites.values()):
+        draws = mean_field_tables(posterior, NARROW_DRAWS)
+    else:
+        draws = posterior.result.draws().tables
+        draws = draws[:: len(draws) // NARROW_DRAWS + 1]
+    return bool(np.median(narrowness(draws[:, few])) >= worth)
 
 
 def _questionable_prior(posterior: Fit) -> str:
