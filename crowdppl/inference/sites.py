@@ -83,7 +83,7 @@ class DirichletFamily:
     def log_normaliser(self, parameter: Tensor) -> Tensor:
         """``sum of lgamma(c) - lgamma(sum c)``."""
         few = narrowed(parameter).contiguous()  # once for all rows which share it; strided lgamma takes three times
-        return (few.lgamma().sum(-1) - few.sum(-1).lgamma()).expand(parameter.shape[:-1])
+        return (few.lgamma().sum(-1) - few.sum(-1).lgamma()).expand(parameter.shape[:-1]).contiguous()
 
     def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
         """Kullback-Leibler divergence of Dirichlet(parameter) from Dirichlet(prior)."""
