@@ -187,8 +187,8 @@ def arrow_table(frame: pd.DataFrame) -> pa.Table:
         except (pa.ArrowException, OverflowError):
             return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
 
-    columns = [frame.index, *(frame.iloc[:, n] for n in range(frame.shape[1]))]
-    return pa.Table.from_arrays([*map(plain, columns)], [str(name) for name in (frame.index.name, *frame.columns)])
+    arrays = [plain(frame.index), *(plain(frame.iloc[:, n]) for n in range(frame.shape[1]))]
+    return pa.Table.from_arrays(arrays, [str(name) for name in (frame.index.name, *frame.columns)])
 
 
 def rows_of_wide(

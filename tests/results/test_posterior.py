@@ -57,7 +57,9 @@ def test_ids_of_several_types_are_text_for_arrow() -> None:
     frame = pd.DataFrame({"label": [1, "a", None], "huge": [2**70, 1, 2]}, index=pd.Index([1, 2, 3], name="item"))
     found = arrow_table(frame).to_pydict()
     assert (
-        found["item"] == [1, 2, 3] and found["label"] == ["1", "a", None] and found["huge"] == [str(2**70), "1", "2"]
+        found["item"] == [1, 2, 3]
+        and found["label"] == ["1", "a", None]
+        and found["huge"] == [str(2**70), "1", "2"]
     )
 
 
