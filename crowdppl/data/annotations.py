@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import chain
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,7 +32,7 @@ from crowdppl.data.checks import (
     spelling_warning,
     unused_warning,
 )
-from crowdppl.data.coded import Coded
+from crowdppl.data.coded import Coded, code_ids
 from crowdppl.data.covariates import (
     covariate_table,
     feature_table,
@@ -45,18 +44,24 @@ from crowdppl.data.covariates import (
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
 from crowdppl.data.ids import (
     Codebook,
-    Encoding,
     LabelSet,
-    Place,
-    encode,
     encode_labels,
     listed,
     native,
     read_label_set,
-    refuse_missing_text,
 )
-from crowdppl.data.tables import Rows, rows_of_dicts, rows_of_frame, rows_of_matrix, rows_of_wide
+from crowdppl.data.tables import (
+    Rows,
+    coded_table,
+    rows_of_dicts,
+    rows_of_frame,
+    rows_of_matrix,
+    rows_of_wide,
+)
 from crowdppl.errors import CrowdpplWarning, DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 REPEATS = ("keep", "error", "first", "last")
 SIDE_INFORMATION = ("gold", "features", "item_covariates", "annotator_covariates")
@@ -123,12 +128,12 @@ def code_rows(rows: Rows, options: Options) -> Coded:
     like, features = options.get("like"), options.get("features")
     alphabet, answer = _answers(rows, options)
     known = [options.get("items"), features.index if isinstance(features, pd.DataFrame) else None]
-    items, item = _ids("item", rows.item, rows, rows.items, known)
+    items, item = code_ids("item", rows.item, rows, rows.items, known)
     known = [options.get("annotators")]
     if like is not None:
         known.insert(0, like.annotator_book)
     grow = None if like is None else options.get("grow")
-    annotators, annotator = _ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
+    annotators, annotator = code_ids("annotator", rows.annotator, rows, rows.annotators, known, grow)
     return Coded(items, annotators, alphabet, item, annotator, answer)
 
 
@@ -148,57 +153,6 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
     else:
         alphabet = like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
-
-
-def _ids(
-    name: str,
-    column: Any,
-    rows: Rows,
-    own: Any,
-    known: Sequence[Iterable[Any] | Codebook | None],
-    grow: bool | None = None,
-) -> tuple[Codebook, np.ndarray]:
-    """The codebook of a column, and each row's code.
-
-    Args:
-        name: "item" or "annotator".
-        column: an id for each of ``rows``.
-        rows: the whole table.
-        own: ids that the table has, whether or not a row does; None without.
-        known: ids that options name; a codebook among them fixes which there are.
-        grow: whether unknown ids are appended to a codebook; False, not None, where nothing can be appended.
-    """
-    given = encode(column, name, rows.place)
-    book = next((ids for ids in known if isinstance(ids, Codebook)), None)
-    others = [ids for ids in known if ids is not None and not isinstance(ids, Codebook)]
-    named = [encode(ids, name, lambda n: f"{name}s=[{n}]").values for ids in others]
-    if rows.text:
-        remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
-        refuse_missing_text(given, name, rows.place, chain(*named), remedy)
-    more = named if own is None else [encode(own, name).values, *named]
-    if book is None:
-        for ids in more:
-            given = _joined(given, ids, name, rows.place)
-        return given.codebook(name)
-    remedy = "append it with grow=True"
-    if grow is False:
-        remedy = "fit anew with it (annotators= lists who is to come and has no labels yet)"
-    for ids in more:
-        book = book.extended(ids) if grow else book
-        book.require(ids, f"{name}s=", f"leave it out, or {remedy}")
-    book = book.extended(given.values) if grow else book
-    return book, given.code_in(book, rows.place, f"{len(book)} known ones", f"correct it, or {remedy}")
-
-
-def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:
-    """Adds ids that no row has."""
-    lost = ids[Codebook(name, given.values).codes(ids) < 0]
-    if not len(lost):
-        return given
-    n = len(given.values)
-    both = given.values.append(lost)
-    found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
-    return Encoding(found.values, found.codes[:n][given.codes])
 
 
 def feature_tensor(data: Annotations) -> Features | None:
@@ -264,7 +218,7 @@ class Annotations:
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         item: Hashable | None = None,
         annotator: Hashable | None = None,
         label: Hashable | None = None,
@@ -275,7 +229,8 @@ class Annotations:
         """Reads a table with one label a row, or with a row an item and a column an annotator.
 
         Args:
-            frame: the table; further columns of a long one travel with its rows.
+            frame: the table: a DataFrame of pandas or polars, a table of pyarrow or duckdb, or whatever else offers
+                ``__arrow_c_stream__``. Further columns of a long one travel with its rows.
             item, annotator, label: columns, where they are not recognised by name.
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
                 empty cell, or one of blanks, is no label; a row of a long table without a label is refused.
@@ -329,9 +284,11 @@ class Annotations:
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
         like: Any = options.get("like") or cls
         names = label_columns(options.get("label_covariates", like.label_names), rows.columns, rows.place)
-        kept, repeats = _without_repeats(coded, rows, options.get("repeats", "keep"))
+        order, blocks = coded.blocks()
+        kept, repeats = _without_repeats(coded, blocks, rows, options.get("repeats", "keep"))
         left = coded if kept is None else coded.rows(kept)
-        order, blocks = left.blocks()
+        if kept is not None:
+            order, blocks = left.blocks()
         columns = rows.columns if kept is None or rows.columns is None else rows.columns.iloc[kept]
         columns = None if columns is None else columns.iloc[left.by_code].reset_index(drop=True)
         counts = cell_counts(blocks)
@@ -430,12 +387,18 @@ class Annotations:
 
     def frame(self) -> pd.DataFrame:
         """All rows: item, annotator, label (unless a design) and further columns, in codebook order."""
-        item, annotator, answer = self.label_codes()
-        columns: dict[str, Any] = {"item": self.items[item], "annotator": self.annotators[annotator]}
-        if self.blocks[0].has_labels:
-            columns["label"] = self.answers[answer]
-        rows = pd.DataFrame(columns)
+        rows = pd.DataFrame({name: ids[codes] for name, (ids, codes) in self._coded().items()})
         return rows if self.columns is None else pd.concat([rows, self.columns], axis=1)
+
+    def to_arrow(self) -> pa.Table:
+        """``frame()`` as a pyarrow Table, with ids and labels as dictionaries; ``from_frame`` reads it again."""
+        return coded_table(self._coded(), self.columns)
+
+    def _coded(self) -> dict[str, tuple[pd.Index[Any], np.ndarray]]:
+        """The ids of each column of rows, and each row's code."""
+        ids = {"item": self.items, "annotator": self.annotators}
+        ids |= {"label": self.answers} if self.blocks[0].has_labels else {}
+        return {name: (ids[name], codes) for name, codes in zip(ids, self.label_codes(), strict=False)}
 
     def label_codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Item, annotator and answer code of each label, each int32 (S,), in the order of ``frame()``."""
@@ -534,16 +497,20 @@ def _given_columns(options: Options) -> pd.DataFrame | None:
     return given if isinstance(given, pd.DataFrame) else None
 
 
-def _without_repeats(coded: Coded, rows: Rows, repeats: str) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
+def _without_repeats(
+    coded: Coded, blocks: Sequence[Block], rows: Rows, repeats: str
+) -> tuple[np.ndarray | None, list[CrowdpplWarning]]:
     """Which rows stay (None: all) where an annotator labels an item again, and a warning."""
-    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
-    again = pair.duplicated(keep="last" if repeats == "last" else "first")
-    if not again.any():
+    extra = count_repeats(blocks)
+    if not extra:
         return None, []
     if repeats == "error":
         refuse_repeat(coded.item, coded.annotator, (coded.items, coded.annotators), rows.place)
-    found = [] if coded.answer is None else [repeats_warning(int(again.sum()), len(pair), repeats)]
-    return None if repeats == "keep" else np.flatnonzero(~again), [*found]
+    found = [] if coded.answer is None else [repeats_warning(extra, len(coded.item), repeats)]
+    if repeats == "keep":
+        return None, [*found]
+    pair = pd.Index(coded.item.astype(np.int64) * len(coded.annotators) + coded.annotator)
+    return np.flatnonzero(~pair.duplicated(keep="last" if repeats == "last" else "first")), [*found]
 
 
 def _warnings(coded: Coded, blocks: Sequence[Block], counts: np.ndarray, options: Options) -> list[CrowdpplWarning]:

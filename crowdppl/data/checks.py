@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.data.blocks import Block, connected_sets
-from crowdppl.data.ids import Codebook, LabelSet, Place, native
+from crowdppl.data.ids import Codebook, LabelSet, Place, native, texts_of
 from crowdppl.errors import (
     CrowdpplWarning,
     DataError,
@@ -70,8 +70,10 @@ def repeats_warning(extra: int, n_labels: int, repeats: str) -> RepeatsWarning:
 
 def spelling_warning(kind: str, ids: pd.Index[Any]) -> CrowdpplWarning | None:
     """What to say of "items", "annotators" or "labels" that differ in case or in blanks around them alone."""
-    texts = pd.Series([x for x in ids if isinstance(x, str)], dtype=object)
-    bare = texts.astype(str).str.strip().str.casefold()
+    texts = texts_of(ids)
+    bare = texts.str.strip().str.lower()
+    if bare.equals(texts):  # no two are the same
+        return None
     alike = texts[bare.duplicated(keep=False)]
     if alike.empty:
         return None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from crowdppl.data.blocks import Block, build_blocks
-from crowdppl.data.ids import Codebook, LabelSet
+from crowdppl.data.ids import Codebook, Encoding, LabelSet, Place, encode, refuse_missing_text
+from crowdppl.data.tables import Rows
 
 
 @dataclass(frozen=True)
@@ -43,3 +48,54 @@ class Coded:
         """The permutation of the rows that sorts them by item, annotator and answer."""
         keys = (self.annotator, self.item) if self.answer is None else (self.answer, self.annotator, self.item)
         return np.lexsort(keys)
+
+
+def code_ids(
+    name: str,
+    column: Any,
+    rows: Rows,
+    own: Any,
+    known: Sequence[Iterable[Any] | Codebook | None],
+    grow: bool | None = None,
+) -> tuple[Codebook, np.ndarray]:
+    """The codebook of a column, and each row's code.
+
+    Args:
+        name: "item" or "annotator".
+        column: an id for each of ``rows``.
+        rows: the whole table.
+        own: ids that the table has, whether or not a row does; None without.
+        known: ids that options name; a codebook among them fixes which there are.
+        grow: whether unknown ids are appended to a codebook; False, not None, where nothing can be appended.
+    """
+    given = encode(column, name, rows.place)
+    book = next((ids for ids in known if isinstance(ids, Codebook)), None)
+    others = [ids for ids in known if ids is not None and not isinstance(ids, Codebook)]
+    named = [encode(ids, name, lambda n: f"{name}s=[{n}]").values for ids in others]
+    if rows.text:
+        remedy = f"give it an id or leave the row out; if it really is an id, name it in {name}s="
+        refuse_missing_text(given, name, rows.place, chain(*named), remedy)
+    more = named if own is None else [encode(own, name).values, *named]
+    if book is None:
+        for ids in more:
+            given = _joined(given, ids, name, rows.place)
+        return given.codebook(name)
+    remedy = "append it with grow=True"
+    if grow is False:
+        remedy = "fit anew with it (annotators= lists who is to come and has no labels yet)"
+    for ids in more:
+        book = book.extended(ids) if grow else book
+        book.require(ids, f"{name}s=", f"leave it out, or {remedy}")
+    book = book.extended(given.values) if grow else book
+    return book, given.code_in(book, rows.place, f"{len(book)} known ones", f"correct it, or {remedy}")
+
+
+def _joined(given: Encoding, ids: pd.Index[Any], name: str, place: Place) -> Encoding:
+    """Adds ids that no row has."""
+    lost = ids[Codebook(name, given.values).codes(ids) < 0]
+    if not len(lost):
+        return given
+    n = len(given.values)
+    both = given.values.append(lost)
+    found = encode(both, name, lambda at: place(given.first_row(at)) if at < n else f"{name}s without labels")
+    return Encoding(found.values, found.codes[:n][given.codes])

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,11 @@ import pandas as pd
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.tables import recognise, refuse_twins, rows_of_frame, rows_of_wide
+from crowdppl.data.tables import Rows, as_pandas, recognise, refuse_twins, rows_of_frame, rows_of_wide
 from crowdppl.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMATS = {
     ".csv": "csv",
@@ -45,12 +48,12 @@ class Table:
     """A file, read.
 
     Attributes:
-        frame: its rows.
+        frame: its rows, of Arrow but for JSON lines.
         place: where a row stands, such as "line 5 of answers.csv".
         text: whether ids and labels are text because the format knows nothing else.
     """
 
-    frame: pd.DataFrame
+    frame: pd.DataFrame | pa.Table
     place: Place
     text: bool
 
@@ -142,7 +145,6 @@ def _delimited(path: Path, roles: Roles | None, usual: str, delimiter: str | Non
     # A quote that is never closed takes all further rows into one field, which arrow accepts.
     if table.num_rows and "\n" in str(table.columns[-1][-1]) and (fault := _fault(path, delimiter, encoding)):
         raise DataError(fault)
-    frame = table.rename_columns(header).to_pandas()
 
     def place(row: int) -> str:
         try:
@@ -151,7 +153,7 @@ def _delimited(path: Path, roles: Roles | None, usual: str, delimiter: str | Non
             return f"{place_in_rows(row)} of {path.name}"
         return f"line {line} of {path.name}"
 
-    return Table(frame, place, True)
+    return Table(table.rename_columns(header), place, True)
 
 
 def _fault(path: Path, delimiter: str, encoding: str) -> str:
@@ -209,11 +211,11 @@ def _parquet(path: Path) -> Table:
     from pyarrow import parquet
 
     try:
-        # Without the metadata of pandas, by which a column may become the index.
-        frame = parquet.read_table(path).to_pandas(ignore_metadata=True)
+        table = parquet.read_table(path)
+        table.validate(full=True)  # a reader does not look whether text is UTF-8
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path.name} is no Parquet file, or a truncated one: {error}") from error
-    return Table(frame, lambda row: f"{place_in_rows(row)} of {path.name}", False)
+        raise DataError(f"{path.name} is no Parquet file, or a truncated or damaged one: {error}") from error
+    return Table(table, lambda row: f"{place_in_rows(row)} of {path.name}", False)
 
 
 def read_annotations(
@@ -258,12 +260,15 @@ def read_annotations(
         3  008       bob   yes
     """
     roles = {"item": item, "annotator": annotator, "label": label}
-    wide = switch("wide", wide)
+    return Annotations.of_rows(_rows(path, roles, format, delimiter, encoding, switch("wide", wide)), options)
+
+
+def _rows(path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any, wide: bool) -> Rows:
+    """The rows of a file, whose text is not kept."""
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
     if wide:
-        return Annotations.of_rows(rows_of_wide(table.frame, roles, table.place, table.text), options)
-    name = require_path(path).name
-    return Annotations.of_rows(rows_of_frame(table.frame, roles, name, table.place, table.text), options)
+        return rows_of_wide(table.frame, roles, table.place, table.text)
+    return rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
 
 
 def read_gold(
@@ -349,13 +354,14 @@ def _by_id(
     """A file as a table by the column of its first role, and the column of each role."""
     table = read_table(path, roles, format, delimiter, encoding)
     name = require_path(path).name
-    found = recognise(list(table.frame.columns), roles, name)
-    if table.frame.empty:
+    frame = as_pandas(table.frame, name)
+    found = recognise(list(frame.columns), roles, name)
+    if frame.empty:
         raise DataError(f"{name} has no rows; give some, or leave the file out")
     for role, column in found.items():
-        values = encode(table.frame[column], role, table.place)
+        values = encode(frame[column], role, table.place)
         if table.text:
             refuse_missing_text(values, role, table.place, (), "leave the row out")
     role, column = next(iter(found.items()))
-    ids = pd.Index(np.asarray(table.frame[column]), name=role)
-    return table.frame.drop(columns=[column]).infer_objects().set_axis(ids), found
+    ids = pd.Index(np.asarray(frame[column]), name=role)
+    return frame.drop(columns=[column]).infer_objects().set_axis(ids), found

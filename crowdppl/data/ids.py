@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +16,7 @@ from crowdppl.core.validation import kind_of, switch, warn
 from crowdppl.errors import CrowdpplWarning, DataError
 
 KINDS = ("nominal", "ordinal")
-NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+NUMBER = r"-?[0-9]+(\.[0-9]+)?"
 MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"])
 """Text that stands for a missing value in files."""
 EXACT = 2**53
@@ -92,6 +91,12 @@ def as_index(values: Iterable[Any] | Codebook) -> pd.Index[Any]:
     return pd.Index(np.asarray(column) if whole is None else whole, name=name, tupleize_cols=False)
 
 
+def texts_of(ids: pd.Index[Any]) -> pd.Series[str]:
+    """Those of the ids that are text, by position."""
+    texts = ids.to_series(index=pd.RangeIndex(len(ids)))
+    return texts if ids.inferred_type == "string" else texts[[isinstance(x, str) for x in ids]].astype(str)
+
+
 def one_or_several(ids: Any) -> pd.Index[Any]:
     """Ids as an index; a text, or what is no list, is one id."""
     return as_index([ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids)
@@ -103,10 +108,11 @@ def sorting(ids: pd.Index[Any], name: str) -> np.ndarray:
     Raises:
         DataError: when text and numbers are mixed.
     """
-    if len(ids) and isinstance(ids[0], str) and all(isinstance(x, str) and NUMBER.fullmatch(x) for x in ids):
-        texts = ids.tolist()
-        # Decimals compare exactly, however long; the spelling settles "1" against "01".
-        return np.asarray(sorted(range(len(texts)), key=lambda n: (Decimal(texts[n]), texts[n])), np.int64)
+    if len(ids) and ids.inferred_type == "string" and ids.str.fullmatch(NUMBER).all():
+        by_text, numbers = np.asarray(ids.argsort()), np.asarray(pd.to_numeric(ids.to_series()))
+        if numbers.dtype != np.int64:
+            numbers = np.array([Decimal(text) for text in ids])  # exact, however long
+        return by_text[np.argsort(numbers[by_text], kind="stable")]  # the spelling settles "1" against "01"
     try:
         return np.asarray(ids.argsort(), np.int64)
     except TypeError as error:
@@ -204,6 +210,9 @@ class Encoding:
     listed: pd.Index[Any] | None = None
     ranked: bool = False
 
+    def __len__(self) -> int:
+        return len(self.codes)
+
     def first_row(self, value: int) -> int:
         """The first row with the value at this position."""
         return int(np.argmax(self.codes == value))
@@ -225,6 +234,37 @@ class Encoding:
         return np.asarray(codes.astype(np.int32)[self.codes])
 
 
+def encode_text(column: Any, name: str, place: Place) -> Encoding | pd.Series[Any]:
+    """A column of text of Arrow by its dictionary; any other column as pandas has it, for ``encode``.
+
+    Raises:
+        DataError: for a value that is missing.
+    """
+    if isinstance(column, pd.Series):
+        return column
+    import pyarrow as pa  # slow to import
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if not pa.types.is_string_view(column.type):
+            series: pd.Series[Any] = column.to_pandas()
+            return series
+        column = column.cast(pa.large_string())
+    if column.null_count:
+        raise _missing(column.is_null().to_numpy(), None, name, place)
+    found = column.dictionary_encode().combine_chunks()
+    return Encoding(pd.Index(found.dictionary.to_pandas()), found.indices.to_numpy())
+
+
+def _missing(missing: np.ndarray, value: Any, name: str, place: Place) -> DataError:
+    """The error of a column of which some values are missing, the first of them ``value``."""
+    row, more = int(np.argmax(missing)), int(missing.sum()) - 1
+    return DataError(
+        f"the {name} at {place(row)} is missing ({native(value)!r})"
+        + (f", and in {more} more rows" if more else "")
+        + "; give it, or leave it out. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
+    )
+
+
 def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool = False) -> Encoding:
     """Finds the distinct values of a column of text or integers (or of True and False, for labels).
 
@@ -239,15 +279,12 @@ def encode(values: Any, name: str, place: Place = place_in_rows, *, mixed: bool 
     Raises:
         DataError: for a value that is missing, or neither text nor an integer, and for mixed types; with its row.
     """
+    if isinstance(values, Encoding):
+        return values
     column = as_column(values, name)
     missing = column.isna().to_numpy()
     if missing.any():
-        row, more = int(np.argmax(missing)), int(missing.sum()) - 1
-        raise DataError(
-            f"the {name} at {place(row)} is missing ({native(column.iloc[row])!r})"
-            + (f", and in {more} more rows" if more else "")
-            + "; give it, or leave it out. pandas.read_csv takes 'NA' as missing but for keep_default_na=False"
-        )
+        raise _missing(missing, column.iloc[int(np.argmax(missing))], name, place)
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _of_categories(column, name, place, mixed)
     codes, distinct = pd.factorize(_text_or_integers(column, name, place, mixed))
@@ -306,11 +343,10 @@ def refuse_missing_text(
 
     Values that are ``known`` are meant as they are spelled.
     """
-    markers = MISSING if text else {""}
-    meant = {value for value in known if isinstance(value, str)}
-    wrong = [isinstance(x, str) and x.strip() in markers and x not in meant for x in found.values]
-    if any(wrong):
-        row = int(np.argmax(np.asarray(wrong)[found.codes]))
+    texts = texts_of(found.values)
+    wrong = texts[texts.str.strip().isin(MISSING if text else {""}) & ~texts.isin({*known})]
+    if len(wrong):
+        row = int(np.argmax(np.isin(found.codes, wrong.index)))
         raise DataError(f"the {name} at {place(row)} is missing ({found.values[found.codes[row]]!r}); {remedy}")
 
 

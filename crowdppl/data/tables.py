@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,15 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Place, as_column, as_index, native, place_in_rows, tensor_to_numpy
+from crowdppl.data.ids import (
+    Place,
+    as_column,
+    as_index,
+    encode_text,
+    native,
+    place_in_rows,
+    tensor_to_numpy,
+)
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -143,7 +151,7 @@ class Rows:
 
 
 def rows_of_frame(
-    frame: pd.DataFrame,
+    frame: Any,
     given: Mapping[str, Hashable | None],
     origin: str,
     place: Place = place_in_rows,
@@ -155,44 +163,90 @@ def rows_of_frame(
         DataError: when it is no table, a column is missing or ambiguous, or a further one bears the name of one of
             the three.
     """
-    require_table(frame, origin)
-    roles = recognise(list(frame.columns), given, origin)
-    rest = frame[[column for column in frame.columns if column not in roles.values()]]
-    clash = next((column for column in rest.columns if column in roles), None)
+    frame = require_table(frame, origin)
+    names = column_names(frame)
+    roles = recognise(names, given, origin)
+    rest = [name for name in names if name not in roles.values()]
+    clash = next((name for name in rest if name in roles), None)
     if clash is not None:
         raise DataError(
             f"{origin} has a column {clash!r}, but {clash} is read from {roles[clash]!r}; rename or drop one"
         )
-    columns = rest if len(rest.columns) else None
-    item, annotator, label = (frame[roles[role]] for role in ("item", "annotator", "label"))
+    columns = None
+    if rest:
+        columns = frame[rest] if isinstance(frame, pd.DataFrame) else as_pandas(frame.select(rest), origin)
+    found = (encode_text(frame[column], role, place) for role, column in roles.items())
+    item, annotator, label = found
     return Rows(item, annotator, label, columns, place, text)
 
 
-def require_table(frame: Any, origin: str) -> None:
-    """Refuses what is no DataFrame."""
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(
-            f"{origin} is {kind_of(frame)}, and no pandas DataFrame; make one by pandas.DataFrame(...), or read a "
-            "file by crowdppl.read_annotations"
-        )
+def require_table(frame: Any, origin: str) -> pd.DataFrame | pa.Table:
+    """A DataFrame as it is, any other table through its Arrow stream; DataError for all else."""
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    import pyarrow as pa  # slow to import
+
+    try:
+        if hasattr(type(frame), "__arrow_c_stream__"):
+            return pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError):
+        pass  # a stream of something else than rows
+    raise DataError(
+        f"{origin} is {kind_of(frame)}, and no table; give a DataFrame of pandas or polars, a table of pyarrow or "
+        "duckdb, or read a file by crowdppl.read_annotations"
+    )
+
+
+def column_names(frame: pd.DataFrame | pa.Table) -> list[Hashable]:
+    """The names of the columns of either."""
+    return list(frame.columns if isinstance(frame, pd.DataFrame) else frame.column_names)
+
+
+def as_pandas(frame: pd.DataFrame | pa.Table, origin: str) -> pd.DataFrame:
+    """Either as a DataFrame, whose index counts rows if it comes from Arrow; DataError where pandas has no such."""
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    try:
+        # Without the metadata of pandas, by which a column may become the index.
+        found: pd.DataFrame = frame.to_pandas(ignore_metadata=True)
+        return found
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise DataError(f"{origin} cannot be read: {error}") from error
 
 
 def arrow_table(frame: pd.DataFrame) -> pa.Table:
-    """A table for Arrow, its index the first column; values that no type of Arrow holds together become text."""
+    """A table for Arrow, its index the first column."""
+    return _side_by_side([_arrow(frame.index)], [frame.index.name], frame)
+
+
+def coded_table(columns: Mapping[str, tuple[pd.Index[Any], np.ndarray]], rest: pd.DataFrame | None) -> pa.Table:
+    """Columns as values and codes, and further ones, for Arrow."""
     import pyarrow as pa  # slow to import
 
-    def plain(column: pd.Index[Any] | pd.Series[Any]) -> Any:
-        try:
-            return pa.array(column, from_pandas=True)
-        except (pa.ArrowException, OverflowError):
-            return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
+    coded = [pa.DictionaryArray.from_arrays(codes, _arrow(ids)) for ids, codes in columns.values()]
+    return _side_by_side(coded, columns, pd.DataFrame() if rest is None else rest)
 
-    arrays = [plain(frame.index), *(plain(frame.iloc[:, n]) for n in range(frame.shape[1]))]
-    return pa.Table.from_arrays(arrays, [str(name) for name in (frame.index.name, *frame.columns)])
+
+def _side_by_side(arrays: list[Any], names: Iterable[Hashable], rest: pd.DataFrame) -> pa.Table:
+    """Arrays, then the columns of a table."""
+    import pyarrow as pa  # slow to import
+
+    more = [_arrow(rest.iloc[:, n]) for n in range(rest.shape[1])]
+    return pa.Table.from_arrays([*arrays, *more], [str(name) for name in (*names, *rest.columns)])
+
+
+def _arrow(column: Any) -> Any:
+    """A column as an array of Arrow; values that no type of Arrow holds together become text."""
+    import pyarrow as pa  # slow to import
+
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, OverflowError):
+        return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
 
 
 def rows_of_wide(
-    frame: pd.DataFrame, given: Mapping[str, Hashable | None], place: Place = place_in_rows, text: bool = False
+    frame: Any, given: Mapping[str, Hashable | None], place: Place = place_in_rows, text: bool = False
 ) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
@@ -204,7 +258,7 @@ def rows_of_wide(
             the items, or columns are called as those of a table with a label a row are.
     """
     origin = "the wide table"
-    require_table(frame, origin)
+    frame = as_pandas(require_table(frame, origin), origin)
     refuse_twins(list(frame.columns), origin)
     others = {role: column for role, column in given.items() if column is not None and role != "item"}
     if others:

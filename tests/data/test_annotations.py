@@ -80,14 +80,12 @@ def test_neither_row_order_nor_the_way_in_changes_anything(frame: pd.DataFrame) 
 
 
 def test_blocks_do_not_change_what_is_held(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    import crowdppl.data.annotations
+    import crowdppl.data.coded
 
     options: Any = {"abstentions": ["?"], "gold": {"i1": "cat"}}
     one = Annotations.from_frame(frame, **options)
-    whole = crowdppl.data.annotations.build_blocks
-    monkeypatch.setattr(
-        crowdppl.data.annotations, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=90)
-    )
+    whole = crowdppl.data.coded.build_blocks
+    monkeypatch.setattr(crowdppl.data.coded, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=90))
     many = Annotations.from_frame(frame, **options)
     assert (len(one.blocks), len(many.blocks)) == (1, 5)
     pd.testing.assert_frame_equal(one.frame(), many.frame())

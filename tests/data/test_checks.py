@@ -89,10 +89,8 @@ def test_annotators_who_never_meet() -> None:
 
 
 def test_a_chain_across_blocks_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = crowdppl.data.annotations.build_blocks
-    monkeypatch.setattr(
-        crowdppl.data.annotations, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100)
-    )
+    whole = crowdppl.data.coded.build_blocks
+    monkeypatch.setattr(crowdppl.data.coded, "build_blocks", lambda *rows, **n: whole(*rows, **n, block_labels=100))
     rows = [(k, k + step, step) for k in range(400) for step in range(2)]
     data = quietly(rows)
     assert len(data.blocks) == 8
