@@ -17,7 +17,8 @@ from crowdppl.data.checks import require_labels
 from crowdppl.errors import ConvergenceWarning, DoubtWarning, MethodError
 from crowdppl.evaluation.calibration import AUTO_NOTE, FOLDS, calibrated, with_notes
 from crowdppl.evaluation.heldout import fit_method, model_with
-from crowdppl.inference.options import FitOptions, warn_of_unused
+from crowdppl.inference.engines import warn_of_unused
+from crowdppl.inference.options import FitOptions
 from crowdppl.inference.result import Fit, uninterrupted
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.posterior import Posterior
@@ -58,8 +59,8 @@ def fit(
         method: a name from ``crowdppl.zoo()``, or an object of your own with ``model(data)``. "auto" averages
             several methods by how well they predict held-out labels, and corrects overconfident probabilities.
         data: the annotations.
-        inference: "em", "vb", "gibbs", "nuts", "svi", or "auto": gibbs where it is exact and should take less than
-            about ten seconds, else vb.
+        inference: "em", "vb", "gibbs", "nuts", "laplace", "svi", or "auto": gibbs where it is exact and should take
+            less than about ten seconds, else vb.
         settings: of a method given by name, such as ``{"prevalence": "uniform"}``.
         gold: known truths by item id (series or mapping), which inform the fit. They replace the gold of ``data``.
         start: values of sites to start from, by site name.

@@ -54,7 +54,8 @@ class Ccem:
         assumes="the features show the truth, and annotators err independently given the truth",
         fails="when the features show annotators' errors too: classifier and confusions can then trade places",
         cost="a network step and labels x K for each batch of items",
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
         uses=("features",),
     )
 

@@ -83,8 +83,8 @@ class CoinNet:
     def __post_init__(self) -> None:
         cp.check_settings(self)
         if self.form == "penalised":
-            refused = dict.fromkeys(("em", "vb", "gibbs", "nuts"), "the penalised form learns by gradients: svi")
-            object.__setattr__(self, "card", replace(self.card, refused=refused, uses=("features",)))
+            why = "the penalised form learns by gradients: svi"
+            object.__setattr__(self, "card", replace(self.card, only=("svi",), because=why, uses=("features",)))
 
     def setup(self, data: Annotations) -> CoinNet:
         """A copy with a network for these features, and a count of the labels."""

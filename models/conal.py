@@ -60,7 +60,8 @@ class Conal:
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",
         uses=("features",),
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
     )
 
     def setup(self, data: Annotations) -> Conal:

@@ -49,7 +49,8 @@ class CrowdLayer:
         assumes="the features show the truth; nothing is assumed on how annotators err",
         fails="the classifier's probabilities need not be probabilities of the truth: a layer can undo any mixing",
         cost="a network step and labels x K x K for each batch of items",
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
         uses=("features",),
     )
 

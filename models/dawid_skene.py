@@ -46,7 +46,8 @@ class DawidSkene:
         fails="with few labels for an annotator and class, whose rows become 0 and 1, and when annotators copy one "
         "another or some items are hard for all: it is then overconfident",
         cost="labels x K",
-        refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("em", "svi"),
+        because=REASON,
         uses=("history",),
     )
 

@@ -61,7 +61,8 @@ class GeoCrowdnet:
         fails="when the weight is too large, which pushes predictions to equal shares of the classes; with many "
         "classes, which may trade places (init_diagonal = log K prevents it)",
         cost="a network step and labels x K for each batch of items",
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
         uses=("features",),
     )
 

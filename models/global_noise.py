@@ -54,8 +54,8 @@ class GlobalNoise:
     def __post_init__(self) -> None:
         cp.check_settings(self)
         if self.likelihood == "per_annotation":
-            refused = dict.fromkeys(("em", "vb", "gibbs", "nuts"), "a truth for each label alone is learned by svi")
-            object.__setattr__(self, "card", replace(self.card, refused=refused))
+            card = replace(self.card, only=("svi",), because="a truth for each label alone is learned by svi")
+            object.__setattr__(self, "card", card)
 
     def setup(self, data: Annotations) -> GlobalNoise:
         """A copy with a network for these features."""

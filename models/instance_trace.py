@@ -62,7 +62,8 @@ class InstanceTrace:
         "(classify) may then be better than the truth's probabilities",
         cost="a network step and labels x R x K x K for each batch of items",
         uses=("features",),
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
     )
 
     def setup(self, data: Annotations) -> InstanceTrace:

@@ -65,7 +65,8 @@ class Madl:
         "all weights near 1, and those that start near cost accuracy",
         cost="a network step, and labels x Q x Q x Q for each batch of items",
         uses=("features",),
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
     )
 
     def setup(self, data: Annotations) -> Madl:

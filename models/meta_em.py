@@ -69,7 +69,8 @@ class MetaEm:
         assumes="the items of a class lie around one point of the space that other classes have shaped",
         fails="where new classes differ in what meta-training has taught the network to overlook",
         cost="labels x K, and items x K x M, an iteration",
-        refused=dict.fromkeys(("vb", "gibbs", "nuts", "svi"), REASON),
+        only=("em",),
+        because=REASON,
         uses=("features", "history"),
     )
 

@@ -64,7 +64,8 @@ class Mmlc:
         assumes="annotators differ in how they weigh what the features show, and the typical one is right",
         fails="when nobody is typical or most err alike; probabilities are of the oracle's label, not of the class",
         cost="a step of the experts, and labels x M x H, for each batch of items",
-        refused=dict.fromkeys(("em", "vb", "gibbs", "nuts"), REASON),
+        only=("svi",),
+        because=REASON,
         uses=("features",),
     )
 

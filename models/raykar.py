@@ -55,14 +55,15 @@ class Raykar:
         assumes="annotators err independently given the truth, and the features show the truth",
         fails="with few labels per annotator: rows without a prior become 0 and 1, and the network follows",
         cost="labels x K, and a network step for each batch of items, an epoch an iteration",
-        refused={"vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("em", "svi"),
+        because=REASON,
         uses=("features",),
     )
 
     def __post_init__(self) -> None:
         cp.check_settings(self)
         if self.crowd_prior_strength:
-            refused = {**self.card.refused, "em": "em learns no prior, which a crowd's rows are; svi does"}
+            refused = {"em": "em learns no prior, which a crowd's rows are; svi does"}
             object.__setattr__(self, "card", replace(self.card, refused=refused))
 
     def setup(self, data: Annotations) -> Raykar:

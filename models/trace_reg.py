@@ -58,7 +58,8 @@ class TraceReg:
         fails="when annotators are wrong more often than right on average; after few epochs, when confusions are "
         "still near the identity, where they start (a higher annotator_rate in training= moves them faster)",
         cost="a network step and labels x K for each batch of items",
-        refused={"em": REASON, "vb": REASON, "gibbs": REASON, "nuts": REASON},
+        only=("svi",),
+        because=REASON,
         uses=("features",),
     )
 

@@ -16,6 +16,9 @@ import torch
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, build_problem
+from crowdppl.inference.vb.coordinate_ascent import EM, VB
+
+ASCENTS = {"em": EM, "vb": VB}
 
 
 @contextmanager

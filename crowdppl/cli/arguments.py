@@ -29,7 +29,7 @@ Model = Annotated[
 Models = Annotated[
     list[str], Option("--model", help="Method; may be repeated, `crowdppl zoo` lists them.", metavar="NAME")
 ]
-Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, svi or auto.", metavar="ENGINE")]
+Inference = Annotated[str, Option(help="em, vb, gibbs, nuts, laplace, svi or auto.", metavar="ENGINE")]
 Settings = Annotated[
     list[str] | None,
     Option("--setting", help="Setting of the method: prevalence=uniform; may be repeated.", metavar="KEY=VALUE"),

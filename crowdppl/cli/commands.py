@@ -165,7 +165,6 @@ def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default al
     parts |= {engine: engine_support(model, data, engine) for engine in ENGINES}
     if card is not None:
         parts |= {"link": card.link, "assumes": card.assumes, "fails": card.fails, "cost": card.cost}
-        parts |= {f"not {engine}": why for engine, why in card.refused.items()}
     for key, text in parts.items():
         if text:
             print(f"{key:>10}  {text}")

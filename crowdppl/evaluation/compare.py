@@ -21,7 +21,8 @@ from crowdppl.evaluation.heldout import (
     stacking_weights,
     unprepared,
 )
-from crowdppl.inference.options import FitOptions, options_from, warn_of_unused
+from crowdppl.inference.engines import warn_of_unused
+from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.inference.result import Fit, require_fit
 from crowdppl.networks.outputs import warn_of_no_features
 from crowdppl.plots.evaluation import plot_comparison

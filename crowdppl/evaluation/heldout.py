@@ -19,8 +19,8 @@ from crowdppl.data.checks import require_labels
 from crowdppl.data.split import item_folds, keep, label_folds
 from crowdppl.errors import ConvergenceWarning, CrowdpplWarning, DataError, MethodError, NumericalError
 from crowdppl.inference.checkpoint import TrialCache
-from crowdppl.inference.engines import fit_model
-from crowdppl.inference.options import FitOptions, Options, options_from, used_by, warn_of_unused
+from crowdppl.inference.engines import fit_model, runs_many_chains, used_by, warn_of_unused
+from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.predict.held_out import left_out
 from crowdppl.inference.predict.predictive import refit
 from crowdppl.inference.result import Fit, uninterrupted
@@ -129,7 +129,7 @@ def classifier_score(
     if require_annotations(data).features is None:
         raise DataError("data have no features for a classifier; give features=")
     began = time.perf_counter()
-    seed = options_from(options, inference).seed
+    seed = options_from(options).seed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fold that did not settle scores as it is
         warnings.simplefilter("ignore", CrowdpplWarning)
@@ -166,7 +166,7 @@ def _judged(data: Annotations, shares: np.ndarray, fold: np.ndarray, folds: int,
     item, annotator, answer = data.label_codes()
     plain = data if data.gold_codes is None else data.with_gold(None)
     model = registry.method(ANNOTATOR_MODEL, prevalence="uniform")
-    options, of_labels = options_from({"seed": seed}, "vb"), np.zeros_like(log)
+    options, of_labels = options_from({"seed": seed}), np.zeros_like(log)
     for number in range(folds):
         known, out = keep(plain, fold != number), fold == number
         evidence = torch.from_numpy(log[known.order])
@@ -449,7 +449,7 @@ def fit_method(
     """One fit of one method, neither corrected nor doubted; so many ``fits`` share the ten seconds of "auto"."""
     require_labels(require_annotations(data).blocks)
     model = model_with(method, settings)
-    chosen = options_from(options, inference, data.n_labels * data.n_classes)
+    chosen = options_from(options, data.n_labels * data.n_classes if runs_many_chains(inference) else None)
     name = registry.name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
     return fit_model(model, name, data, inference, chosen, start, fits=fits, select_volume=select_volume)
 

@@ -133,7 +133,7 @@ def meta_train(
     if checkpoint is not None:
         key = _key(embedding, episodes, [iterations, batch, learning_rate, seed, clean, *about])
         kept = Checkpoint(check_path(checkpoint), every, key, *_state(embedding, optimiser))
-    losses: list[float] = [] if kept is None else kept.resume()
+    losses: list[float] = [] if kept is None else kept.resume(None)[1]
     embedding.train()
     with seeded(seed):
         for step in range(len(losses), iterations):
@@ -149,7 +149,7 @@ def meta_train(
                 )
             losses.append(_follow(optimiser, cost))
             if kept is not None:
-                kept.keep(iterations)
+                kept.keep(None, iterations)
     embedding.eval()
     return losses
 
@@ -176,10 +176,10 @@ def _loss(em: Callable[..., UnrolledEM], rows: Tensor, through: bool) -> Callabl
 
 def _state(
     embedding: Embedding, optimiser: torch.optim.Optimizer
-) -> tuple[Callable[[], Arrays], Callable[[Arrays, int], None]]:
+) -> tuple[Callable[[None], Arrays], Callable[[Arrays, int], None]]:
     """Functions that save and restore the state of a training."""
 
-    def save() -> Arrays:
+    def save(_: None) -> Arrays:
         return network_arrays(embedding, "network") | optimiser_arrays(optimiser)
 
     def restore(arrays: Arrays, _: int) -> None:

@@ -17,6 +17,7 @@ from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TruthSpread
+from crowdppl.inference.state import gaussians_of
 from crowdppl.inference.tables import (
     MOST_DRAWS,
     affordable,
@@ -28,7 +29,7 @@ from crowdppl.inference.tables import (
     truth_at,
     truth_over,
 )
-from crowdppl.inference.vb.fit import VbRun
+from crowdppl.inference.vb.fit import AscentRun
 from crowdppl.inference.vb.linear_response import weights
 from crowdppl.networks.outputs import networks_of
 
@@ -41,16 +42,16 @@ TRUTH_DRAWS, LABELS_READ = 2_000, 2_500_000
 Monte Carlo error is a fourteenth of a probability's spread, which turns an item that stands between two classes."""
 
 
-def result_of_state(
-    problem: Problem, order: np.ndarray, run: VbRun, engine: str, diagnostics: dict[str, Any]
-) -> FitResult:
+def result_of_state(problem: Problem, order: np.ndarray, run: AscentRun, diagnostics: dict[str, Any]) -> FitResult:
     """The result of em (points) or vb (distributions) after its best run; ``order`` has item codes by position."""
-    values, chains = run.ascent.current.values(), run.ascent.full_pass.density.chains
+    found = run.ascent.at(problem, run.state)
+    values, chains = found.values(), found.full_pass.density.chains
     probabilities = _by_code(truth_at(problem, values, chains), order)
-    sites = _state_sites(problem, order, run, engine)
-    if engine == "em":
+    sites = _state_sites(problem, order, run)
+    if not run.ascent.rule.spreads:
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, values, chains))
         return FitResult(sites, probabilities, table, prevalence, diagnostics)
+    problem = replace(problem)  # lives on in the result, without what was recorded of its passes
     mean = _sufficient_mean(problem, sites)
     if mean is not None:
         table, prevalence = (x.cpu().numpy() for x in tables_at(problem, mean, None))
@@ -144,10 +145,10 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
     return mean
 
 
-def _widened(problem: Problem, run: VbRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
+def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
     """The sites of vb, whose Dirichlets linear response makes as wide as they should be."""
-    settled = run.progress.converged
-    found = _later(problem, lambda: weights(problem, run.ascent, problem.options.generator(13), settled=settled))
+    state, settled = run.state, run.progress.converged
+    found = _later(problem, lambda: weights(problem, state, problem.options.generator(13), settled=settled))
 
     def weight(name: str) -> np.ndarray | None:
         return found()[name].cpu().numpy() if name in found() else None
@@ -165,10 +166,10 @@ def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> Si
     return SiteResult(name, site_dims(problem, site), "draws", {"draws": values})
 
 
-def _state_sites(problem: Problem, order: np.ndarray, run: VbRun, engine: str) -> dict[str, SiteResult]:
+def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[str, SiteResult]:
     """The sites of a state of em or vb: conjugate, one-hot, then Gaussians or points."""
-    state, found = run.ascent.state, {}
-    means = state.gaussians.means()
+    state, found = run.state, {}
+    means = gaussians_of(problem, state).means()
 
     def numpy(x: Tensor, name: str) -> np.ndarray:
         array = x.detach().cpu().numpy()
@@ -178,15 +179,15 @@ def _state_sites(problem: Problem, order: np.ndarray, run: VbRun, engine: str) -
         found[name] = SiteResult(name, site_dims(problem, problem.sites[name]), family, arrays, support)
 
     for name, x in state.parameters.items():
-        if engine == "em":
+        if not run.ascent.rule.spreads:
             add(name, "point", value=np.exp(numpy(x, name)))
         else:
             add(name, "dirichlet", concentration=numpy(x, name))
     for name, x in state.logits.items():
         add(name, "onehot", probability=numpy(x.softmax(-1), name))
     for name, mean in means.items():
-        if name in state.gaussians.log_scale:
-            loc, scale = state.gaussians.loc[name], state.gaussians.log_scale[name].exp()
+        if name in state.log_scale:
+            loc, scale = state.loc[name], state.log_scale[name].exp()
             arrays = {"loc": numpy(loc, name), "scale": numpy(scale, name), "mean": numpy(mean, name)}
             add(name, "normal", problem.sites[name].space, **arrays)
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -65,48 +65,48 @@ def digest_of(about: Any, tensors: Iterable[tuple[str, Tensor | None]]) -> str:
 
 
 Arrays = dict[str, Tensor]
+State = TypeVar("State")
 
 
 @dataclass
-class Checkpoint:
+class Checkpoint(Generic[State]):
     """A file that holds a fit after some of its epochs.
 
     Args:
         path: of the file.
         every: epochs between two writes.
         key: what the fit is; another fit's file is refused.
-        take: returns the state as tensors by name.
-        put: takes such tensors back, and how many epochs there have been.
+        take: a state as tensors by name.
+        put: the state of such tensors, and of how many epochs there have been.
         objectives: of these epochs; the loop adds to them.
     """
 
     path: Path
     every: int
     key: str
-    take: Callable[[], Arrays]
-    put: Callable[[Arrays, int], None]
+    take: Callable[[State], Arrays]
+    put: Callable[[Arrays, int], State]
     objectives: list[float] = field(default_factory=list)
 
-    def resume(self) -> list[float]:
-        """Puts the state back, where there is a file; the objectives, to be added to.
+    def resume(self, state: State) -> tuple[State, list[float]]:
+        """The state of the file, or ``state`` where there is none; and the objectives, to be added to.
 
         Raises:
             ResultError: for the file of another fit, or one that cannot be read.
         """
         if not self.path.exists():
-            return self.objectives
+            return state, self.objectives
         about, arrays = _read(self.path, self.key)
         try:
             self.objectives = list(about["objectives"])
-            self.put(arrays, len(self.objectives))
+            return self.put(arrays, len(self.objectives)), self.objectives
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ResultError(f"{self.path} cannot be put back into this fit: {error!r}; remove it") from error
-        return self.objectives
 
-    def keep(self, steps: int) -> None:
+    def keep(self, state: State, steps: int) -> None:
         """Writes the state after an epoch, if it is time for it."""
         if len(self.objectives) % self.every == 0 or len(self.objectives) == steps:
-            _write(self.path, self.take(), {"key": self.key, "objectives": self.objectives})
+            _write(self.path, self.take(state), {"key": self.key, "objectives": self.objectives})
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,12 @@ def _write(path: Path, arrays: Mapping[str, Tensor], about: Mapping[str, Any]) -
 
 
 def checkpoint_of(
-    problem: Problem, options: Options, engine: str, take: Callable[[], Arrays], put: Callable[[Arrays, int], None]
-) -> Checkpoint | None:
+    problem: Problem,
+    options: Options,
+    engine: str,
+    take: Callable[[State], Arrays],
+    put: Callable[[Arrays, int], State],
+) -> Checkpoint[State] | None:
     """The checkpoint that the options ask for; None where they ask for none."""
     if options.checkpoint is None:
         return None

@@ -289,6 +289,8 @@ def find_leaves(names: Collection[str], factors: Mapping[str, Tensor], dims: Map
     return found
 
 
+Extra = Callable[[TraceSites, Mapping[str, Tensor]], Tensor]
+"""Terms beside the labels', from a model's sites and the values that it received."""
 FLOOR = -80.0
 """Smallest log-probability that a model receives: its exponential is a normal number in float32."""
 
@@ -349,7 +351,7 @@ class Density:
         marginals: Collection[str] = (),
         tilt: Mapping[str, Tensor] | None = None,
         how: Summing | None = None,
-        extra: Callable[[TraceSites, Mapping[str, Tensor]], Tensor] | None = None,
+        extra: Extra | None = None,
     ) -> Evaluation:
         """Evaluates the objective and its derivatives.
 
@@ -371,16 +373,8 @@ class Density:
         how.probes = dict.fromkeys(marginals)
         given = self._given(values)
         leaves = {n: given[n].detach().requires_grad_() for n in gradient}
-        at = {**given, **leaves}
         with summing(how):
-            sites = traced(self.model, block, at, self.plates, self.chains)
-            terms, sums, sizes, scale, below = self._factors(sites, values, how, tilt or {}, block.dtype)
-            parts = contract(terms, sums, sizes)
-            per_item = self._per_item(parts)
-            objective = per_item.double().sum(-1)
-            objective = objective if scale == 1.0 else objective * scale
-            if extra is not None:
-                objective = objective + extra(sites, at)
+            objective, per_item, sites, below = self._evaluated(block, {**given, **leaves}, how, tilt or {}, extra)
             with aside():
                 _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
@@ -400,6 +394,29 @@ class Density:
             {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
             sites,
         )
+
+    def objective(self, block: Block, values: Mapping[str, Tensor], extra: Extra) -> Tensor:
+        """The objective as a function of the values, to be differentiated as often as wanted."""
+        how = Summing()
+        how.probes = {}
+        with summing(how):
+            return self._evaluated(block, self._given(values), how, {}, extra)[0]
+
+    def _evaluated(
+        self,
+        block: Block,
+        at: Mapping[str, Tensor],
+        how: Summing,
+        tilt: Mapping[str, Tensor],
+        extra: Extra | None,
+    ) -> tuple[Tensor, Tensor, TraceSites, dict[str, Leaf]]:
+        """The objective, the evidence of each item, the sites, and those that are leaves."""
+        sites = traced(self.model, block, at, self.plates, self.chains)
+        terms, sums, sizes, scale, below = self._factors(sites, at, how, tilt, block.dtype)
+        per_item = self._per_item(contract(terms, sums, sizes))
+        objective = per_item.double().sum(-1)
+        objective = objective if scale == 1.0 else objective * scale
+        return objective if extra is None else objective + extra(sites, at), per_item, sites, below
 
     def _factors(
         self,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,25 +14,56 @@ import numpy as np
 from torch import Tensor
 
 from crowdppl.core.devices import memory_errors_explained, pyro_state_kept
-from crowdppl.core.validation import warn
+from crowdppl.core.validation import shown, warn
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.covariates import no_covariates
-from crowdppl.errors import ConvergenceWarning, DataError, MethodError
+from crowdppl.errors import ConvergenceWarning, DataError, MethodError, UnusedOptionWarning
+from crowdppl.inference import laplace
 from crowdppl.inference.assembly import mixing, result_of_draws, result_of_point, result_of_state
 from crowdppl.inference.checkpoint import TrialCache, check_path, trial_cache
-from crowdppl.inference.loop import Progress, Run
+from crowdppl.inference.loop import diagnostics_of, starts_of
+from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.neural.early_stopping import with_early_stopping
-from crowdppl.inference.options import SAMPLERS, Options
+from crowdppl.inference.neural.early_stopping import Epochs, with_early_stopping
+from crowdppl.inference.options import FitOptions, Options
 from crowdppl.inference.problem import Earlier, Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, FitResult
 from crowdppl.inference.svi import svi
-from crowdppl.inference.vb.fit import prepare, run_starts
+from crowdppl.inference.vb.coordinate_ascent import EM, VB, CoordinateAscent
+from crowdppl.inference.vb.fit import epochs, run_starts
 from crowdppl.networks.classifier import learns
 from crowdppl.networks.outputs import network_of, networks_of, trained_networks
 from crowdppl.networks.training import VOLUMES, training_of
 from crowdppl.primitives.model import Model, card_of
 
+
+@dataclass(frozen=True)
+class Engine:
+    """What fits models; whatever an engine can do is asked of its record.
+
+    Attributes:
+        name: as ``fit(inference=...)`` takes it.
+        run: from a problem, and the item code at each position, to a result.
+        capability: what it does with a problem ("exact", "mean-field", "gradient"); a MethodError where it refuses.
+        options: those of ``Options`` that it looks at, beside what all engines do.
+        epochs: how it trains networks, one epoch after another; None where it trains none.
+        sample: draws by site, (C, D, ...), before all else, for engines that draw from the posterior.
+        many_chains: whether it runs up to 32 chains on small data.
+        takes_start: whether it can start where an earlier fit ended.
+    """
+
+    name: str
+    run: Callable[[Problem, np.ndarray], FitResult]
+    capability: Callable[[Problem], str]
+    options: tuple[str, ...]
+    epochs: Epochs | None = None
+    sample: Callable[[Problem], tuple[Any, ...]] | None = None
+    many_chains: bool = False
+    takes_start: bool = True
+
+
+REFUSED = ("batch_size", "checkpoint")
+"""Options that are refused by engines which do not have them, where of others is warned."""
 SelectVolume = Callable[
     [Model, Model, Annotations, str, Options, TrialCache | None], tuple[float, dict[str, float]]
 ]
@@ -71,7 +102,7 @@ def fit_model(
         MemoryShortageError: when the fit needs more memory than there is.
     """
     began = time.perf_counter()
-    check_fit(model, data, inference, options)
+    check_fit(model, data, inference)
     setup = getattr(model, "setup", None)
     ready = model if setup is None else setup(data)
     if options.checkpoint is not None:
@@ -80,11 +111,11 @@ def fit_model(
     with memory_errors_explained(name, data), pyro_state_kept():
         with without_validation(options.device):
             problem = build(ready)
-            engine = choose_engine(problem, options, fits) if inference == "auto" else inference
-            refuse_engine(ready, engine)
+            engine = choose_engine(problem, fits) if inference == "auto" else inference
+            refuse_engine(ready, engine, options)
         volumes: dict[str, float] = {}
         if trained_networks(ready):
-            ready, volumes = _with_training(model, problem, data, engine, select_volume)
+            ready, volumes = _with_training(model, problem, data, ENGINES[engine], select_volume)
         with _networks_home(ready), without_validation(options.device):
             problem = problem if ready is problem.model else build(ready)
             problem = replace(problem, earlier=earlier)
@@ -93,7 +124,7 @@ def fit_model(
                     f"{type(ready).__name__} draws no truth; call crowdppl.primitives.truth(data, log_p) in "
                     "plates.items(data), and give what it returns to annotate"
                 )
-            result = ENGINES[engine](problem, data.order)
+            result = ENGINES[engine].run(problem, data.order)
     if volumes:
         result.diagnostics["volumes"] = volumes
     result.diagnostics["seconds"] = time.perf_counter() - began
@@ -102,15 +133,10 @@ def fit_model(
     return Fit(ready, name, engine, data, result, options.kept())
 
 
-def check_fit(model: Model, data: Annotations, inference: str, options: Options) -> None:
-    """Refuses unknown engines, and options and data that do not fit the engine and the method's card."""
+def check_fit(model: Model, data: Annotations, inference: str) -> None:
+    """Refuses unknown engines, and data that do not fit the method's card."""
     if not isinstance(inference, str) or inference not in (*ENGINES, "auto"):
         raise MethodError(f"inference={inference!r} is not an engine; choose from {', '.join(ENGINES)} or 'auto'")
-    if options.batch_size is not None and inference in SAMPLERS:  # its draws would not be from the posterior
-        raise MethodError(
-            f"batch_size={options.batch_size} is a setting of vb and svi; {inference} runs over all items: leave "
-            "it out, or use inference='vb'"
-        )
     card = card_of(model)
     if card is not None and data.history is not None and "history" not in card.uses:
         raise MethodError(
@@ -144,7 +170,7 @@ def _check_checkpoint(model: Model, options: Options) -> None:
 
 
 def _with_training(
-    model: Model, problem: Problem, data: Annotations, engine: str, select_volume: SelectVolume | None
+    model: Model, problem: Problem, data: Annotations, engine: Engine, select_volume: SelectVolume | None
 ) -> tuple[Model, dict[str, float]]:
     """A model whose training has numbers for "auto" volume and for ``patience``, and the score of each volume.
 
@@ -154,26 +180,40 @@ def _with_training(
     volumes: dict[str, float] = {}
     build: Any = replace
     with without_validation(options.device):
-        trials = trial_cache(problem, options, engine)
+        trials = trial_cache(problem, options, engine.name)
     training = getattr(ready, "training", {})
-    if engine in ("em", "vb", "svi") and training_of(training).volume == "auto":
+    if engine.epochs is None:
+        return ready, volumes
+    if training_of(training).volume == "auto":
         if select_volume is None:
             raise MethodError(f"training: volume='auto' is for crowdppl.fit; give a number, such as {VOLUMES[0]}")
-        volume, volumes = select_volume(model, ready, data, engine, options, trials)
+        volume, volumes = select_volume(model, ready, data, engine.name, options, trials)
         ready = build(ready, training={**training, "volume": volume})
     with _networks_home(ready), without_validation(options.device):
-        return with_early_stopping(ready, data, engine, options, trials), volumes
+        return with_early_stopping(ready, data, engine.epochs, options, trials), volumes
 
 
-def refuse_engine(model: Model, engine: str) -> None:
-    """Refuses an engine that the method's card rules out, with the card's reason."""
-    card = card_of(model)
-    if engine in SAMPLERS and network_of(model) is not None:
-        raise MethodError(
-            f"{type(model).__name__} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
+def refusal(model: Model, engine: str, options: Options) -> str | None:
+    """Why the method's card, its network or the options rule an engine out; None where nothing does."""
+    card, name = card_of(model), type(model).__name__
+    if ENGINES[engine].epochs is None and network_of(model) is not None:
+        return f"{name} has a network, which {engine} does not train; use 'vb', 'em' or 'svi'"
+    why = None if card is None else card.refusal(engine)
+    if card is not None and why is not None:
+        return f"{card.title} refuses inference={engine!r}: {why}"
+    if options.batch_size is not None and "batch_size" not in ENGINES[engine].options:
+        return (
+            f"batch_size={options.batch_size} is an option of {' and '.join(engines_with('batch_size'))}; {engine} "
+            "runs over all items: leave it out, or use inference='vb'"
         )
-    if card is not None and engine in card.refused:
-        raise MethodError(f"{card.title} refuses inference={engine!r}: {card.refused[engine]}")
+    return None
+
+
+def refuse_engine(model: Model, engine: str, options: Options) -> None:
+    """Raises a ``MethodError`` with the ``refusal`` of an engine, if there is one."""
+    why = refusal(model, engine, options)
+    if why is not None:
+        raise MethodError(why)
 
 
 AUTO_SECONDS = 10.0
@@ -185,22 +225,21 @@ HYPER_SECONDS, HYPER_NUMBER_SECONDS = 1.2e-2, 1e-6
 """Seconds of a sweep that parameters of priors add: for their search, and for each number below them."""
 
 
-def choose_engine(problem: Problem, options: Options, fits: int = 1) -> str:
+def choose_engine(problem: Problem, fits: int = 1) -> str:
     """gibbs where it is exact and cheap by ``gibbs_seconds`` times the number of fits, else vb, else em."""
-    card = card_of(problem.model)
-    refused = set(card.refused) if card is not None else set()
-    full_batch = network_of(problem.model) is None and options.batch_size is None
-    exact = full_batch and not problem.of_kind("free") and "gibbs" not in refused
-    if exact and fits * gibbs_seconds(problem, options) <= AUTO_SECONDS:
+    fitting = [name for name in ENGINES if refusal(problem.model, name, problem.options) is None]
+    exact = not problem.of_kind("free") and "gibbs" in fitting
+    if exact and fits * gibbs_seconds(problem) <= AUTO_SECONDS:
         return "gibbs"
-    return next((engine for engine in ("vb", "em") if engine not in refused), "svi")
+    return next((engine for engine in ("vb", "em") if engine in fitting), "svi")
 
 
-def gibbs_seconds(problem: Problem, options: Options) -> float:
+def gibbs_seconds(problem: Problem) -> float:
     """About how long gibbs takes, by a formula and never by a clock, so that a seed has one result everywhere.
 
     Each one-hot site of annotators takes a pass of its own.
     """
+    options = problem.options
     numbers = sum(math.prod(s.shape(problem.n_items)) for s in problem.of_kind("conjugate")) * options.chains
     lookups = problem.n_labels * problem.states * options.chains
     sweep = (1 + len(problem.of_kind("onehot"))) * (PASS_SECONDS + LABEL_SECONDS * lookups)
@@ -219,73 +258,78 @@ def engine_support(model: Model, data: Annotations, engine: str) -> str:
     options = Options(max_iterations=1, draws=4, warmup=1, chains=1)
     try:
         model = model if setup is None else setup(data)
-        refuse_engine(model, engine)
+        refuse_engine(model, engine, options)
         with without_validation("cpu"):
-            problem = build_problem(model, data, options)
-            kinds = {s.kind for s in problem.sites.values()}
-            if engine in ("em", "vb"):
-                prepare(problem, options, engine, problem.start(0)[1])
-            elif engine == "gibbs":
-                gibbs.Gibbs(problem, options)
-            elif engine == "nuts":
-                nuts.Marginal(problem)
+            return ENGINES[engine].capability(build_problem(model, data, options))
     except MethodError as error:
         return f"refused: {error}"
-    if engine == "gibbs":
-        return "exact"
-    if engine in ("nuts", "svi") or "free" in kinds:
-        return "gradient"
-    return "exact" if engine == "em" and "onehot" not in kinds else "mean-field"
 
 
-def _diagnostics(progress: Progress, converged: bool, notes: list[str]) -> dict[str, Any]:
-    return {
-        "converged": converged,
-        "interrupted": progress.interrupted,
-        "iterations": progress.iterations,
-        "objective": progress.objectives[-1] if progress.objectives else float("nan"),
-        "objectives": progress.objectives,
-        "warnings": notes,
-    }
+def engines_with(option: str) -> list[str]:
+    """The engines that look at an option; none where all do."""
+    return [name for name, engine in ENGINES.items() if option in engine.options]
 
 
-def _starts(runs: Sequence[Run]) -> dict[str, Any]:
-    """Diagnostics of several starts, the best first."""
-    kept = [{"start": r.start, "objective": r.objective, "iterations": r.progress.iterations} for r in runs]
-    return {"start": runs[0].start, "restarts": kept}
+def used_by(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that an engine looks at."""
+    return {name: x for name, x in given.items() if not engines_with(name) or name in ENGINES[engine].options}
 
 
-def _run_ascent(engine: str, problem: Problem, order: np.ndarray) -> FitResult:
+def runs_many_chains(inference: str) -> bool:
+    """Whether an engine, or what "auto" may choose, runs up to 32 chains on small data."""
+    if not isinstance(inference, str):  # which the fit refuses
+        return False
+    return inference == "auto" or (inference in ENGINES and ENGINES[inference].many_chains)
+
+
+def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
+    """Warns of keywords of ``fit`` that none of some engines has; not of "auto", which may become any engine.
+
+    Nor of what they refuse.
+    """
+    if not all(isinstance(engine, str) and engine in ENGINES for engine in engines):
+        return
+    for name, value in given.items():
+        having = engines_with(name)
+        if value is not None and having and name not in REFUSED and not set(having).intersection(engines):
+            warn(
+                f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
+                f"is by {' and '.join(engines)}; leave it out, or take another engine",
+                UnusedOptionWarning,
+            )
+
+
+def _run_ascent(ascent: CoordinateAscent, problem: Problem, order: np.ndarray) -> FitResult:
     """em or vb."""
-    runs, notes = run_starts(problem, problem.options, engine), []
-    progress, learner = runs[0].progress, runs[0].ascent.learner
+    runs, notes = run_starts(problem, ascent), []
+    progress, learner = runs[0].progress, runs[0].learner
     n = progress.iterations
     if progress.interrupted:
-        notes.append(f"{engine} was stopped after {n} iterations")
+        notes.append(f"{ascent.name} was stopped after {n} iterations")
     elif not progress.converged:
         more = "max_iterations" if learner is None else "training={'epochs': ...}"
-        notes.append(f"{engine} did not converge after {n} iterations; raise {more} or tolerance")
+        notes.append(f"{ascent.name} did not converge after {n} iterations; raise {more} or tolerance")
     if learner is not None and learner.on_votes:
         notes.append(
-            f"the network still learned the votes when {engine} ended, after {n} epochs (training: "
+            f"the network still learned the votes when {ascent.name} ended, after {n} epochs (training: "
             f"warm_up={learner.training.warm_up}), so that annotators are as the votes made them; train for more "
             "epochs, or lower warm_up"
         )
-    diagnostics = _diagnostics(progress, progress.converged, notes) | _starts(runs)
-    return result_of_state(problem, order, runs[0], engine, diagnostics)
+    diagnostics = diagnostics_of(progress, progress.converged, notes) | starts_of(runs)
+    return result_of_state(problem, order, runs[0], diagnostics)
 
 
 def _run_gibbs(problem: Problem, order: np.ndarray) -> FitResult:
-    draws, progress = gibbs.sample(problem, problem.options)
-    diagnostics = _diagnostics(progress, False, []) | {"relabelled": list(progress.relabelled)}
+    draws, progress = gibbs.sample(problem)
+    diagnostics = diagnostics_of(progress, False, []) | {"relabelled": list(progress.relabelled)}
     return _sampled("gibbs", problem, order, draws, diagnostics)
 
 
 def _run_nuts(problem: Problem, order: np.ndarray) -> FitResult:
-    draws, progress, more = nuts.sample(problem, problem.options)
+    draws, progress, more = nuts.sample(problem)
     n = sum(more["divergences"].values())
     notes = [f"nuts met {n} divergent transitions: the posterior has corners it cannot follow; raise warmup"]
-    return _sampled("nuts", problem, order, draws, _diagnostics(progress, False, notes if n else []) | more)
+    return _sampled("nuts", problem, order, draws, diagnostics_of(progress, False, notes if n else []) | more)
 
 
 def _sampled(
@@ -318,22 +362,60 @@ def _sampled(
 
 
 def _run_svi(problem: Problem, order: np.ndarray) -> FitResult:
-    runs, notes = svi.fit(problem, problem.options), []
+    runs, notes = svi.fit(problem), []
     draws, progress = runs[0].draws, runs[0].progress
     if progress.interrupted:
         notes.append(f"svi was stopped after {progress.iterations} iterations")
     elif not progress.converged:
         notes.append("svi's objective was still moving at the end; raise max_iterations or lower learning_rate")
-    diagnostics = _diagnostics(progress, progress.converged, notes) | _starts(runs)
+    diagnostics = diagnostics_of(progress, progress.converged, notes) | starts_of(runs)
     point = next(iter(draws.values())).shape[1] == 1 if draws else True
     return (result_of_point if point else result_of_draws)(problem, order, draws, diagnostics)
 
 
-ENGINES: Mapping[str, Callable[[Problem, np.ndarray], FitResult]] = {
-    "em": partial(_run_ascent, "em"),
-    "vb": partial(_run_ascent, "vb"),
-    "gibbs": _run_gibbs,
-    "nuts": _run_nuts,
-    "svi": _run_svi,
+def _ascends(ascent: CoordinateAscent, problem: Problem) -> str:
+    """What em or vb does with a problem."""
+    ascent.start(problem)
+    if problem.of_kind("free"):
+        return "gradient"
+    return "mean-field" if ascent.rule.spreads or problem.of_kind("onehot") else "exact"
+
+
+def _samples_exactly(problem: Problem) -> str:
+    gibbs.start(problem)
+    return "exact"
+
+
+def _samples_by_gradients(problem: Problem) -> str:
+    Marginal(problem, "nuts")
+    return "gradient"
+
+
+ASCENT = ("tolerance", "max_iterations", "restarts")
+LEARNING = ("checkpoint", "checkpoint_every")
+SAMPLING = ("chains", "draws", "warmup")
+
+ENGINES: Mapping[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Engine("em", partial(_run_ascent, EM), partial(_ascends, EM), (*ASCENT, *LEARNING), partial(epochs, EM)),
+        Engine(
+            "vb",
+            partial(_run_ascent, VB),
+            partial(_ascends, VB),
+            (*ASCENT, *LEARNING, "batch_size", "guide"),
+            partial(epochs, VB),
+        ),
+        Engine("gibbs", _run_gibbs, _samples_exactly, SAMPLING, sample=gibbs.sample, many_chains=True),
+        Engine("nuts", _run_nuts, _samples_by_gradients, SAMPLING, sample=nuts.sample),
+        Engine("laplace", laplace.run, laplace.capability, (*ASCENT, "draws"), sample=laplace.sample),
+        Engine(
+            "svi",
+            _run_svi,
+            lambda problem: "gradient",
+            (*ASCENT, *LEARNING, "batch_size", "learning_rate"),
+            svi.epochs,
+            takes_start=False,
+        ),
+    )
 }
-"""By engine: from a problem and the item code at each position to a result."""

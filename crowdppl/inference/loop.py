@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crowdppl.core.devices import pyro_state_kept
 from crowdppl.inference.checkpoint import Checkpoint
@@ -49,6 +49,9 @@ class Run:
 
 
 AnyRun = TypeVar("AnyRun", bound=Run)
+State = TypeVar("State")
+Step = Callable[[State], tuple[State, float]]
+"""From a state to the next, with the objective."""
 
 
 def run_each(run: Callable[[int], AnyRun], starts: int) -> list[AnyRun]:
@@ -63,19 +66,39 @@ def run_each(run: Callable[[int], AnyRun], starts: int) -> list[AnyRun]:
     return runs
 
 
+def diagnostics_of(progress: Progress, converged: bool, notes: list[str]) -> dict[str, Any]:
+    """What a result says of how its fit went."""
+    return {
+        "converged": converged,
+        "interrupted": progress.interrupted,
+        "iterations": progress.iterations,
+        "objective": progress.objectives[-1] if progress.objectives else float("nan"),
+        "objectives": progress.objectives,
+        "warnings": notes,
+    }
+
+
+def starts_of(runs: Sequence[Run]) -> dict[str, Any]:
+    """Diagnostics of several starts, the best first."""
+    kept = [{"start": r.start, "objective": r.objective, "iterations": r.progress.iterations} for r in runs]
+    return {"start": runs[0].start, "restarts": kept}
+
+
 def iterate(
-    step: Callable[[int], float],
+    step: Step[State],
+    state: State,
     options: Options,
     *,
     steps: int,
     tolerance: float | None = None,
     name: str = "fit",
-    checkpoint: Checkpoint | None = None,
-) -> Progress:
-    """Calls ``step`` until the objective settles, the steps are used up, or the user presses Ctrl-C.
+    checkpoint: Checkpoint[State] | None = None,
+) -> tuple[State, Progress]:
+    """Steps until the objective settles, the steps are used up, or the user presses Ctrl-C; the last state.
 
     Args:
-        step: performs iteration number t and returns the objective.
+        step: from a state to the next; an interrupted step leaves the state as it was.
+        state: where to begin.
         options: progress and callback.
         steps: most iterations.
         tolerance: relative gain below which the fit has converged; None never stops early.
@@ -84,7 +107,9 @@ def iterate(
     """
     from tqdm import tqdm  # kept out of `import crowdppl`
 
-    progress = Progress() if checkpoint is None else Progress(checkpoint.resume())
+    progress = Progress()
+    if checkpoint is not None:
+        state, progress.objectives = checkpoint.resume(state)
     progress.converged = _settled(progress.objectives, tolerance)
     bar = tqdm(range(len(progress.objectives), steps), desc=name, disable=not options.progress)
     try:
@@ -92,11 +117,11 @@ def iterate(
             for t in bar:
                 if progress.converged:
                     break
-                value = step(t)
+                state, value = step(state)
                 progress.objectives.append(value)
                 progress.converged = _settled(progress.objectives, tolerance)
                 if checkpoint is not None:
-                    checkpoint.keep(steps)
+                    checkpoint.keep(state, steps)
                 if options.callback is not None:
                     options.callback(t, value)
                 if options.progress:
@@ -105,7 +130,7 @@ def iterate(
         progress.interrupted = True
     finally:
         bar.close()
-    return progress
+    return state, progress
 
 
 def _settled(objectives: Sequence[float], tolerance: float | None) -> bool:

@@ -18,6 +18,8 @@ PRIOR_LOOKS = (12, 3)
 KEPT = 4
 """Last points of a search that are remembered; it mostly ends at one of them."""
 CLIFF = 1e20
+PAIRS = ("old_dirs", "old_stps", "ro")
+"""torch's names of what L-BFGS remembers: changes of the gradient, steps, and the inverses of their products."""
 
 
 class LBFGSAscent:
@@ -30,17 +32,42 @@ class LBFGSAscent:
         leaves: tensors to move, in place.
         first: looks at the objective by a call without memory, which begins with short steps.
         later: by any other call.
+        memory: of the curvature, as ``memory`` returned it; empty at first.
     """
 
-    def __init__(self, leaves: Sequence[Tensor], first: int, later: int) -> None:
+    def __init__(
+        self, leaves: Sequence[Tensor], first: int, later: int, memory: Mapping[str, Tensor] | None = None
+    ) -> None:
         self.leaves = list(leaves)
         self.first, self.later = first, later
         self._fresh()
+        if memory:
+            # The last step and its slope make no pair with the next: see ``_begin_anew``.
+            nowhere = torch.cat([torch.zeros_like(x).reshape(-1) for x in self.leaves])
+            self.search.state[self.leaves[0]].update(
+                {key: list(memory[key]) for key in PAIRS},
+                H_diag=memory["H_diag"],
+                n_iter=int(memory["n_iter"]),
+                func_evals=0,
+                d=nowhere,
+                t=1.0,
+                prev_flat_grad=nowhere,
+            )
 
     def _fresh(self) -> None:
         self.search = torch.optim.LBFGS(
             self.leaves, history_size=20, line_search_fn="strong_wolfe", tolerance_change=0
         )
+
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """What the search knows of the curvature, as tensors by name; empty where it knows nothing."""
+        state = self.search.state[self.leaves[0]]
+        if "old_dirs" not in state:
+            return {}
+        none = self.leaves[0].detach().new_zeros(0)
+        pairs = {key: torch.stack(state[key]) if state[key] else none for key in PAIRS}
+        return {**pairs, **{key: torch.as_tensor(state[key]) for key in ("H_diag", "n_iter")}}
 
     def __call__(self, objective: Callable[[], tuple[float, Sequence[Tensor]]]) -> float:
         """Raises an objective, given with its gradient by each leaf, to a value never below that at the start."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,21 +21,11 @@ from crowdppl.core.validation import (
     Range,
     Whole,
     check_settings,
-    shown,
-    warn,
 )
-from crowdppl.errors import MethodError, UnusedOptionWarning
+from crowdppl.errors import MethodError
 
 SESSION = ("callback", "progress", "dtype", "checkpoint", "checkpoint_every")
 """Options that belong to the session of a fit, and not to its result."""
-CLIMBERS, SAMPLERS = ("em", "vb", "svi"), ("gibbs", "nuts")
-ENGINES_WITH: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("tolerance", "max_iterations", "restarts", "checkpoint_every"), CLIMBERS),
-    **dict.fromkeys(("chains", "draws", "warmup"), SAMPLERS),
-    "guide": ("vb",),
-    "learning_rate": ("svi",),
-}
-"""The engines that look at an option, where others pass over it; batch_size and checkpoint they refuse."""
 Callback = Callable[[int, float], object]
 Seed = Annotated[int, Range(SEED, lambda x: 0 <= x < SEEDS, whole=True)]
 
@@ -70,16 +60,16 @@ class Options:
         device: "cpu", "cuda" or "cuda:n".
         dtype: precision of what has an entry an item or a label; None takes float64 below 1,000,000 labels
             and float32 from there. Parameters and sums over items are float64 always.
-        tolerance: em and vb stop when the objective gains less than this share of its size. None takes 1e-8,
-            or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where the
-            objective gained less than this share, 1e-3 for None, between the last two tenths of them. gibbs and
+        tolerance: em, vb and laplace stop when the objective gains less than this share of its size. None takes
+            1e-8, or 1e-7 in float32, whose rounding hides less. svi takes all its steps, and has converged where
+            the objective gained less than this share, 1e-3 for None, between the last two tenths. gibbs and
             nuts ignore it.
-        max_iterations: of em and vb (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in vain, an
-            iteration takes two passes over the labels.
-        restarts: starts of em, vb and svi (votes, spectral, perturbed votes); the best objective wins. The chains
-            of gibbs and nuts each have a start of their own, whatever the restarts.
+        max_iterations: of em, vb and laplace (None: 1,000) and steps of svi (None: 2,000). Where vb looks ahead in
+            vain, an iteration takes two passes over the labels.
+        restarts: starts of em, vb, laplace and svi (votes, spectral, perturbed votes); the best objective wins. The
+            chains of gibbs and nuts each have a start of their own, whatever the restarts.
         chains, draws, warmup: of gibbs and nuts; draws a chain. ``fit`` runs gibbs with up to 32 chains on small
-            data.
+            data. laplace makes so many draws in all.
         batch_size: items a minibatch of vb or svi; None is full batch. The other engines refuse it.
         guide: "normal" or "point", vb's treatment of sites that are not conjugate.
         learning_rate: of svi, whose steps decay from it a hundredfold over the run; no other engine has one.
@@ -139,19 +129,16 @@ class Options:
         return {k: v for k, v in vars(self).items() if k not in SESSION}
 
 
-def used_by(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some options that an engine looks at."""
-    return {name: value for name, value in given.items() if engine in ENGINES_WITH.get(name, (engine,))}
-
-
 LOOKUPS = 400_000
 """Labels x classes x chains up to which gibbs takes more than 4 chains: below, most of a sweep's cost is fixed."""
 
 
-def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Options:
+def options_from(given: FitOptions, size: int | None = None) -> Options:
     """Checks the keywords of ``fit``.
 
-    Gibbs runs 4 to 32 chains, the more the smaller the data, of ``size`` labels x classes; other samplers run 4.
+    Args:
+        given: the keywords.
+        size: labels x classes, for an engine that runs more chains than 4, up to 32, the smaller the data.
 
     Raises:
         MethodError: for an unknown keyword, with the nearest one, or a value out of range.
@@ -163,21 +150,6 @@ def options_from(given: FitOptions, inference: str = "", size: int = 0) -> Optio
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             hint += f"; settings of a method go in settings={{{name!r}: ...}}"
             raise MethodError(f"fit has no option {name!r}; {hint}")
-    several = isinstance(inference, str) and inference in ("gibbs", "auto")
-    if "chains" not in given and several and size > 0:
+    if "chains" not in given and size:
         given = {**given, "chains": min(32, max(4, LOOKUPS // size))}
     return Options(**cast(Any, given))
-
-
-def warn_of_unused(given: FitOptions, engines: Collection[str]) -> None:
-    """Warns of keywords of ``fit`` that none of some engines has; not of "auto", which may become any engine."""
-    if not all(isinstance(engine, str) and engine in CLIMBERS + SAMPLERS for engine in engines):
-        return
-    for name, value in given.items():
-        having = ENGINES_WITH.get(name, ())
-        if value is not None and having and not any(engine in having for engine in engines):
-            warn(
-                f"{name}={shown(value)} changes nothing: it is an option of {' and '.join(having)}, and inference "
-                f"is by {' and '.join(engines)}; leave it out, or take another engine",
-                UnusedOptionWarning,
-            )

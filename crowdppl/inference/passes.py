@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.inference.density import Density, Evaluation, TraceSites
-from crowdppl.inference.sites import Extra, Site, one_hot_terms
+from crowdppl.inference.density import Density, Evaluation, Extra, TraceSites
+from crowdppl.inference.sites import Site, one_hot_terms
 from crowdppl.primitives.sums import Summing
 
 

@@ -21,6 +21,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError
 from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
+from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
 from crowdppl.inference.sites import Site, covariates_read, read_model
@@ -107,15 +108,36 @@ class Problem:
     def n_labels(self) -> int:
         return sum(b.n_labels for b in self.blocks)
 
-    @property
+    @cached_property
     def steady(self) -> bool:
-        """Whether passes are short and may be replayed (``replay``): the same values give the same numbers.
+        """Whether passes are short and may be replayed: the same values give the same numbers, more than once.
 
-        Networks learn between passes. A user's model has to declare it (``repeatable``), because one that keeps
-        state would be silently wrong.
+        Networks learn between passes, and a minibatch comes once. A user's model has to declare it
+        (``repeatable``), because one that keeps state would be silently wrong.
         """
-        short = self.blocks[0].device.type == "cpu" and self.n_labels <= SMALL
+        first = self.blocks[0]
+        short = first.device.type == "cpu" and first.scale == 1.0 and self.n_labels <= SMALL
         return short and getattr(self.model, "repeatable", self._own) and not networks_of(self.model)
+
+    @cached_property
+    def _replayed(self) -> dict[Hashable, Replayed]:
+        return {}
+
+    def replay(
+        self, name: Hashable, function: Function, inputs: Mapping[str, Tensor], often: bool = False
+    ) -> dict[str, Tensor]:
+        """A function of tensors, and of nothing else that changes; replayed after some calls where that is right.
+
+        Args:
+            name: the same name means the same function.
+            function, inputs: as of ``Replayed``.
+            often: whether it is mostly called a dozen times or more.
+        """
+        if not self.steady:
+            return function(inputs)
+        if name not in self._replayed:
+            self._replayed[name] = Replayed(function, 0 if often else None, self.kind and (self.kind, name))
+        return self._replayed[name](inputs)
 
     @property
     def kind(self) -> Hashable:
@@ -180,17 +202,21 @@ class Problem:
         """Votes (N, K) by position."""
         return votes(self.blocks)
 
-    def start(self, number: int) -> tuple[str, Tensor | None]:
-        """Start number n by name, and its truth shares (N, K) by position: votes, moments, perturbed votes."""
-        if self.truth is None:
-            return "prior", None
-        if self.truth in self.given:
-            return "given", self.given[self.truth]
+    def start_name(self, number: int) -> str:
+        """What start number n is made from: the votes, moments of annotators, or perturbed votes."""
+        if self.truth is None or self.truth in self.given:
+            return "prior" if self.truth is None else "given"
+        return {0: "votes", 1: "spectral"}.get(number, f"perturbed votes {number}")
+
+    def start_shares(self, number: int) -> Tensor | None:
+        """Truth shares (N, K) of start number n, by position; None without a truth."""
+        if self.truth is None or self.truth in self.given:
+            return self.given.get(self.truth or "")
         if number == 0:
-            return "votes", soft_truth(self.counts)
+            return soft_truth(self.counts)
         if number == 1:
-            return "spectral", spectral_truth(self.blocks)
-        return f"perturbed votes {number}", soft_truth(self.counts, self.options.generator(3, number))
+            return spectral_truth(self.blocks)
+        return soft_truth(self.counts, self.options.generator(3, number))
 
 
 def build_problem(

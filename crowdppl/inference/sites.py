@@ -20,7 +20,7 @@ from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
-from crowdppl.inference.density import FLOOR, Density, TraceSite, TraceSites, is_plate, narrowed, trace_sites
+from crowdppl.inference.density import FLOOR, Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
 from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model, plates_of
@@ -219,7 +219,6 @@ def covariates_read(model: Model, block: Block, entity: str) -> set[Hashable]:
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]
-Extra = Callable[[TraceSites, Mapping[str, Tensor]], Tensor]
 
 
 @dataclass(frozen=True)

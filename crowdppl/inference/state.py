@@ -1,9 +1,9 @@
-"""The state of a mean-field fit, and the state in which each start of an engine begins."""
+"""Where a mean-field fit stands, and where each start of an engine begins."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -12,114 +12,122 @@ from torch import Tensor
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, TraceSites
-from crowdppl.inference.options import Options
+from crowdppl.inference.gaussians import Gaussians, base_draws
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Earlier, Problem
 from crowdppl.inference.sites import DIRICHLET, Site
-from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.networks.outputs import networks_of
 
+Tensors = dict[str, Tensor]
 
-@dataclass
+
+@dataclass(frozen=True)
 class State:
-    """Parameters of every site.
+    """Where em or vb stands: tensors alone, by site.
 
     Attributes:
         parameters: of conjugate sites: log theta for em, concentrations for vb.
         logits: of one-hot sites; their softmax is the expected one-hot vector.
-        gaussians: Gaussians or points for all other sites.
+        loc, log_scale, noise: of all other sites, as of ``Gaussians``; the last two are empty for points.
+        fixed: values of sites that do not move.
+        memory: what the search for the Gaussians knows of the curvature.
     """
 
-    parameters: dict[str, Tensor]
-    logits: dict[str, Tensor]
-    gaussians: Gaussians
+    parameters: Tensors = field(default_factory=dict)
+    logits: Tensors = field(default_factory=dict)
+    loc: Tensors = field(default_factory=dict)
+    log_scale: Tensors = field(default_factory=dict)
+    noise: Tensors = field(default_factory=dict)
+    fixed: Tensors = field(default_factory=dict)
+    memory: Tensors = field(default_factory=dict)
 
-    def arrays(self) -> dict[str, Tensor]:
+    def arrays(self) -> Tensors:
         """The state as tensors by name."""
-        parts = {
-            "parameter": self.parameters,
-            "logit": self.logits,
-            "loc": self.gaussians.loc,
-            "log_scale": self.gaussians.log_scale,
-        }
-        return {f"{kind}.{name}": x for kind, found in parts.items() for name, x in found.items()}
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {f"{part}.{name}": x for part, found in parts.items() for name, x in found.items()}
 
     def at(self, arrays: Mapping[str, Tensor]) -> State:
-        """Another state with these arrays, which get no gradients."""
-        loc, log_scale = (
-            {name: x.detach().requires_grad_() for name, x in with_prefix(arrays, kind).items()}
-            for kind in ("loc", "log_scale")
-        )
-        gaussians = replace(self.gaussians, loc=loc, log_scale=log_scale)
-        return State(dict(with_prefix(arrays, "parameter")), dict(with_prefix(arrays, "logit")), gaussians)
-
-    def copy(self) -> dict[str, Tensor]:
-        """The arrays, copied."""
-        return {name: x.detach().clone() for name, x in self.arrays().items()}
-
-    def restore(self, arrays: Mapping[str, Tensor]) -> None:
-        """Sets the state to what ``arrays`` or ``copy`` returned."""
-        moved = {name: arrays[name].to(x.device) for name, x in self.arrays().items()}
-        self.parameters, self.logits = dict(with_prefix(moved, "parameter")), dict(with_prefix(moved, "logit"))
-        with torch.no_grad():
-            for kind, found in (("loc", self.gaussians.loc), ("log_scale", self.gaussians.log_scale)):
-                for name, x in found.items():
-                    x.copy_(moved[f"{kind}.{name}"])
+        """Another state of the same sites, from what ``arrays`` returned."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "memory"}
+        found = {part: {name: arrays[f"{part}.{name}"] for name in own} for part, own in parts.items()}
+        return State(**found, memory=dict(with_prefix(arrays, "memory")))
 
 
-def first_state(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> State:
-    """The state in which a start begins: typical values, and Dirichlets from one pass tilted towards its truth.
+def gaussians_of(problem: Problem, state: State) -> Gaussians:
+    """The sites of a state that are neither conjugate nor one-hot."""
+    sites = {name: problem.sites[name] for name in state.loc}
+    return Gaussians(sites, state.loc, state.log_scale, state.noise, problem.plates)
 
-    The first start continues an earlier fit where there is one.
+
+@dataclass(frozen=True)
+class Start:
+    """What a start is made of, before the parameters of conjugate sites are found.
+
+    Attributes:
+        state: with one-hot and Gaussian sites at typical values; where an earlier fit is continued, all at its end.
+        typical: a typical value of each site.
+        tilt: log truth shares of the start, by the name of the truth.
+        continued: whether an earlier fit is.
+    """
+
+    state: State
+    typical: Tensors
+    tilt: Tensors
+    continued: bool
+
+
+def start_of(
+    problem: Problem, number: int = 0, shares: int | None = None, *, points: bool, modes: bool = False
+) -> Start:
+    """A start by its number: typical values and truth shares; the first continues an earlier fit, if there is one.
 
     Args:
-        problem, options: model, data and sites; guide and seed.
-        engine: "em" for points; "vb" for distributions.
-        shares: truth shares (N, K) of the start, by position; None without a truth.
-        number: of the start.
-
-    Raises:
-        MethodError: when em meets a prior below 1 or a hierarchical prior.
+        problem: model, data and sites.
+        number: of the start, by which random numbers are drawn.
+        shares: number of its truth shares, as of ``Problem.start_shares``; by default the same.
+        points: whether Gaussian sites are points.
+        modes: whether conjugate sites are points, too; else only an earlier mean field is continued.
     """
-    if engine == "em":
-        _refuse_hyper(problem)
-    values = problem.typical(options.generator(2, number))
-    logits = {s.name: values[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
+    options, truth = problem.options, problem.start_shares(number if shares is None else shares)
+    typical = problem.typical(options.generator(2, number))
+    logits = {s.name: typical[s.name].clamp(min=1e-6).log() for s in problem.of_kind("onehot")}
     sites = {s.name: s for kind in ("free", "hyper") for s in problem.of_kind(kind)}
-    normal = engine == "vb" and options.guide == "normal"
-    keys = problem.signatures if normal and sites else None
-    gaussians = Gaussians.around(sites, values, problem.plates, keys, options.seed + number)
-    state = State({}, logits, gaussians)
-    resumed = number == 0 and problem.earlier is not None and _fits(problem.earlier, problem)
-    if resumed:
-        state = _state_of_earlier(problem, gaussians)
-    names = [s.name for s in problem.of_kind("conjugate")]
-    if not names or (resumed and engine == "vb"):
-        return state
-    typical = {n: values[n].clamp(min=1e-30).log() for n in names}
-    tilt = {} if resumed or shares is None or problem.truth is None else {problem.truth: shares.log().t()}
-    priors, counts = _prior_and_counts(problem, state, state.parameters if resumed else typical, tilt)
-    for name, prior in priors.items():
-        if engine == "vb":
-            state.parameters[name] = prior + counts[name]
-            continue
-        if not resumed:
-            refuse_below_one(name, prior)
-        # after a resumption, too: under a flat prior, EM would leave rows without labels where they were
-        state.parameters[name] = DIRICHLET.mode(prior + counts[name], typical[name])
-    return state
+    loc = {n: s.transform.inv(typical[n].double()).detach().clone().contiguous() for n, s in sites.items()}
+    log_scale, noise = Tensors(), Tensors()
+    if sites and not points:
+        log_scale, noise = base_draws(sites, loc, problem.signatures, options.seed + number)
+    state = State({}, logits, loc, log_scale, noise)
+    if number == 0 and problem.earlier is not None and _fits(problem.earlier, problem, modes):
+        return Start(_continued(problem, problem.earlier, state), typical, {}, True)
+    tilt = {} if truth is None or problem.truth is None else {problem.truth: truth.log().t()}
+    return Start(state, typical, tilt, False)
 
 
-def _prior_and_counts(
-    problem: Problem, state: State, log_theta: Mapping[str, Tensor], tilt: Mapping[str, Tensor]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Prior concentrations and expected counts of conjugate sites at a state with these values of log theta."""
-    gaussians, in_labels = state.gaussians, bool(problem.of_kind("free"))
+def first_state(problem: Problem, number: int = 0, shares: int | None = None, *, points: bool) -> State:
+    """The mean field in which a start begins: conjugate sites from one pass tilted towards its truth.
+
+    Arguments are as of ``start_of``. Any engine can start from it.
+    """
+    start = start_of(problem, number, shares, points=points)
+    if start.continued or not problem.conjugate:
+        return start.state
+    priors, counts = prior_and_counts(problem, start)
+    return replace(start.state, parameters={name: prior + counts[name] for name, prior in priors.items()})
+
+
+def prior_and_counts(problem: Problem, start: Start) -> tuple[Tensors, Tensors]:
+    """Prior concentrations and expected counts of conjugate sites at a start."""
+    state = start.state
+    gaussians, in_labels = gaussians_of(problem, state), bool(problem.of_kind("free"))
+    log_theta = state.parameters
+    if not start.continued:
+        log_theta = {s.name: start.typical[s.name].clamp(min=1e-30).log() for s in problem.of_kind("conjugate")}
     leaves = {**log_theta, **{n: x.softmax(-1) for n, x in state.logits.items()}}
-    with torch.no_grad():
-        drawn = gaussians.values()
+    drawn = gaussians.values()
     full_pass = problem.full_pass(gaussians.chains if in_labels else None)
-    total = full_pass(leaves | (drawn if in_labels else gaussians.means()), gradient=list(log_theta), tilt=tilt)
+    total = full_pass(
+        leaves | (drawn if in_labels else gaussians.means()), gradient=list(log_theta), tilt=start.tilt
+    )
     sites = total.trace_sites
     if gaussians.sites:
         with torch.no_grad():
@@ -128,9 +136,7 @@ def _prior_and_counts(
     return priors, {n: x / (full_pass.density.chains or 1) for n, x in total.gradient.items()}
 
 
-def prior_parameters(
-    sites: TraceSites, names: Collection[str], full_pass: FullPass, chains: int | None
-) -> dict[str, Tensor]:
+def prior_parameters(sites: TraceSites, names: Collection[str], full_pass: FullPass, chains: int | None) -> Tensors:
     """Prior concentrations of conjugate sites, averaged over chains."""
     out = {}
     for name in names:
@@ -140,43 +146,34 @@ def prior_parameters(
     return out
 
 
-def refuse_below_one(name: str, prior: Tensor) -> None:
-    """Refuses a prior whose mode lies at the border, where em would not be monotone.
+def refuse_inferred_priors(problem: Problem, engine: str) -> None:
+    """Refuses models whose priors are inferred, for engines that look for a mode: they have no joint one.
 
     Raises:
-        MethodError: naming the site, its smallest concentration and the remedy.
+        MethodError: naming the parameters of priors.
     """
-    smallest = float(prior.min())
-    if smallest < 1:
-        raise MethodError(
-            f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
-            "posterior has no interior mode and EM is not monotone; use inference='vb', or a prior of at least 1"
-        )
-
-
-def _refuse_hyper(problem: Problem) -> None:
-    """Refuses models whose priors are themselves inferred: they have no joint mode."""
-    names = [s.name for s in problem.of_kind("hyper")]
+    names, name = [s.name for s in problem.of_kind("hyper")], type(problem.model).__name__
     if names:
         others = "'vb' or 'nuts'" if problem.of_kind("free") else "'vb', 'gibbs' or 'nuts'"
         others = "'vb'" if networks_of(problem.model) else others
         raise MethodError(
-            f"em refuses {type(problem.model).__name__}: the prior parameters {', '.join(names)} are inferred too, "
-            "and their joint mode may be ill-posed (the density of rows at their mean grows without bound in a "
-            f"concentration); use inference={others}"
+            f"{engine} refuses {name}: the prior parameters {', '.join(names)} are inferred too, and their joint "
+            "mode may be ill-posed (the density of rows at their mean grows without bound in a concentration); use "
+            f"inference={others}"
         )
 
 
-def _fits(earlier: Earlier, problem: Problem) -> bool:
-    """Whether an earlier fit has every site, in the same shape."""
+def _fits(earlier: Earlier, problem: Problem, modes: bool) -> bool:
+    """Whether an earlier fit has every site, in the same shape; as distributions, unless ``modes`` are wanted."""
     shapes = {name: site.shape(problem.n_items) for name, site in problem.sites.items()}
-    return all(name in earlier.sites and earlier.sites[name].mean.shape == x for name, x in shapes.items())
+    if not all(name in earlier.sites and earlier.sites[name].mean.shape == x for name, x in shapes.items()):
+        return False
+    return modes or {earlier.sites[name].family for name in problem.conjugate} <= {"dirichlet"}
 
 
-def _state_of_earlier(problem: Problem, gaussians: Gaussians) -> State:
-    """The state in which the earlier fit ended; ``gaussians``, with base draws for these data, are set to its."""
-    assert problem.earlier is not None
-    earlier, parameters, logits = problem.earlier, {}, {}
+def _continued(problem: Problem, earlier: Earlier, state: State) -> State:
+    """The state in which the earlier fit ended; ``state`` has base draws for these data."""
+    parameters, logits, loc, log_scale = Tensors(), Tensors(), dict(state.loc), dict(state.log_scale)
 
     def by_position(site: Site, x: np.ndarray) -> Tensor:
         out = torch.from_numpy(np.array(x, np.float64))
@@ -195,9 +192,7 @@ def _state_of_earlier(problem: Problem, gaussians: Gaussians) -> State:
             parameters[name] = mean.clamp(min=1e-300).log().clamp(min=FLOOR)
         else:
             normal = stored.family == "normal"
-            loc = by_position(site, stored.arrays["loc"]) if normal else site.transform.inv(mean)
-            with torch.no_grad():
-                gaussians.loc[name].copy_(loc)
-                if normal and name in gaussians.log_scale:
-                    gaussians.log_scale[name].copy_(by_position(site, stored.arrays["scale"]).log())
-    return State(parameters, logits, gaussians)
+            loc[name] = by_position(site, stored.arrays["loc"]) if normal else site.transform.inv(mean)
+            if normal and name in log_scale:
+                log_scale[name] = by_position(site, stored.arrays["scale"]).log()
+    return State(parameters, logits, loc, log_scale, state.noise)

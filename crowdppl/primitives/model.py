@@ -32,6 +32,8 @@ class Card:
         fails: when it goes wrong, and how.
         cost: work and memory of one pass, in labels and sizes.
         refused: engines that cannot fit this model although its structure would let them try, and why.
+        only: the engines for which the model is made, where it is made for some; all others are refused.
+        because: why they are.
         uses: parts of the data beyond labels and gold that the method reads: "features", "history",
             "item_covariates", "annotator_covariates", "label_covariates". A fit without covariates is refused.
 
@@ -53,6 +55,8 @@ class Card:
     fails: str = ""
     cost: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    because: str = ""
     uses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,6 +69,12 @@ class Card:
             )
         if self.doi and not re.fullmatch(r"10\.\d{4,9}/\S+", self.doi):
             raise MethodError(f"the card {self.title!r} has the DOI {self.doi!r}; write it as in '10.2307/2346806'")
+
+    def refusal(self, engine: str) -> str | None:
+        """Why an engine is refused; None where it is not."""
+        if engine in self.refused:
+            return self.refused[engine]
+        return self.because if self.only and engine not in self.only else None
 
     @property
     def name(self) -> str:

@@ -16,19 +16,13 @@ from crowdppl.core.validation import is_number
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.fitting import fit
-from crowdppl.inference.engines import ENGINES, engine_support, fit_model
+from crowdppl.inference.engines import ENGINES, engine_support, fit_model, used_by
 from crowdppl.inference.options import FitOptions, options_from
 from crowdppl.posterior import Posterior
 from crowdppl.primitives.model import Model, card_of
 from crowdppl.registry import name_of
 
-QUICK: dict[str, FitOptions] = {
-    "em": {"max_iterations": 10},
-    "vb": {"max_iterations": 10},
-    "gibbs": {"chains": 2, "draws": 2, "warmup": 1},
-    "nuts": {"chains": 1, "draws": 2, "warmup": 0},
-    "svi": {"max_iterations": 4},
-}
+QUICK: FitOptions = {"max_iterations": 10, "chains": 2, "draws": 2, "warmup": 1}
 """Options of very short fits, which need not converge."""
 
 GOLD = {"item 03": "c", "mute 1": "a"}
@@ -157,7 +151,7 @@ class Trial:
         """A quick fit without the spread of vb's tables, which takes most of its time."""
         model = model or self.model
         name = name_of(model) or f"{type(model).__module__}.{type(model).__qualname__}"
-        options = options_from(cast("FitOptions", {**QUICK[engine], **how}))
+        options = options_from(cast("FitOptions", {**used_by(engine, QUICK), **how}))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
             return Posterior.of(fit_model(model, name, data, engine, options))
@@ -179,7 +173,7 @@ def fit_quickly(model: Model, data: Annotations, engine: str, **how: Any) -> Pos
     """A fit of a few iterations, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdpplWarning)
-        return fit(model, data, inference=engine, **{**QUICK[engine], **how})
+        return fit(model, data, inference=engine, **{**used_by(engine, QUICK), **how})
 
 
 def require(held: bool, message: str) -> None:

@@ -19,8 +19,7 @@ from crowdppl.core.validation import whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.errors import CrowdpplWarning, MethodError
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import fit_model, refuse_engine
-from crowdppl.inference.mcmc import gibbs, nuts
+from crowdppl.inference.engines import ENGINES, fit_model, refuse_engine
 from crowdppl.inference.options import FitOptions, Options, options_from
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.tables import tables_at
@@ -167,8 +166,6 @@ SHORT: dict[str, FitOptions] = {
     "nuts": {"chains": 1, "draws": 99, "warmup": 50},
 }
 """Runs for small data; of gibbs's 693 draws every 7th is ranked."""
-SAMPLERS: dict[str, Any] = {"gibbs": gibbs.sample, "nuts": nuts.sample}
-"""Without the rest of a fit: diagnostics would take longer than so few draws."""
 BINS, A_BIN = 20, 10
 """Most bins of ranks, and simulations that each must expect."""
 LEAST = 20
@@ -255,9 +252,10 @@ def _simulated(
     drawn = simulate(model, design, seed=options.seed)
     with without_validation(options.device):
         problem = build_problem(model, drawn.data, options)
-        if inference in SAMPLERS:
-            refuse_engine(model, inference)
-            found, *_ = SAMPLERS[inference](problem, options)
+        sample = ENGINES[inference].sample
+        if sample is not None:  # without the rest of a fit: diagnostics would take longer than so few draws
+            refuse_engine(model, inference, options)
+            found, *_ = sample(problem)
             wide, settled = _thinned(found, inference, ranks), True
         else:
             sites, settled = _fitted(model, drawn, inference, options)

@@ -18,6 +18,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
 from crowdppl.few_shot.unrolled_em import UnrolledEM, em_steps
 from crowdppl.inference.density import Density
+from crowdppl.inference.vb.coordinate_ascent import EM
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.networks.embedding import Embedding
 from tests.crowd import crowd, double, posed
@@ -274,17 +275,15 @@ def test_the_engine_goes_on_from_the_steps_to_where_they_lead(
     )  # in single precision, as it always is
     with double():
         posing = posed(trained, data, tolerance=1e-14)
-        (run,) = run_starts(posing, posing.options, "em")
+        (run,) = run_starts(posing, EM)
         block, model = posing.blocks[0], posing.model
         c = crowdppl.primitives.diagonal_prior(3, 4.0) / (3 if coins else 1) + torch.from_numpy(history * known)
         labels = (block.item, block.annotator, block.answer)
         how = {"steps": 500, "tau": trained.tau, "prevalence": 100.0, "tied": coins, "power": likelihood_power}
         found = em_steps(block.seen["embedding"], *labels, c, **how)  # type: ignore[index]
         torch.testing.assert_close(model.init(block)["mean"], model.em(block.seen["embedding"], *labels, c).mean)  # type: ignore[attr-defined,index]
-        torch.testing.assert_close(
-            run.ascent.state.gaussians.loc["mean"].detach(), found.mean, atol=1e-4, rtol=1e-4
-        )
-        got = {name: x.exp() for name, x in run.ascent.state.parameters.items()}
+        torch.testing.assert_close(run.state.loc["mean"], found.mean, atol=1e-4, rtol=1e-4)
+        got = {name: x.exp() for name, x in run.state.parameters.items()}
         right = found.confusion.diagonal(dim1=-2, dim2=-1)[:, 0]
         errors = {"ability": torch.stack([right, 1 - right], -1)} if coins else {"confusion": found.confusion}
         for name, want in {"prevalence": found.prevalence, **errors}.items():

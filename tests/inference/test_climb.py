@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import refuse_engine
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.vb.coordinate_ascent import Ascent
-from crowdppl.inference.vb.fit import VbRun, prepare, run_starts, warm_up
+from crowdppl.inference.vb.coordinate_ascent import EM, VB
+from crowdppl.inference.vb.fit import AscentRun, run_starts, warm_up
 from crowdppl.primitives import plates
-from tests.crowd import annotations, crowd, double, posed, split
+from tests.crowd import ASCENTS, annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, exact
 
 # Settings without which a method has nothing to do; for em, priors of 1 and more, away from flat ridges.
@@ -68,19 +69,23 @@ def model(name: str, engine: str) -> Any:
     return crowdppl.method(name, **ALWAYS.get(name, {}), **(ABOVE_ONE.get(name, {}) if engine == "em" else {}))
 
 
-def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[VbRun]:
+def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[AscentRun]:
     problem = posed(model(name, engine), data, **options)
-    refuse_engine(problem.model, engine)
-    return run_starts(problem, problem.options, engine)
+    refuse_engine(problem.model, engine, problem.options)
+    return run_starts(problem, ASCENTS[engine])
 
 
-def parameters(ascent: Ascent) -> dict[str, Tensor]:
+def parameters(run: AscentRun) -> dict[str, Tensor]:
     """All parameters: probabilities for em, concentrations for vb, shares of one-hot sites, Gaussians' own."""
-    state = ascent.state
-    values = {n: ascent.rule.leaf(x).exp() for n, x in state.parameters.items()}
+    state = run.state
+    values = {n: run.ascent.rule.leaf(x).exp() for n, x in state.parameters.items()}
     values |= {n: x.softmax(-1) for n, x in state.logits.items()}
-    values |= {n: x.detach().clone() for n, x in state.gaussians.loc.items()}
-    return values | {f"{n} scale": x.detach().exp() for n, x in state.gaussians.log_scale.items()}
+    return values | state.loc | {f"{n} scale": x.exp() for n, x in state.log_scale.items()}
+
+
+def objective(problem: Problem, run: AscentRun) -> float:
+    """At the state of a run."""
+    return float(run.ascent.at(problem, run.state).evaluate()[0])
 
 
 @pytest.mark.parametrize("engine", ["em", "vb"])
@@ -124,47 +129,48 @@ EXACT_EM = [
 
 @pytest.mark.parametrize("name", EXACT_EM)
 def test_at_the_optimum_of_em_a_step_moves_nothing(name: str) -> None:
-    (run,) = runs(name, "em", crowd(30, 5, 3, 4, seed=4), max_iterations=2000, tolerance=1e-15)
+    data = crowd(30, 5, 3, 4, seed=4)
+    (run,) = runs(name, "em", data, max_iterations=2000, tolerance=1e-15)
     assert run.progress.converged
-    before = parameters(run.ascent)
-    run.ascent.step()
-    for site, x in parameters(run.ascent).items():
-        assert float((x - before[site]).abs().max()) < 1e-6, site
+    after, _ = EM.step(posed(model(name, "em"), data), run.state)
+    for site, x in parameters(replace(run, state=after)).items():
+        assert float((x - parameters(run)[site]).abs().max()) < 1e-6, site
 
 
 @pytest.mark.parametrize("name", ["one_coin", "dawid_skene", "mace"])
 def test_the_optimum_of_em_is_a_maximum_of_the_posterior(name: str) -> None:
     """No small move of the parameters raises the objective: log-likelihood plus log-priors."""
-    (run,) = runs(name, "em", crowd(30, 5, 3, 4, seed=4), max_iterations=2000, tolerance=1e-15)
-    best, _, _ = run.ascent.evaluate()
-    at = dict(run.ascent.state.parameters)
+    data = crowd(30, 5, 3, 4, seed=4)
+    (run,) = runs(name, "em", data, max_iterations=2000, tolerance=1e-15)
+    problem = posed(model(name, "em"), data)
+    best = objective(problem, run)
     stream = torch.Generator().manual_seed(0)
     for _ in range(30):
-        for site, x in at.items():
-            move = 0.02 * torch.randn(x.shape, generator=stream, dtype=x.dtype)
-            run.ascent.state.parameters[site] = (x + move).log_softmax(-1)
-        assert run.ascent.evaluate()[0] <= best + 1e-9
+        noise = {n: torch.randn(x.shape, generator=stream) for n, x in run.state.parameters.items()}
+        moved = {n: (x + 0.02 * noise[n]).log_softmax(-1) for n, x in run.state.parameters.items()}
+        assert objective(problem, replace(run, state=replace(run.state, parameters=moved))) <= best + 1e-9
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_vb_stays_below_the_exact_evidence_and_near_it(name: str) -> None:
     problem = posed(crowdppl.method(name, **SETTINGS[name]), annotations(LABELS, 2), tolerance=1e-12)
-    (run,) = run_starts(problem, problem.options, "vb")
-    bound = run.ascent.evaluate()[0]
+    (run,) = run_starts(problem, VB)
+    bound = objective(problem, run)
     evidence = exact(STATES[name](LABELS, 2), 2).log_evidence
     assert evidence - 4 < bound < evidence
 
 
-def mean_field_with_truth(problem: Problem, run: VbRun) -> Any:
+def mean_field_with_truth(problem: Problem, run: AscentRun) -> Any:
     """vb's whole approximation as a Pyro guide: mean field, and the truth of each item as a site of its own."""
     truth = problem.truth
     assert truth is not None
-    total = run.ascent.full_pass(run.ascent.current.values(), marginals=(truth,))
+    found = run.ascent.at(problem, run.state)
+    total = found.full_pass(found.values(), marginals=(truth,))
     store = pyro.get_param_store()
     store.setdefault("q.truth", total.marginals[truth].t().log(), dist.constraints.real)
-    for name, x in run.ascent.state.parameters.items():
+    for name, x in run.state.parameters.items():
         store.setdefault(f"q.{name}.concentration", x, dist.constraints.positive)
-    for name, x in run.ascent.state.logits.items():
+    for name, x in run.state.logits.items():
         store.setdefault(f"q.{name}.share", x.softmax(-1), dist.constraints.simplex)
 
     def guide(data: Block) -> None:
@@ -204,10 +210,10 @@ def test_the_fixed_point_of_vb_is_stationary_for_pyros_svi(name: str) -> None:
     6 has chance 2e-6 for each of the some 300.
     """
     problem = posed(model(name, "vb"), crowd(12, 5, 3, 3, seed=5), tolerance=1e-14, max_iterations=4000)
-    (run,) = run_starts(problem, problem.options, "vb")
+    (run,) = run_starts(problem, VB)
     guide = mean_field_with_truth(problem, run)
     values, slopes = monte_carlo(problem, guide)
-    bound = run.ascent.evaluate()[0]
+    bound = objective(problem, run)
     np.testing.assert_allclose(values, bound, rtol=1e-6)
     assert slopes.keys() > {"q.truth"}
     for site, g in slopes.items():
@@ -228,9 +234,8 @@ def test_minibatches_reach_the_objective_of_full_batches(name: str) -> None:
     assert abs(mini.objective - full.objective) <= 1e-3 * abs(full.objective)
     # Three epochs alone, before any full pass, are close already.
     problem = posed(model(name, "vb"), data, batch_size=50)
-    ascent = prepare(problem, problem.options, "vb", problem.start(0)[1])
-    warm_up(ascent, problem, problem.options)
-    assert ascent.evaluate()[0] >= full.objective - 5e-3 * abs(full.objective)
+    state = warm_up(problem, VB.start(problem))
+    assert objective(problem, replace(full, state=state)) >= full.objective - 5e-3 * abs(full.objective)
 
 
 def test_minibatches_are_refused_where_they_have_no_natural_gradient() -> None:
@@ -255,8 +260,8 @@ def test_several_blocks_equal_one(name: str, engine: str) -> None:
     # few iterations: once settled, the last bit decides whether there is one more
     one, many = (runs(name, engine, data, max_iterations=4, tolerance=0.0)[0] for data in (whole, split(whole, 3)))
     np.testing.assert_allclose(one.progress.objectives, many.progress.objectives, rtol=1e-9)
-    other = parameters(many.ascent)
-    for site, x in parameters(one.ascent).items():
+    other = parameters(many)
+    for site, x in parameters(one).items():
         torch.testing.assert_close(x, other[site], rtol=1e-6, atol=1e-6)
 
 
@@ -265,4 +270,4 @@ def test_em_names_a_prior_below_one_and_its_smallest_value() -> None:
         problem = posed(
             crowdppl.method("bayesian_dawid_skene", prior_strength=1.8, prior_accuracy=0.61), crowd(20, 4, 3, 3)
         )
-        run_starts(problem, problem.options, "em")
+        run_starts(problem, EM)

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import crowdppl
+from crowdppl.inference.gaussians import FEW, MANY, decorrelated, enough_draws, stratified
 from crowdppl.inference.vb import fit
-from crowdppl.inference.vb.gaussians import FEW, MANY, decorrelated, enough_draws, stratified
 from tests.networks.test_networks import clouds
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")

@@ -18,7 +18,7 @@ from crowdppl.cli.commands import main
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
 from crowdppl.inference import engines
-from crowdppl.inference.mcmc import nuts
+from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.vb import linear_response
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
@@ -141,7 +141,7 @@ def test_the_command_writes_what_there_is(
 ) -> None:
     answers = tmp_path / "answers.csv"
     data.frame().to_csv(answers, index=False)
-    real, calls = nuts.Marginal.__call__, [0]
+    real, calls = Marginal.__call__, [0]
 
     def pressed(self: Any, at: Any) -> Any:
         calls[0] += 1
@@ -149,7 +149,7 @@ def test_the_command_writes_what_there_is(
             ctrl_c()
         return real(self, at)
 
-    monkeypatch.setattr(nuts.Marginal, "__call__", pressed)
+    monkeypatch.setattr(Marginal, "__call__", pressed)
     with pytest.raises(SystemExit) as ended:
         main(["fit", str(answers), "--model", "class_coin", "--inference", "nuts", "--out", str(tmp_path / "out")])
     assert not ended.value.code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 import crowdppl
 from crowdppl.errors import NumericalError
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
+from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import run_starts
 from tests.crowd import crowd, double, posed
 
@@ -87,11 +89,19 @@ def test_a_first_call_takes_more_steps_than_later_ones() -> None:
 @pytest.mark.parametrize(
     ("name", "looks"), [("hierarchical_dawid_skene", PRIOR_LOOKS), ("glad", LOOKS), ("item_difficulty", LOOKS)]
 )
-def test_only_parameters_of_priors_are_searched_for_shortly(name: str, looks: tuple[int, int]) -> None:
+def test_only_parameters_of_priors_are_searched_for_shortly(
+    name: str, looks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = posed(crowdppl.method(name), crowd(20, 4, 2, 3), max_iterations=2, tolerance=0.0)
-    (run,) = run_starts(problem, problem.options, "vb")
-    search = run.ascent._lbfgs
-    assert search is not None and (search.first, search.later) == looks
+    taken, made = [], LBFGSAscent.__init__
+
+    def noted(self: LBFGSAscent, leaves: Any, *how: Any) -> None:
+        taken.append(how[:2])
+        made(self, leaves, *how)
+
+    monkeypatch.setattr(LBFGSAscent, "__init__", noted)
+    (run,) = run_starts(problem, VB)
+    assert taken == [looks] * run.progress.iterations
 
 
 def test_where_every_step_goes_too_far_it_stays() -> None:
@@ -102,3 +112,13 @@ def test_where_every_step_goes_too_far_it_stays() -> None:
     assert value == float(valley.value().detach()) and torch.equal(valley.leaf.detach(), start)
     with pytest.raises(NumericalError):
         search(valley)  # already the first look fails
+
+
+def test_a_search_that_is_given_its_memory_goes_on_as_if_it_had_never_stopped() -> None:
+    one, other = Valley(), Valley()
+    search, memory = LBFGSAscent([one.leaf], 6, 4), {}
+    for _ in range(12):
+        value = search(one)
+        again = LBFGSAscent([other.leaf], 6, 4, memory)
+        assert again(other) == value and torch.equal(one.leaf, other.leaf)
+        memory = again.memory

@@ -15,7 +15,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.primitives import OneHot, annotate, plates, prevalence, truth
-from tests.crowd import annotations, crowd, double, posed
+from tests.crowd import ASCENTS, annotations, crowd, double, posed
 
 CAMP, HABIT = torch.tensor([0.51, 0.49]), torch.tensor([0.6, 0.4])
 
@@ -50,7 +50,7 @@ def test_the_objective_never_falls(engine: str, data: crowdppl.Annotations) -> N
     with double():
         for seed in range(3):
             problem = posed(TwoOneHots(), data, seed=seed, max_iterations=30, tolerance=0.0)
-            (run,) = run_starts(problem, problem.options, engine)
+            (run,) = run_starts(problem, ASCENTS[engine])
             x = np.array(run.progress.objectives)
             assert (np.diff(x) / np.abs(x[1:])).min() >= -1e-9
 
@@ -61,7 +61,7 @@ def test_gibbs_draws_them_from_their_joint_posterior() -> None:
     data = annotations(labels, 2, gold={i: i % 2 for i in range(4)})
     with double():
         problem = posed(TwoOneHots(0.3), data, chains=64, draws=60, warmup=20)
-        draws, _ = gibbs.sample(problem, problem.options)
+        draws, _ = gibbs.sample(problem)
         log, prior = tables(2, 0.3), CAMP[:, None].log() + HABIT.log()
         for a in range(3):
             score = prior + sum(log[:, :, i % 2, x] for i, b, x in labels if b == a)

@@ -76,9 +76,9 @@ def test_moments_know_what_votes_do_not() -> None:
 def test_starts_differ_in_kind_and_in_value() -> None:
     data = crowd(80, 6, 3, 5, seed=8)
     problem = posed(crowdppl.method("dawid_skene"), data)
-    starts = [problem.start(n) for n in range(4)]
-    assert [n for n, _ in starts] == ["votes", "spectral", "perturbed votes 2", "perturbed votes 3"]
-    shares = [x for _, x in starts]
+    names = [problem.start_name(n) for n in range(4)]
+    assert names == ["votes", "spectral", "perturbed votes 2", "perturbed votes 3"]
+    shares = [problem.start_shares(n) for n in range(4)]
     for i, x in enumerate(shares):
         assert x is not None and torch.allclose(x.sum(-1), torch.ones(80), atol=1e-4)
         for y in shares[:i]:

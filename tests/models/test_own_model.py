@@ -30,13 +30,15 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.engines import fit_model
-from crowdppl.inference.mcmc.gibbs import Gibbs, sample
-from crowdppl.inference.mcmc.nuts import Marginal
+from crowdppl.inference.marginal import Marginal
+from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.mcmc.gibbs import sample
 from crowdppl.inference.options import Options
 from crowdppl.inference.result import FitResult
+from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.primitives import Categorical, annotate, plates, prevalence, truth
-from tests.crowd import annotations, crowd, double, posed, split
+from tests.crowd import ASCENTS, annotations, crowd, double, posed, split
 from tests.evidence import Exact, State, exact
 
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
@@ -139,7 +141,7 @@ def test_em_and_vb_never_fall_and_blocks_change_nothing(engine: str) -> None:
     objectives = []
     for some in (data, split(data, 3)):
         problem = posed(Rumour(), some, max_iterations=24, tolerance=0.0, restarts=2)
-        for one in run_starts(problem, problem.options, engine):
+        for one in run_starts(problem, ASCENTS[engine]):
             x = np.array(one.progress.objectives)
             assert np.diff(x).min() >= -1e-9 * np.abs(x).max()
         objectives.append(one.progress.objectives)
@@ -173,7 +175,7 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
     """With 23 degrees of freedom an error of the mean over chains beyond 5 has chance 5e-5 for each of 36."""
     wanted = enumerated()
     problem = posed(Rumour(), annotations(LABELS, 2), chains=24, draws=300, warmup=40)
-    draws, _ = sample(problem, problem.options)
+    draws, _ = sample(problem)
     for site, x in draws.items():
         y = x.exp().reshape(24, 300, *problem.sites[site].shape(4)).numpy()
         for power, moment in ((1, wanted.mean[site]), (2, wanted.square[site])):
@@ -181,8 +183,8 @@ def test_gibbs_has_the_exact_posterior_and_vb_bounds_its_evidence() -> None:
             error = means.std(0, ddof=1) / 24**0.5
             assert error.max() < 0.02
             assert (np.abs(means.mean(0) - moment) <= 5 * error).all()
-    (one,) = run_starts(problem, problem.options, "vb")
-    bound = one.ascent.evaluate()[0]
+    (one,) = run_starts(problem, VB)
+    bound = float(VB.at(problem, one.state).evaluate()[0])
     assert wanted.log_evidence - 4 < bound < wanted.log_evidence
 
 
@@ -196,7 +198,7 @@ def test_nuts_follows_pyros_own_density() -> None:
         here[n] = site.transform.inv(x)
         change = change + site.transform.log_abs_det_jacobian(here[n], x).sum()
         change = change - constrain[n].inv.log_abs_det_jacobian(u[n], x).sum()
-    torch.testing.assert_close(Marginal(problem)(here) + change, theirs(u), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(Marginal(problem, "nuts")(here) + change, theirs(u), rtol=1e-10, atol=1e-10)
 
 
 def fitted(engine: str, **options: int) -> FitResult:
@@ -230,8 +232,8 @@ def test_what_renormalises_is_found_out_and_refused_by_gibbs_alone() -> None:
     problem = posed(Tempered(), crowd(20, 4, 3, 3), max_iterations=12, tolerance=0.0)
     assert {n: s.kind for n, s in problem.sites.items()} == {"shares": "free", "habit": "conjugate"}
     with pytest.raises(MethodError, match=r"no exact update for shares of Tempered"):
-        Gibbs(problem, problem.options)
-    (one,) = run_starts(problem, problem.options, "vb")
+        gibbs.start(problem)
+    (one,) = run_starts(problem, VB)
     assert np.diff(one.progress.objectives).min() >= -1e-9 * abs(one.objective)
 
 

@@ -36,7 +36,7 @@ def estimated(data: Annotations, seed: int) -> tuple[Estimate, Estimate]:
     """Accuracies (A,) and prevalences (K,) with intervals, by the functions behind the user's tables."""
     with without_validation("cpu"):
         problem = build_problem(STORY, data, Options(seed=seed, **CHAINS))
-        found = gibbs.sample(problem, problem.options)[0]
+        found = gibbs.sample(problem)[0]
         kept = max(MOST_DRAWS, affordable(problem))
         draws = thinned({name: x.flatten(0, 1) for name, x in found.items()}, kept)
     table, share = draws["confusion"].exp().numpy(), draws["prevalence"].exp().flatten(1, -2).numpy()

@@ -16,7 +16,7 @@ from crowdppl.datasets import anaesthetists
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
 from crowdppl.fitting import fit
 from crowdppl.inference.result import SiteResult
-from crowdppl.inference.vb.coordinate_ascent import Ascent
+from crowdppl.inference.vb.coordinate_ascent import CoordinateAscent
 from crowdppl.posterior import Posterior, load
 from crowdppl.results.correction import Correction
 from crowdppl.results.leave_one_out import DRAWS, given_the_rest
@@ -246,10 +246,10 @@ def test_difficulties_of_new_items_that_did_not_settle_are_told(monkeypatch: pyt
     with pytest.warns(ConvergenceWarning, match="glad"):
         assert short.predict(held.data).shape == whole.shape
 
-    def stopped(ascent: Ascent) -> float:
+    def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ascent, "step", stopped)
+    monkeypatch.setattr(CoordinateAscent, "step", stopped)
     with pytest.raises(KeyboardInterrupt):
         held.predict(held.data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,11 +14,9 @@ from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import TraceSites
 from crowdppl.inference.loop import Progress, iterate
-from crowdppl.inference.mcmc.hmc import Hmc, where
-from crowdppl.inference.options import Options
+from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.sites import DIRICHLET, per_chain
 from crowdppl.primitives.sums import Summing
 
@@ -31,7 +29,24 @@ PERMUTATION_DRAWS = 3
 SMALLEST_SHARE = 1e-6
 """Least share of a class in a relabelled truth, so that no class is excluded."""
 
-Values = dict[str, Tensor]
+
+@dataclass(frozen=True)
+class GibbsState:
+    """Where all chains are; chains are a dimension of the model's tables.
+
+    Attributes:
+        theta: log theta of Dirichlets, (C, ..., event).
+        onehot: one-hot sites, (C, ..., event).
+        hyper: prior parameters, where there are any, and how they move.
+        sweeps: made so far.
+        relabelled: bool (C,), chains that were relabelled to the votes.
+    """
+
+    theta: Tensors
+    onehot: Tensors
+    hyper: HmcState
+    sweeps: Tensor
+    relabelled: Tensor
 
 
 @dataclass
@@ -41,11 +56,8 @@ class Sampled(Progress):
     relabelled: tuple[int, ...] = ()
 
 
-def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampled]:
+def sample(problem: Problem) -> tuple[Tensors, Sampled]:
     """Runs warm-up and draws.
-
-    At a quarter and at the half of the warm-up, chains in another permutation of the classes than the votes are
-    relabelled to these; what is kept is then a run from another start.
 
     Returns:
         Draws by site, (C, D, ..., event) as the model's chains see them, Dirichlets as log theta; and progress.
@@ -53,161 +65,165 @@ def sample(problem: Problem, options: Options) -> tuple[dict[str, Tensor], Sampl
     Raises:
         MethodError: for a site without an exact update.
     """
-    gibbs = Gibbs(problem, options)
-    size = sum(x.numel() for x in gibbs.values().values())
+    state, options = start(problem), problem.options
+    size = sum(x.numel() for x in values(problem, state).values())
     thin = max(1, -(-size * options.draws // MAX_NUMBERS))
     kept: dict[str, list[Tensor]] = {}
-    relabel_at = {options.warmup // 4, options.warmup // 2} - {0}
 
-    def step(t: int) -> float:
-        adapting = t < options.warmup
-        if t == options.warmup and gibbs.hyper is not None:
-            gibbs.hyper.hmc.freeze()
-        if t in relabel_at:
-            gibbs.relabel(t)
-        value = gibbs.sweep(t, adapting=adapting)
-        if not adapting and (t - options.warmup) % thin == 0:
-            for name, x in gibbs.values().items():
-                kept.setdefault(name, []).append(x.detach().clone())
-        return value
+    def kept_step(state: GibbsState) -> tuple[GibbsState, float]:
+        state, value = step(problem, state)
+        drawn = int(state.sweeps) - 1 - options.warmup
+        if drawn >= 0 and drawn % thin == 0:
+            for name, x in values(problem, state).items():
+                kept.setdefault(name, []).append(x)
+        return state, value
 
-    progress = iterate(step, options, steps=options.warmup + options.draws, name="gibbs")
+    state, progress = iterate(kept_step, state, options, steps=options.warmup + options.draws, name="gibbs")
     if not kept:  # stopped during warm-up
-        kept = {n: [x.detach()] for n, x in gibbs.values().items()}
+        kept = {n: [x] for n, x in values(problem, state).items()}
     draws = {n: torch.stack(x, 1) for n, x in kept.items()}
-    return draws, Sampled(**vars(progress), relabelled=tuple(sorted(gibbs.relabelled)))
+    relabelled = torch.nonzero(state.relabelled)[:, 0].tolist()
+    return draws, Sampled(**vars(progress), relabelled=tuple(relabelled))
 
 
-@dataclass
-class Gibbs:
-    """All chains of a sampler; chains are a dimension of the model's tables.
+def start(problem: Problem) -> GibbsState:
+    """The state from which all chains start: around the votes, moments, and perturbed votes.
+
+    Raises:
+        MethodError: for a site without an exact update.
+    """
+    free = [s.name for s in problem.of_kind("free")]
+    if free:
+        raise MethodError(
+            f"gibbs has no exact update for {', '.join(free)} of {type(problem.model).__name__}: their gradient "
+            "changes with their value; use inference='nuts' or 'vb'"
+        )
+    chains, stream = problem.options.chains, problem.options.generator(5)
+    theta, onehot, at = _first_values(problem, stream)
+    hyper, none = HmcState.of(at, chains, stream.device), torch.zeros((), dtype=torch.int64)
+    state = GibbsState(theta, onehot, hyper, none, torch.zeros(chains, dtype=torch.bool, device=stream.device))
+    tilt: Tensors = {}
+    if problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
+        numbers = (chain if chain != 1 else chains for chain in range(chains))
+        shares = [problem.start_shares(number) for number in numbers]
+        tilt = {problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
+    return replace(state, theta=_theta_around(problem, state, tilt, stream))
+
+
+def values(problem: Problem, state: GibbsState) -> Tensors:
+    """Values of all sites in all chains; Dirichlets as log theta."""
+    return {**state.theta, **state.onehot, **_hyper_values(problem, state.hyper.at)}
+
+
+def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
+    """One sweep of every chain: the next state, and the mean log-likelihood given the parameters of this one.
 
     A sweep draws one-hot sites from their exact conditionals, then every enumerated site jointly (the pass returns
     the drawn counts), then prior parameters given the counts with the Dirichlets integrated out, then the
-    Dirichlets.
-
-    Attributes:
-        theta: log theta of Dirichlets, (C, ..., event).
-        onehot: one-hot sites, (C, ..., event).
-        hyper: prior parameters, where there are any.
-        relabelled: chains that were relabelled to the votes.
+    Dirichlets. At a quarter and at the half of the warm-up, chains in another permutation of the classes than the
+    votes are relabelled to these first; what is kept is then a run from another start.
     """
+    t, options = int(state.sweeps), problem.options
+    if t == options.warmup:
+        state = replace(state, hyper=state.hyper.frozen())
+    if t in {options.warmup // 4, options.warmup // 2} - {0}:
+        state = relabel(problem, state)
+    stream = options.generator(6, t)
+    for number, name in enumerate(state.onehot, 1):  # in turn: each is drawn given the current others
+        total = _drawing_pass(problem, state, [name], number)
+        logits = total.gradient[name] + _mixture_gradient(problem, state, name)
+        state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
+    total = _drawing_pass(problem, state, list(state.theta), 0)
+    counts = {n: g.round() for n, g in total.gradient.items()}
+    sites = total.trace_sites
+    if state.hyper.at:
+        log_density = partial(_hyper_log_density, problem, state, counts)
+        hyper = moved(state.hyper, log_density, stream, adapting=t < options.warmup)
+        state = replace(state, hyper=hyper)
+        sites = problem.density(options.chains).sites(problem.blocks[0], values(problem, state))
+    theta = _draw_theta(state, sites, counts, stream)
+    return replace(state, theta=theta, sweeps=state.sweeps + 1), float(total.objective.mean())
 
-    problem: Problem
-    options: Options
-    theta: Values = field(init=False)
-    onehot: Values = field(init=False)
-    hyper: HyperSampler | None = field(init=False)
-    relabelled: set[int] = field(init=False, default_factory=set)
 
-    def __post_init__(self) -> None:
-        free = [s.name for s in self.problem.of_kind("free")]
-        if free:
-            raise MethodError(
-                f"gibbs has no exact update for {', '.join(free)} of {type(self.problem.model).__name__}: their "
-                "gradient changes with their value; use inference='nuts' or 'vb'"
-            )
-        self.full_pass = self.problem.full_pass(self.options.chains)
-        self.density = self.full_pass.density
-        stream = self.options.generator(5)
-        self.theta, self.onehot, at = self._first_values(stream)
-        self.hyper = HyperSampler(self.problem, at, self.options.chains) if at else None
-        tilt: Values = {}
-        if self.problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
-            numbers = (chain if chain != 1 else self.options.chains for chain in range(self.options.chains))
-            shares = [self.problem.start(number)[1] for number in numbers]
-            tilt = {self.problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
-        self.theta = self._theta_around(tilt, stream)
+def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
+    """Typical values: Dirichlets as log theta, one-hot sites, and unconstrained prior parameters."""
+    chains, sites = problem.options.chains, problem.sites
+    typical = problem.typical(stream).items()
+    wide = {n: sites[n].widen(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in typical}
+    theta = {s.name: wide[s.name].clamp(min=1e-30).log() for s in problem.of_kind("conjugate")}
+    onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
+    at = {}
+    for site in problem.of_kind("hyper"):
+        u = site.transform.inv(wide[site.name])
+        at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
+    return theta, onehot, at
 
-    def _first_values(self, stream: torch.Generator) -> tuple[Values, Values, Values]:
-        """Typical values: Dirichlets as log theta, one-hot sites, and unconstrained prior parameters."""
-        chains, sites = self.options.chains, self.problem.sites
-        typical = self.problem.typical(stream).items()
-        values = {
-            n: sites[n].widen(x.expand(chains, *x.shape), self.problem.plates).contiguous() for n, x in typical
-        }
-        theta = {s.name: values[s.name].clamp(min=1e-30).log() for s in self.problem.of_kind("conjugate")}
-        onehot = {s.name: _draw_onehot(values[s.name].log(), stream) for s in self.problem.of_kind("onehot")}
-        at = {}
-        for site in self.problem.of_kind("hyper"):
-            u = site.transform.inv(values[site.name])
-            at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
-        return theta, onehot, at
 
-    def _theta_around(self, tilt: Mapping[str, Tensor], stream: torch.Generator) -> Values:
-        """A draw of the Dirichlets given expected counts under tilted truths."""
-        if not self.theta:
-            return {}
-        total = self.full_pass(self.values(), gradient=list(self.theta), tilt=tilt)
-        return self._draw_theta(total.trace_sites, total.gradient, stream)
+def _theta_around(
+    problem: Problem, state: GibbsState, tilt: Mapping[str, Tensor], stream: torch.Generator
+) -> Tensors:
+    """A draw of the Dirichlets given expected counts under tilted truths."""
+    if not state.theta:
+        return {}
+    full_pass = problem.full_pass(problem.options.chains)
+    total = full_pass(values(problem, state), gradient=list(state.theta), tilt=tilt)
+    return _draw_theta(state, total.trace_sites, total.gradient, stream)
 
-    def _draw_theta(self, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator) -> Values:
-        out = {}
-        for name, theta in self.theta.items():
-            prior = _prior_like(sites, name, theta)
-            out[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
-        return out
 
-    def values(self) -> Values:
-        """The state of all chains; Dirichlets as log theta."""
-        return {**self.theta, **self.onehot, **(self.hyper.values() if self.hyper else {})}
+def _draw_theta(
+    state: GibbsState, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator
+) -> Tensors:
+    out = {}
+    for name, theta in state.theta.items():
+        prior = _prior_like(sites, name, theta)
+        out[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
+    return out
 
-    def sweep(self, t: int, *, adapting: bool) -> float:
-        """One sweep of every chain; returns the mean log-likelihood given the parameters it started from."""
-        stream = self.options.generator(6, t)
-        for number, name in enumerate(self.onehot, 1):  # in turn: each is drawn given the current others
-            total = self._drawing_pass([name], t, number)
-            self.onehot[name] = _draw_onehot(total.gradient[name] + self._mixture_gradient(name), stream)
-        total = self._drawing_pass(list(self.theta), t, 0)
-        counts = {n: g.round() for n, g in total.gradient.items()}
-        sites = total.trace_sites
-        if self.hyper is not None:
-            self.hyper.move(self.theta, self.onehot, counts, stream, adapting=adapting)
-            sites = self.density.sites(self.problem.blocks[0], self.values())
-        self.theta = self._draw_theta(sites, counts, stream)
-        return float(total.objective.mean())
 
-    def _drawing_pass(self, names: list[str], t: int, number: int) -> Total:
-        """A pass that draws every enumerated site; its gradients are the drawn counts."""
-        stream = partial(self.options.generator, 7, number, t)
-        return self.full_pass(self.values(), gradient=names, how=lambda offset: Summing("draw", stream(offset)))
+def _drawing_pass(problem: Problem, state: GibbsState, names: list[str], number: int) -> Total:
+    """A pass that draws every enumerated site; its gradients are the drawn counts."""
+    stream = partial(problem.options.generator, 7, number, int(state.sweeps))
+    full_pass = problem.full_pass(problem.options.chains)
+    return full_pass(values(problem, state), gradient=names, how=lambda offset: Summing("draw", stream(offset)))
 
-    def _mixture_gradient(self, name: str) -> Tensor | float:
-        """Gradient of the Dirichlets' log-priors by a one-hot site on which they depend."""
-        values = self.values()
-        values[name] = values[name].detach().requires_grad_()
-        sites = self.density.sites(self.problem.blocks[0], values)
-        total = torch.zeros((), dtype=torch.float64)
-        for site, theta in self.theta.items():
-            total = total + DIRICHLET.full_log_prior(sites[site].fn, theta).double().sum()
-        found = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
-        return 0.0 if found is None else found
 
-    def relabel(self, t: int) -> None:
-        """Restarts chains in which classes are permuted against the votes, from their truth relabelled.
+def _mixture_gradient(problem: Problem, state: GibbsState, name: str) -> Tensor | float:
+    """Gradient of the Dirichlets' log-priors by a one-hot site on which they depend."""
+    given = values(problem, state)
+    given[name] = given[name].detach().requires_grad_()
+    sites = problem.density(problem.options.chains).sites(problem.blocks[0], given)
+    total = torch.zeros((), dtype=torch.float64)
+    for site, theta in state.theta.items():
+        total = total + DIRICHLET.full_log_prior(sites[site].fn, theta).double().sum()
+    found = torch.autograd.grad(total, given[name], allow_unused=True)[0] if total.requires_grad else None
+    return 0.0 if found is None else found
 
-        For warm-up only, before sweep t. Where nothing but the labels identifies the classes, a permuted chain
-        would stay permuted, and means over chains would mean nothing.
-        """
-        truth = self.problem.truth
-        known = any(  # else than by labels
-            block.evidence is not None
-            or block.history is not None
-            or (block.gold is not None and bool((block.gold >= 0).any()))
-            for block in self.problem.blocks
-        )
-        shares = None if known else _truth_shares(self.problem, self.full_pass, self.values())
-        if truth is None or shares is None or not self.theta:
-            return
-        moved, tilt = relabelled(shares, self.problem.counts)
-        if not bool(moved.any()):
-            return
-        stream, theta = self.options.generator(9, t), self.theta
-        self.theta, _, at = self._first_values(stream)  # one-hot sites stay: they do not depend on class labels
-        if self.hyper is not None:
-            self.hyper.hmc.at = where(moved, at, self.hyper.hmc.at)
-        self.theta = where(moved, self._theta_around({truth: tilt}, stream), theta)
-        self.relabelled |= set(torch.nonzero(moved)[:, 0].tolist())
+
+def relabel(problem: Problem, state: GibbsState) -> GibbsState:
+    """Restarts chains in which classes are permuted against the votes, from their truth relabelled.
+
+    For warm-up only. Where nothing but the labels identifies the classes, a permuted chain would stay permuted, and
+    means over chains would mean nothing.
+    """
+    known = any(  # else than by labels
+        block.evidence is not None
+        or block.history is not None
+        or (block.gold is not None and bool((block.gold >= 0).any()))
+        for block in problem.blocks
+    )
+    full_pass = problem.full_pass(problem.options.chains)
+    shares = None if known else _truth_shares(problem, full_pass, values(problem, state))
+    if problem.truth is None or shares is None or not state.theta:
+        return state
+    chains, tilt = relabelled(shares, problem.counts)
+    if not bool(chains.any()):
+        return state
+    stream = problem.options.generator(9, int(state.sweeps))
+    theta, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
+    hyper = replace(state.hyper, at=where(chains, at, state.hyper.at))
+    first = replace(state, theta=theta, hyper=hyper)
+    theta = where(chains, _theta_around(problem, first, {problem.truth: tilt}, stream), state.theta)
+    return replace(first, theta=theta, relabelled=state.relabelled | chains)
 
 
 def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
@@ -222,59 +238,42 @@ def _prior_like(sites: TraceSites, name: str, theta: Tensor) -> Tensor:
     return prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
 
 
-class HyperSampler:
-    """Draws prior parameters of all chains by HMC, given counts, with the Dirichlets integrated out.
+def _hyper_values(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
+    """Prior parameters, (C, ...), at unconstrained positions."""
+    return {n: problem.sites[n].transform(x) for n, x in at.items()}
 
-    They start at unconstrained positions by site, (C, ...).
+
+def _hyper_log_density(
+    problem: Problem, state: GibbsState, counts: Mapping[str, Tensor], at: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensors]:
+    """Log posterior density (C,) of prior parameters given the counts, Dirichlets integrated out, and its slopes.
+
+    Of log theta, the shapes alone matter.
     """
+    parts = {"theta": state.theta, "onehot": state.onehot, "count": counts, "at": at}
+    given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
+    found = problem.replay("prior parameters", partial(_hyper_slopes, problem), given)
+    return found["value"], dict(with_prefix(found, "slope"))
 
-    def __init__(self, problem: Problem, at: Values, chains: int) -> None:
-        self.problem, self.density, self.chains = problem, problem.density(chains), chains
-        self.hmc = Hmc(at, chains)
-        self._replayed: Function = Replayed(self._log_density) if problem.steady else self._log_density
 
-    def values(self, at: Mapping[str, Tensor] | None = None) -> Values:
-        """Constrained values, (C, ...), at the current position or another."""
-        at = self.hmc.at if at is None else at
-        return {n: self.problem.sites[n].transform(x) for n, x in at.items()}
-
-    def move(
-        self,
-        theta: Mapping[str, Tensor],
-        onehot: Mapping[str, Tensor],
-        counts: Mapping[str, Tensor],
-        generator: torch.Generator,
-        *,
-        adapting: bool,
-    ) -> None:
-        """One trajectory a chain, at log theta (whose shapes alone matter), one-hot sites and counts, (C, ...)."""
-        parts = {"theta": theta, "onehot": onehot, "count": counts}
-        given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
-
-        def log_density(at: Mapping[str, Tensor]) -> tuple[Tensor, Values]:
-            found = self._replayed({**given, **{f"at.{n}": x for n, x in at.items()}})
-            return found["value"], dict(with_prefix(found, "slope"))
-
-        self.hmc.move(log_density, generator, adapting=adapting)
-
-    def _log_density(self, given: Mapping[str, Tensor]) -> Values:
-        """Log posterior density given the counts, (C,), and its slopes."""
-        at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
-        theta, counts, values = with_prefix(given, "theta"), with_prefix(given, "count"), self.values(at)
-        known = {**theta, **with_prefix(given, "onehot"), **values}
-        sites = self.density.sites(self.problem.blocks[0], known)
-        total = torch.zeros(self.chains, dtype=torch.float64)
-        for name, x in theta.items():
-            prior = _prior_like(sites, name, x)
-            if prior.requires_grad:
-                log_p = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
-                total = total + per_chain(log_p, self.chains)
-        for name, x in values.items():
-            transform = self.problem.sites[name].transform
-            total = total + per_chain(sites[name].fn.log_prob(x), self.chains)
-            total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), self.chains)
-        slopes = torch.autograd.grad(total.sum(), list(at.values()))
-        return {"value": total.detach(), **{f"slope.{n}": g for n, g in zip(at, slopes, strict=True)}}
+def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:
+    """The same, from tensors by name to tensors by name."""
+    chains = problem.options.chains
+    at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
+    theta, counts, hyper = with_prefix(given, "theta"), with_prefix(given, "count"), _hyper_values(problem, at)
+    sites = problem.density(chains).sites(problem.blocks[0], {**theta, **with_prefix(given, "onehot"), **hyper})
+    total = torch.zeros(chains, dtype=torch.float64)
+    for name, x in theta.items():
+        prior = _prior_like(sites, name, x)
+        if prior.requires_grad:
+            log_p = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
+            total = total + per_chain(log_p, chains)
+    for name, x in hyper.items():
+        transform = problem.sites[name].transform
+        total = total + per_chain(sites[name].fn.log_prob(x), chains)
+        total = total + per_chain(transform.log_abs_det_jacobian(at[name], x), chains)
+    slopes = torch.autograd.grad(total.sum(), list(at.values()))
+    return {"value": total.detach(), **{f"slope.{n}": g for n, g in zip(at, slopes, strict=True)}}
 
 
 def permutations(problem: Problem, draws: Mapping[str, Tensor]) -> list[list[int]]:

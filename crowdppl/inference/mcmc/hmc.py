@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-LogDensity = Callable[[Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+Tensors = dict[str, Tensor]
+LogDensity = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensors]]
 """From positions by site to the log density (C,) and its gradient by each position."""
 TARGET = 0.8
 """Acceptance rate to which step sizes adapt."""
@@ -18,81 +19,92 @@ RESCALE_AT = (50, 125)
 """Calls after which masses are set from the recent past, and step sizes adapt anew."""
 
 
-@dataclass
-class Hmc:
-    """A sampler that moves every chain by one trajectory a call, with a step size of its own.
+@dataclass(frozen=True)
+class HmcState:
+    """Where the chains are, and what they have learned of their steps.
 
-    Step sizes and masses adapt while ``adapting`` and are frozen afterwards (Hoffman & Gelman 2014, dual
-    averaging).
-
-    Args:
+    Attributes:
         at: unconstrained position by site, (C, ...).
-        chains: C.
+        log_step, average, error: (C,), of dual averaging (Hoffman & Gelman 2014).
+        time, calls: trajectories since step sizes adapt anew, and in all.
+        scale: (1, ...) by site, the inverse square roots of masses.
+        visited: positions since masses were set, (V, C, ...) by site; empty once they no longer change.
     """
 
-    at: dict[str, Tensor]
-    chains: int
-    log_step: Tensor = field(init=False)
+    at: Tensors
+    log_step: Tensor
+    average: Tensor
+    error: Tensor
+    time: Tensor
+    calls: Tensor
+    scale: Tensors
+    visited: Tensors
 
-    def __post_init__(self) -> None:
-        device = next(iter(self.at.values())).device
-        self.log_step = torch.full((self.chains,), FIRST_LOG_STEP, dtype=torch.float64, device=device)
-        self._average = self.log_step.clone()
-        self._error = torch.zeros_like(self.log_step)
-        self._time = self._calls = 0
-        self._scale = {n: torch.ones_like(x[:1]) for n, x in self.at.items()}
-        self._visited: list[dict[str, Tensor]] = []
+    @staticmethod
+    def of(at: Mapping[str, Tensor], chains: int, device: torch.device) -> HmcState:
+        """Chains that have learned nothing yet."""
+        step = torch.full((chains,), FIRST_LOG_STEP, dtype=torch.float64, device=device)
+        none, scale = torch.zeros((), dtype=torch.int64), {n: torch.ones_like(x[:1]) for n, x in at.items()}
+        visited = {n: x.new_zeros(0, *x.shape) for n, x in at.items()}
+        return HmcState(dict(at), step, step, torch.zeros_like(step), none, none, scale, visited)
 
-    def move(self, log_density: LogDensity, generator: torch.Generator, *, adapting: bool) -> None:
-        """One trajectory a chain, accepted or rejected; the density is independent over chains."""
-        start = {n: x.detach() for n, x in self.at.items()}
-        momentum = {
-            n: torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) for n, x in start.items()
-        }
-        value, slope = log_density(start)
-        before = value - self._kinetic(momentum)
-        at, p = dict(start), momentum
-        leaps = int(torch.randint(LEAPS // 2, LEAPS + 1, (1,), generator=generator, device=generator.device))
-        for _ in range(leaps):
-            p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
-            at = {n: at[n] + self._scaled(p[n], n) for n in at}
-            value, slope = log_density(at)
-            p = {n: p[n] + 0.5 * self._scaled(slope[n], n) for n in p}
-        chance = (value - self._kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
-        u = torch.rand(self.chains, generator=generator, dtype=torch.float64, device=chance.device)
-        self.at = where(u < chance, at, start)
-        if adapting:
-            self._adapt(chance)
-
-    def freeze(self) -> None:
-        """Ends adaptation: the averaged step size is used from now on."""
-        if self._time:
-            self.log_step = self._average.clone()
-
-    def _scaled(self, x: Tensor, name: str) -> Tensor:
-        return _wide(self.log_step.exp(), x) * self._scale[name] * x
-
-    def _kinetic(self, p: Mapping[str, Tensor]) -> Tensor:
-        return torch.stack([0.5 * x.square().reshape(self.chains, -1).sum(1) for x in p.values()]).sum(0)
-
-    def _adapt(self, chance: Tensor) -> None:
-        self._calls += 1
-        self._time += 1
-        t = self._time
-        self._error = (1 - 1 / (t + 10)) * self._error + (TARGET - chance) / (t + 10)
-        self.log_step = FIRST_LOG_STEP + 1.0 - t**0.5 / 0.05 * self._error
-        weight = t**-0.75
-        self._average = weight * self.log_step + (1 - weight) * self._average
-        self._visited.append(self.at)
-        if self._calls in RESCALE_AT:
-            recent = self._visited[len(self._visited) // 2 :]
-            for name in self._scale:
-                draws = torch.stack([s[name] for s in recent])
-                self._scale[name] = draws.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3)
-            self._visited, self._time, self._error = [], 0, torch.zeros_like(self._error)
+    def frozen(self) -> HmcState:
+        """The same at the end of adaptation: the averaged step size is used from now on."""
+        return replace(self, log_step=self.average) if int(self.time) else self
 
 
-def where(chains: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def moved(state: HmcState, log_density: LogDensity, generator: torch.Generator, *, adapting: bool) -> HmcState:
+    """After one trajectory a chain, accepted or rejected; the density is independent over chains.
+
+    Each chain has a step size of its own. Step sizes and masses adapt while ``adapting``.
+    """
+    start = state.at
+    momentum = {
+        n: torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device) for n, x in start.items()
+    }
+    value, slope = log_density(start)
+    before = value - _kinetic(momentum)
+    at, p = dict(start), momentum
+    leaps = int(torch.randint(LEAPS // 2, LEAPS + 1, (1,), generator=generator, device=generator.device))
+    for _ in range(leaps):
+        p = {n: p[n] + 0.5 * _scaled(state, slope[n], n) for n in p}
+        at = {n: at[n] + _scaled(state, p[n], n) for n in at}
+        value, slope = log_density(at)
+        p = {n: p[n] + 0.5 * _scaled(state, slope[n], n) for n in p}
+    chance = (value - _kinetic(p) - before).exp().clamp(max=1).nan_to_num(0.0)
+    u = torch.rand(len(chance), generator=generator, dtype=torch.float64, device=chance.device)
+    state = replace(state, at=where(u < chance, at, start))
+    return _adapted(state, chance) if adapting else state
+
+
+def _scaled(state: HmcState, x: Tensor, name: str) -> Tensor:
+    return _wide(state.log_step.exp(), x) * state.scale[name] * x
+
+
+def _kinetic(p: Mapping[str, Tensor]) -> Tensor:
+    return torch.stack([0.5 * x.square().reshape(len(x), -1).sum(1) for x in p.values()]).sum(0)
+
+
+def _adapted(state: HmcState, chance: Tensor) -> HmcState:
+    """Step sizes after a trajectory with these chances, and masses where it is time."""
+    t, calls = int(state.time) + 1, state.calls + 1
+    error = (1 - 1 / (t + 10)) * state.error + (TARGET - chance) / (t + 10)
+    log_step = FIRST_LOG_STEP + 1.0 - t**0.5 / 0.05 * error
+    weight = t**-0.75
+    average = weight * log_step + (1 - weight) * state.average
+    state = replace(state, log_step=log_step, average=average, error=error, time=state.time + 1, calls=calls)
+    if int(calls) > RESCALE_AT[-1]:
+        return state
+    visited = {n: torch.cat([x, state.at[n][None]]) for n, x in state.visited.items()}
+    if int(calls) not in RESCALE_AT:
+        return replace(state, visited=visited)
+    recent = {n: x[len(x) // 2 :] for n, x in visited.items()}
+    scale = {n: x.var((0, 1), keepdim=True)[0].sqrt().clamp(min=1e-3) for n, x in recent.items()}
+    visited = {n: x[:0] for n, x in visited.items()}
+    return replace(state, scale=scale, visited=visited, time=state.time * 0, error=torch.zeros_like(error))
+
+
+def where(chains: Tensor, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> Tensors:
     """Values by site, (C, ...): new ones of some chains, bool (C,), old ones of the others."""
     return {n: torch.where(_wide(chains, x), new[n], x) for n, x in old.items()}
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyro
 import torch
 from torch import Tensor
 
@@ -21,11 +20,7 @@ from crowdppl.inference.density import Density
 from crowdppl.inference.options import Options
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Problem, build_problem
-from crowdppl.inference.svi.guide import guide_of
-from crowdppl.inference.svi.networks import Epochs
-from crowdppl.inference.svi.svi import point_of
-from crowdppl.inference.vb.fit import learner_of, prepare
-from crowdppl.networks.outputs import cached_outputs, trained_networks
+from crowdppl.networks.outputs import trained_networks
 from crowdppl.networks.training import Training, training_of
 from crowdppl.primitives.model import Model
 
@@ -35,8 +30,12 @@ FOLDS = 10
 """One label in so many is left out, never all of an item where items have labels of two annotators."""
 
 
+Epochs = Callable[[Problem], Iterator[tuple[Density, Mapping[str, Tensor]]]]
+"""How an engine trains networks: after each epoch, the model's density and the values of its sites."""
+
+
 def with_early_stopping(
-    model: Model, data: Annotations, engine: str, options: Options, cache: TrialCache | None = None
+    model: Model, data: Annotations, epochs: Epochs, options: Options, cache: TrialCache | None = None
 ) -> Model:
     """The model with the number of epochs at which left-out labels are most probable, where it has ``patience``.
 
@@ -54,7 +53,7 @@ def with_early_stopping(
         return model
     best = None if cache is None else cache.found().get(KEY)
     if best is None:
-        best = torch.tensor(_best_epoch(model, data, engine, options, training_of(settings)))
+        best = torch.tensor(_best_epoch(model, data, epochs, options, training_of(settings)))
         if cache is not None:
             cache.add(KEY, best)
     build: Any = replace
@@ -62,14 +61,14 @@ def with_early_stopping(
     return found
 
 
-def _best_epoch(model: Model, data: Annotations, engine: str, options: Options, training: Training) -> int:
+def _best_epoch(model: Model, data: Annotations, epochs: Epochs, options: Options, training: Training) -> int:
     """The epoch after which left-out labels are most probable."""
     out = _left_out(data, options.seed)
     trial = replace(options, checkpoint=None, callback=None, progress=False)
     problem = build_problem(deepcopy(model), keep(data, ~out), trial)
     full = data.on(options.device, problem.blocks[0].dtype)
     best, best_epoch = -float("inf"), training.epochs
-    for number, (density, values) in enumerate(_epochs(problem, engine, training), 1):
+    for number, (density, values) in enumerate(epochs(problem), 1):
         score = _score(problem, density, values, full)
         if score > best:
             best, best_epoch = score, number
@@ -91,26 +90,6 @@ def _left_out(data: Annotations, seed: int) -> np.ndarray:
         )
     chosen = np.random.default_rng(seed).permutation(labelled)[: max(1, len(labelled) // FOLDS)]
     return np.asarray(np.isin(item, chosen))
-
-
-def _epochs(problem: Problem, engine: str, training: Training) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
-    """Trains; after each epoch, the model's density and the values of its sites."""
-    options = problem.options
-    if engine == "svi":
-        guide, density = guide_of(problem.model), problem.density()
-        with pyro.get_param_store().scope(), torch.random.fork_rng():
-            epochs = Epochs(problem, training, options, guide)
-            for number in range(training.epochs):
-                epochs.run(number)
-                problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
-                yield density, point_of(problem, guide)
-        return
-    learner = learner_of(problem, options)
-    ascent = prepare(problem, options, engine, problem.start(0)[1])
-    ascent.learner = learner
-    for _ in range(training.epochs):
-        ascent.step()
-        yield ascent.full_pass.density, ascent.current.values()
 
 
 def _score(problem: Problem, density: Density, values: Mapping[str, Tensor], full: list[Block]) -> float:

@@ -23,7 +23,7 @@ from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
 from crowdppl.inference.sites import DIRICHLET, covariates_read
-from crowdppl.inference.state import refuse_below_one
+from crowdppl.inference.vb.coordinate_ascent import refuse_below_one
 from crowdppl.networks.outputs import networks_of
 
 GRID = 0.1

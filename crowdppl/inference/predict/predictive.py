@@ -18,7 +18,7 @@ from crowdppl.data.ragged import RaggedIndex
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import TraceSite, trace_sites
 from crowdppl.inference.draws import draws_of
-from crowdppl.inference.engines import SelectVolume, fit_model
+from crowdppl.inference.engines import ENGINES, SelectVolume, fit_model
 from crowdppl.inference.options import Options
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.predict.update import earlier_evidence, options_of, problem_of
@@ -80,8 +80,8 @@ def refit(
 ) -> Fit:
     """The same engine and options on other labels of the same items, started where the old fit ended.
 
-    em and vb continue the old fit; gibbs and nuts start from its truth, svi from the start of its guide. After an
-    update, only the update's own labels are replaced: evidence of earlier labels stays.
+    em and vb continue the old fit; others start from its truth, svi from the start of its guide. After an update,
+    only the update's own labels are replaced: evidence of earlier labels stays.
 
     Args:
         posterior, data: the old fit, and the labels.
@@ -90,7 +90,8 @@ def refit(
         select_volume: as for ``fit_model``.
     """
     options = options_of(posterior)
-    start = None if posterior.inference == "svi" else _warm_start(posterior, data, options)
+    takes = ENGINES[posterior.inference].takes_start
+    start = _warm_start(posterior, data, options) if takes else None
     anew = model is not None and hasattr(model, "setup")  # the old sites need not fit settings found anew
     earlier = None if anew else Earlier(posterior.result.sites, data.order)
     again, memory = model or posterior.model, posterior.memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +22,7 @@ from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.density import trace_sites
 from crowdppl.inference.draws import center_of, draws_of
 from crowdppl.inference.engines import fit_model
+from crowdppl.inference.gaussians import base_draws
 from crowdppl.inference.loop import iterate
 from crowdppl.inference.options import SESSION, FitOptions, Options, options_from
 from crowdppl.inference.predict.priors import PosteriorAsPrior
@@ -31,9 +32,8 @@ from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import truth_at, truth_over
-from crowdppl.inference.vb.coordinate_ascent import Ascent, MeanFieldUpdate
+from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import quadrature_draws
-from crowdppl.inference.vb.gaussians import Gaussians
 from crowdppl.primitives.model import Model
 from crowdppl.primitives.sums import Summing
 
@@ -228,16 +228,16 @@ def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
     """Truth probabilities by position, after sites of single items were fitted and all others kept fixed."""
     options = problem.options
     local = {n: s for n, s in problem.sites.items() if s.local}
-    values = problem.typical(options.generator(2, 0))
-    normal = posterior.inference != "em" and options.guide == "normal"
-    keys, particles = problem.signatures if normal else None, quadrature_draws(problem)
-    gaussians = Gaussians.around(local, values, problem.plates, keys, options.seed, particles=particles)
-    ascent = Ascent(
-        problem.full_pass(gaussians.chains), MeanFieldUpdate(), State({}, {}, gaussians), fixed, problem.steady
-    )
+    typical = problem.typical(options.generator(2, 0))
+    loc = {n: s.transform.inv(typical[n].double()).contiguous() for n, s in local.items()}
+    log_scale, noise = dict[str, Tensor](), dict[str, Tensor]()
+    if any(posterior.result.sites[n].family != "point" for n in local):
+        particles = quadrature_draws(problem)
+        log_scale, noise = base_draws(local, loc, problem.signatures, options.seed, particles)
+    state = State(loc=loc, log_scale=log_scale, noise=noise, fixed=fixed)
     steps = options.max_iterations or 1000
-    quiet = replace(options, callback=None)
-    progress = iterate(lambda t: ascent.step(), quiet, steps=steps, tolerance=problem.tolerance)
+    quiet, step = replace(options, callback=None), partial(VB.step, problem)
+    state, progress = iterate(step, state, quiet, steps=steps, tolerance=problem.tolerance)
     if progress.interrupted:
         raise KeyboardInterrupt
     if not progress.converged:
@@ -246,7 +246,8 @@ def _with_local_sites(problem: Problem, posterior: Fit, fixed: dict[str, Tensor]
             "that their probabilities may be off; fit with a higher max_iterations or tolerance",
             ConvergenceWarning,
         )
-    return truth_at(problem, ascent.current.values(), gaussians.chains)
+    found = VB.at(problem, state)
+    return truth_at(problem, found.values(), found.full_pass.density.chains)
 
 
 def draw_labels(posterior: Fit, n: int, seed: int, kind: str) -> np.ndarray:

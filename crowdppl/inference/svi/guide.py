@@ -22,7 +22,7 @@ from crowdppl.inference.density import trace_sites
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.sites import plain_support, unwrapped
-from crowdppl.inference.state import State, first_state
+from crowdppl.inference.state import State, first_state, gaussians_of
 from crowdppl.networks.outputs import cached_outputs
 from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.model import Model, plates_of
@@ -61,7 +61,7 @@ def mean_field(
     program = enum(model.model, first_available_dim=-1 - plates_of(model)) if whole.has_labels else model.model
     with torch.no_grad(), block():
         sites = trace(program).get_trace(data)
-    first = _FirstState(model, whole)
+    first = _Values(model, whole)
     opened: dict[str, pyro.plate] = {}
     for name, node in trace_sites(sites).items():
         if node.observed or not node.value.is_floating_point():
@@ -86,12 +86,20 @@ class Start:
     """Where derived guides start, instead of at the votes.
 
     Attributes:
-        state: as of vb's start.
+        state: the mean field of a start, with points.
+        points: values of sites that are neither conjugate nor one-hot.
         sites: those that have started there.
     """
 
     state: State
+    points: Mapping[str, Tensor]
     sites: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def of(problem: Problem, number: int = 0) -> Start:
+        """A start by its number."""
+        state = first_state(problem, number, points=True)
+        return Start(state, gaussians_of(problem, state).values())
 
 
 _start: ContextVar[Start | None] = ContextVar("start", default=None)
@@ -108,54 +116,50 @@ def starting(start: Start) -> Iterator[None]:
 
 
 @dataclass
-class _FirstState:
-    """The state from which parameters start; by default that of the votes, found when a parameter is missing."""
+class _Values:
+    """The values from which parameters start; by default those of the votes, found when a parameter is missing."""
 
     model: Model
     whole: Block
 
-    def state(self, name: str) -> State:
-        """The state, noting that a site starts from it."""
-        start = _start.get()
-        if start is None:
-            return self._from_votes
+    def start(self, name: str) -> Start:
+        """The start, noting that a site starts from it."""
+        start = _start.get() or self._from_votes
         start.sites.add(name)
-        return start.state
+        return start
 
     @cached_property
-    def _from_votes(self) -> State:
+    def _from_votes(self) -> Start:
         """Networks that learn by gradients are evaluated once, so that votes tilt the truth of an item."""
         # Pyro makes parameters without gradients; counts are gradients
         with block(), torch.enable_grad(), without_validation(str(self.whole.device)):
             whole = self.whole.to(self.whole.device, torch.float64)
             whole = cached_outputs(self.model, [whole])[0] if whole.trains_networks else whole
-            problem = Problem.of(self.model, [whole], Options(guide="point"), lambda: whole)
-            return first_state(problem, problem.options, "vb", problem.start(0)[1])
+            return Start.of(Problem.of(self.model, [whole], Options(), lambda: whole))
 
     def share(self, name: str) -> Tensor:
         """Expected value of a one-hot site."""
-        return _parameter(self.state(name).logits[name].softmax(-1))
+        return _parameter(self.start(name).state.logits[name].softmax(-1))
 
     def concentration(self, name: str) -> Tensor:
         """Of a Dirichlet; one that is a prior parameter starts as 20 counts around its value."""
-        parameters = self.state(name).parameters
+        parameters = self.start(name).state.parameters
         return _parameter(parameters[name]) if name in parameters else 1 + 20 * self.value(name)
 
     def value(self, name: str) -> Tensor:
         """Mean of a site."""
-        state = self.state(name)
-        if name in state.parameters:
-            c = state.parameters[name]
-            return _parameter(c / c.sum(-1, keepdim=True))
-        gaussians = state.gaussians
-        return _parameter(gaussians.sites[name].transform(gaussians.loc[name].detach()))
+        start = self.start(name)
+        if name in start.points:
+            return _parameter(start.points[name])
+        c = start.state.parameters[name]
+        return _parameter(c / c.sum(-1, keepdim=True))
 
 
 def _parameter(x: Tensor) -> Tensor:
     return x.detach().to(torch.get_default_dtype()).contiguous()
 
 
-def _approximation(name: str, fn: Any, first: _FirstState, point: bool) -> Any:
+def _approximation(name: str, fn: Any, first: _Values, point: bool) -> Any:
     """The approximation of one site, with its parameters in Pyro's store."""
     event = len(fn.event_shape)
 

@@ -49,8 +49,12 @@ def train(problem: Problem, options: Options, guide: Callable[[Block], Any]) -> 
     if training.full_batch:
         raise MethodError("training: full_batch=True is for inference='em' and 'vb'; leave it out under svi")
     epochs = Epochs(problem, training, options, guide)
-    checkpoint = checkpoint_of(problem, options, "svi", epochs.arrays, epochs.restore)
-    progress = iterate(epochs.run, options, steps=training.length, name="svi", checkpoint=checkpoint)
+
+    def step(number: int) -> tuple[int, float]:
+        return number + 1, epochs.run(number)
+
+    checkpoint = checkpoint_of(problem, options, "svi", lambda _: epochs.arrays(), epochs.restore)
+    _, progress = iterate(step, 0, options, steps=training.length, name="svi", checkpoint=checkpoint)
     progress.converged = not progress.interrupted
     problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
     return progress
@@ -115,14 +119,15 @@ class Epochs:
             arrays |= network_arrays(network, f"network.{name}")
         return arrays | optimiser_arrays(self.optimiser)
 
-    def restore(self, arrays: dict[str, Tensor], epochs: int) -> None:
-        """Sets what ``arrays`` returned."""
+    def restore(self, arrays: dict[str, Tensor], epochs: int) -> int:
+        """Sets what ``arrays`` returned after some epochs; their number."""
         with torch.no_grad():
             for name, x in pyro.get_param_store().named_parameters():
                 x.copy_(arrays[f"parameter.{name}"])
         for name, network in networks_of(self.problem.model).items():
             restore_network(network, f"network.{name}", arrays)
         restore_optimiser(self.optimiser, arrays)
+        return epochs
 
     def _step(self, rows: np.ndarray, epoch: int, step: int) -> float:
         """One minibatch; its loss."""
@@ -149,8 +154,8 @@ class Epochs:
         networks = [x for name, x in parameters.items() if "$$$" in name]  # Pyro's mark of a module's parameters
         others = [x for name, x in parameters.items() if "$$$" not in name]
         if self.learning and not networks:
-            refused = getattr(card_of(self.problem.model), "refused", {})
-            engines = [f"inference={name!r}" for name in ("em", "vb") if name not in refused]
+            card = card_of(self.problem.model)
+            engines = [f"inference={n!r}" for n in ("em", "vb") if card is None or card.refusal(n) is None]
             alternative = f", or use {' or '.join(engines)}" if engines else ""
             raise MethodError(
                 f"svi cannot train the network of {type(self.problem.model).__name__}, whose model never calls it; "

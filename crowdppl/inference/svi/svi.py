@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,14 @@ from torch import Tensor
 from crowdppl.core.devices import seeded
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
-from crowdppl.inference.density import trace_sites
+from crowdppl.inference.density import Density, trace_sites
 from crowdppl.inference.loop import Progress, Run, iterate, run_each
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.state import first_state
 from crowdppl.inference.svi.guide import Start, guide_of, starting
-from crowdppl.inference.svi.networks import for_pyro, train
-from crowdppl.networks.outputs import trained_networks
+from crowdppl.inference.svi.networks import Epochs, for_pyro, train
+from crowdppl.networks.outputs import cached_outputs, trained_networks
+from crowdppl.networks.training import training_of
 
 STEPS = 2000
 DRAWS = 200
@@ -55,7 +55,7 @@ def _finished(start: str, progress: Progress, draws: dict[str, Tensor]) -> SviRu
     return SviRun(start, progress, float(np.mean(last)) if last else -math.inf, draws)
 
 
-def fit(problem: Problem, options: Options) -> list[SviRun]:
+def fit(problem: Problem) -> list[SviRun]:
     """Stochastic variational inference.
 
     Models run in float64 whatever ``dtype`` says: Pyro mixes no precisions.
@@ -67,7 +67,7 @@ def fit(problem: Problem, options: Options) -> list[SviRun]:
         MethodError: for a guide that lacks a latent, or cannot follow the given start or restarts.
         NumericalError: when the ELBO or a parameter is not finite; it names the parameter.
     """
-    guide = guide_of(problem.model)
+    guide, options = guide_of(problem.model), problem.options
     if trained_networks(problem.model):
         if problem.given or options.restarts > 1:
             raise MethodError("start and restarts have no meaning for svi where a network learns; leave them out")
@@ -81,7 +81,7 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
     seed = options.seed if number == 0 else options.generator(RESTART, number).initial_seed()
     rng = np.random.default_rng(seed)
     with pyro.get_param_store().scope(), seeded(seed):
-        with _starting_at(problem, options, number) as start:
+        with _starting_at(problem, number) as start:
             _check_guide(problem, guide, whole)
         if number == 0 and not problem.given and not _has_derived_guide():
             start = "guide"
@@ -95,9 +95,11 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
             return value
 
         svi = SVI(problem.model.model, guide, optimiser, elbo.loss, loss_and_grads)
-        progress = iterate(
-            lambda _: -float(svi.step(_batch(whole, problem, options, rng))), options, steps=steps, name="svi"
-        )
+
+        def step(taken: int) -> tuple[int, float]:
+            return taken + 1, -float(svi.step(_batch(whole, problem, options, rng)))
+
+        _, progress = iterate(step, 0, options, steps=steps, name="svi")
         if _first_not_finite() is not None:  # after the last step, which no objective has seen
             raise _not_finite("the last step failed")
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
@@ -106,19 +108,19 @@ def _run(problem: Problem, options: Options, guide: Any, number: int) -> SviRun:
 
 
 @contextmanager
-def _starting_at(problem: Problem, options: Options, number: int) -> Iterator[str]:
+def _starting_at(problem: Problem, number: int) -> Iterator[str]:
     """Derived guides start at given values, or at another start than the votes (others are refused); its name."""
-    name, shares = problem.start(number)
+    name = problem.start_name(number)
     if not problem.given and number == 0:
         yield name
         return
-    start = Start(first_state(problem, replace(options, guide="point"), "vb", shares, number))
+    start = Start.of(problem, number)
     with starting(start):
         yield name
     lacking = sorted((problem.given.keys() & problem.sites.keys()) - start.sites)
     if lacking or not start.sites:
         option = f"start of {', '.join(lacking or problem.given)}"
-        option = option if problem.given else f"restarts={options.restarts}"
+        option = option if problem.given else f"restarts={problem.options.restarts}"
         raise MethodError(
             f"the guide of {type(problem.model).__name__} has a start of its own, and cannot follow {option}: call "
             "crowdppl.mean_field in guide(data), leave guide out, or leave this option out"
@@ -191,6 +193,17 @@ def _converged(objectives: list[float], tolerance: float) -> bool:
     noise = math.sqrt((last.var(ddof=1) + before.var(ddof=1)) / n)
     gain = abs(last.mean() - before.mean())
     return bool(gain <= max(tolerance * (1 + abs(last.mean())), 2 * noise))
+
+
+def epochs(problem: Problem) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
+    """Trains; after each epoch, the model's density and the guide's point, or one draw."""
+    guide, training = guide_of(problem.model), training_of(getattr(problem.model, "training", {}))
+    with pyro.get_param_store().scope(), torch.random.fork_rng():
+        found = Epochs(problem, training, problem.options, guide)
+        for number in range(training.epochs):
+            found.run(number)
+            problem.blocks[:] = cached_outputs(problem.model, problem.blocks)
+            yield problem.density(), point_of(problem, guide)
 
 
 def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:

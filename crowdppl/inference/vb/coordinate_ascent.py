@@ -1,31 +1,60 @@
-"""Coordinate ascent for em and vb: update rules, and objective, counts and gradients at a state."""
+"""Coordinate ascent: what em and vb share, and where they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, Density, TraceSites
-from crowdppl.inference.neural.learner import Learner
+from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
-from crowdppl.inference.replay import Replayed
+from crowdppl.inference.problem import Problem
 from crowdppl.inference.sites import DIRICHLET, expected
-from crowdppl.inference.state import State, prior_parameters
-
-Tensors = dict[str, Tensor]
+from crowdppl.inference.state import (
+    State,
+    Tensors,
+    first_state,
+    gaussians_of,
+    prior_and_counts,
+    prior_parameters,
+    refuse_inferred_priors,
+    start_of,
+)
+from crowdppl.networks.outputs import network_of
 
 
 class MapUpdate:
     """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
 
-    many_iterations = True  # a fit mostly takes a dozen or more
+    spreads = False  # a fit gives points
+    many_iterations = True  # it mostly takes a dozen or more
+
+    def start(self, problem: Problem, number: int) -> State:
+        """A start of points.
+
+        Raises:
+            MethodError: for a prior below 1, or one whose parameters are inferred.
+        """
+        refuse_inferred_priors(problem, "em")
+        start = start_of(problem, number, points=True, modes=True)
+        if not problem.conjugate:
+            return start.state
+        priors, counts = prior_and_counts(problem, start)
+        parameters = {}
+        for name, prior in priors.items():
+            if not start.continued:
+                refuse_below_one(name, prior)
+            # Where a fit is continued, too: under a flat prior, EM would leave rows without labels where they were.
+            parameters[name] = self.update(start.typical[name].clamp(min=1e-30).log(), prior, counts[name])
+        return replace(start.state, parameters=parameters)
 
     def leaf(self, parameter: Tensor) -> Tensor:
         """Log theta at which the labels' term is evaluated: the parameter itself."""
@@ -48,10 +77,15 @@ class MeanFieldUpdate:
             stochastic variational inference, Hoffman et al. 2013).
     """
 
+    spreads = True
     many_iterations = False
 
     def __init__(self, rate: float = 1.0) -> None:
         self.rate = rate
+
+    def start(self, problem: Problem, number: int) -> State:
+        """A start of distributions, or of points for sites that are not conjugate, as the option ``guide`` says."""
+        return first_state(problem, number, points=problem.options.guide == "point")
 
     def leaf(self, parameter: Tensor) -> Tensor:
         """Expected log theta."""
@@ -71,6 +105,16 @@ UpdateRule = MapUpdate | MeanFieldUpdate
 """How em or vb treats conjugate sites."""
 
 
+def refuse_below_one(name: str, prior: Tensor) -> None:
+    """Refuses a prior whose mode lies at the border, where em would not be monotone."""
+    smallest = float(prior.min())
+    if smallest < 1:
+        raise MethodError(
+            f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
+            "posterior has no interior mode and EM is not monotone; use inference='vb', or a prior of at least 1"
+        )
+
+
 @dataclass(frozen=True)
 class Evaluated:
     """Objective, counts and gradients at the current state (pure functions).
@@ -79,27 +123,34 @@ class Evaluated:
     can be replayed.
 
     Args:
-        full_pass: the model on all blocks, with as many chains as there are particles if sites that are not
-            conjugate enter labels, and none otherwise.
+        problem: model and data.
         rule: em's or vb's treatment of conjugate sites.
         state: the current state.
-        fixed: values of sites that do not move.
     """
 
-    full_pass: FullPass
+    problem: Problem
     rule: UpdateRule
     state: State
-    fixed: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """Sites that are neither conjugate nor one-hot."""
+        return gaussians_of(self.problem, self.state)
+
+    @cached_property
+    def full_pass(self) -> FullPass:
+        """The model on all blocks, with as many chains as there are particles if labels depend on Gaussians."""
+        return self.problem.full_pass(self.gaussians.chains if self.gaussians_in_labels else None)
 
     @property
     def density(self) -> Density:
         """The model's, with as many chains as there are particles."""
-        return replace(self.full_pass.density, chains=self.state.gaussians.chains)
+        return self.problem.density(self.gaussians.chains)
 
     @property
     def gaussians_in_labels(self) -> bool:
         """Whether labels depend on a Gaussian directly, so that moving it costs a pass over them."""
-        return any(self.full_pass.sites[n].kind == "free" for n in self.state.gaussians.sites)
+        return any(site.kind == "free" for site in self.gaussians.sites.values())
 
     @property
     def particles(self) -> int:
@@ -110,19 +161,19 @@ class Evaluated:
         """Values of all sites but the Gaussians."""
         leaves = {n: self.rule.leaf(x) for n, x in self.state.parameters.items()}
         onehot = {n: x.softmax(-1) for n, x in self.state.logits.items()}
-        return {**self.fixed, **leaves, **onehot}
+        return {**self.state.fixed, **leaves, **onehot}
 
     def values(self) -> Tensors:
         """The value of each site at which a pass over the labels is made."""
-        gaussians = self.state.gaussians
         with torch.no_grad():
-            return {**self.leaves(), **(gaussians.values() if self.gaussians_in_labels else gaussians.means())}
+            free = self.gaussians_in_labels
+            return {**self.leaves(), **(self.gaussians.values() if free else self.gaussians.means())}
 
     def prior_sites(self, gaussians: Mapping[str, Tensor] | None = None) -> TraceSites:
         """The model's sites, for the priors of global ones, at values of the Gaussians; no pass over labels."""
         if gaussians is None:
             with torch.no_grad():
-                return self.prior_sites(self.state.gaussians.values())
+                return self.prior_sites(self.gaussians.values())
         return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
 
     def prior_parameters(self, sites: TraceSites) -> Tensors:
@@ -132,7 +183,7 @@ class Evaluated:
     def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
         """One pass: the objective (without a network's penalty), the pass, and priors of conjugate sites."""
         total = self.full_pass(self.values(), gradient=list(self.state.parameters), marginals=marginals)
-        gaussians = self.state.gaussians
+        gaussians = self.gaussians
         # The pass's own have priors at the means of Gaussians.
         sites = self.prior_sites() if gaussians.sites else total.trace_sites
         with torch.no_grad():
@@ -141,7 +192,8 @@ class Evaluated:
                 terms = terms - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
             if gaussians.sites:
                 at = gaussians.unconstrained()
-                terms = terms + self.gaussian_terms(at, gaussians.values(at), sites)
+                values = gaussians.values(at)
+                terms = terms + self.gaussian_terms(gaussians.entropy(at, values), values, sites)
         objective = total.objective.mean() if total.objective.dim() else total.objective
         return objective + terms, total, self.prior_parameters(sites)
 
@@ -170,10 +222,9 @@ class Evaluated:
     def _zero(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64, device=self.full_pass.blocks[0].device)
 
-    def gaussian_terms(self, at: Mapping[str, Tensor], values: Mapping[str, Tensor], found: TraceSites) -> Tensor:
-        """Expected log-prior plus entropy; sites of items block by block, the others from those of the first."""
-        density, sites = self.density, self.full_pass.sites
-        total = self.state.gaussians.entropy(at, values)
+    def gaussian_terms(self, entropy: Tensor, values: Mapping[str, Tensor], found: TraceSites) -> Tensor:
+        """Entropy plus expected log-priors; of sites of items block by block, of the others from the first's."""
+        density, sites, total = self.density, self.full_pass.sites, entropy
         for name in values:
             if not sites[name].local:
                 total = total + expected(found[name].fn.log_prob(values[name]), density.chains)
@@ -198,7 +249,7 @@ class Evaluated:
         """
         logits = self.full_pass(self.values(), gradient=[name]).gradient[name] / self.particles
         with torch.no_grad():
-            values = {**self.leaves(), **self.state.gaussians.values()}
+            values = {**self.leaves(), **self.gaussians.values()}
         values[name] = values[name].detach().requires_grad_()
         total = self.dirichlet_terms(self.density.priors(self.full_pass.blocks[0], values))
         slope = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
@@ -210,12 +261,13 @@ class Evaluated:
         Args:
             counts: with which conjugate sites follow the Gaussians; empty where these stay.
         """
-        gaussians = self.state.gaussians
+        moving = replace(self.state, loc=_leaves(self.state.loc), log_scale=_leaves(self.state.log_scale))
+        gaussians = gaussians_of(self.problem, moving)
         at = gaussians.unconstrained()
         values = gaussians.values(at)
         sites = self.prior_sites(values)
         dirichlets = self.collapsed_terms(sites, counts) if counts else self.dirichlet_terms(sites)
-        total = self.gaussian_terms(at, values, sites) + dirichlets
+        total = self.gaussian_terms(gaussians.entropy(at, values), values, sites) + dirichlets
         objective = total.detach()
         if self.gaussians_in_labels:
             free = [n for n in values if self.full_pass.sites[n].kind == "free"]
@@ -230,119 +282,96 @@ class Evaluated:
         return {"objective": objective, **slopes}
 
 
-@dataclass
-class Ascent:
-    """Raises the objective, one block of sites at a time; every block update is an ascent step.
+def _leaves(tensors: Mapping[str, Tensor]) -> Tensors:
+    """The same numbers as leaves of a graph."""
+    return {name: x.detach().requires_grad_() for name, x in tensors.items()}
+
+
+@dataclass(frozen=True)
+class CoordinateAscent:
+    """em and vb: a step raises the objective, one block of sites at a time; every block update is an ascent step.
 
     Args:
-        full_pass, rule, fixed: as of ``Evaluated``.
-        state: where to start; it is moved in place.
-        repeats: whether the model is known to do the same at the same values, so that passes may be replayed.
-        kind: shared by fits whose passes differ in data alone; None where nothing is known.
-        learner: trains the network, where the model has one.
+        name: "em" or "vb".
+        rule: how conjugate sites are treated.
     """
 
-    full_pass: FullPass
+    name: str
     rule: UpdateRule
-    state: State
-    fixed: Mapping[str, Tensor] = field(default_factory=dict)
-    repeats: bool = False
-    kind: Hashable = None
-    learner: Learner | None = None
-    _lbfgs: LBFGSAscent | None = None
-    _replayed: dict[str, Replayed] = field(default_factory=dict)
 
-    @property
-    def current(self) -> Evaluated:
-        """Objective, counts and gradients at the current state."""
-        return Evaluated(self.full_pass, self.rule, self.state, self.fixed)
+    def start(self, problem: Problem, number: int = 0) -> State:
+        """The state in which a start begins; errors as of the rule."""
+        return self.rule.start(problem, number)
 
-    def evaluate(self) -> tuple[float, Total, Tensors]:
-        """One pass: the objective at the current state, the pass, and the priors of conjugate sites."""
-        learner = self.learner
-        objective, total, priors = self.current.evaluate(() if learner is None else (learner.truth,))
-        return float(objective) + (0.0 if learner is None else learner.penalty), total, priors
+    def at(self, problem: Problem, state: State) -> Evaluated:
+        """Objective, counts and gradients at a state."""
+        return Evaluated(problem, self.rule, state)
 
-    def step(self) -> float:
-        """One iteration; returns the objective at its start. A network learns at its end."""
-        learner = self.learner
-        if learner is None:
-            found = self._replay("pass", Evaluated.expected_counts)
-            self._update(with_prefix(found, "prior"), with_prefix(found, "count"))
-            return float(found["objective"])
-        learner.learn_votes_first()
-        objective, total, priors = self.evaluate()
-        if not learner.on_votes:  # else annotators, too, stay as the votes made them
-            self._update(priors, self._counting_pass(total, learner).gradient)
-            moved = self.state.logits or self.state.gaussians.sites
-            if learner.training.full_batch and moved:  # the pass's probabilities are then those of another state
-                total = self.full_pass(self.current.values(), marginals=(learner.truth,))
-        learner.learn(total.marginals[learner.truth])
-        return objective
+    def step(self, problem: Problem, state: State) -> tuple[State, float]:
+        """One iteration: the next state, and the objective at this one."""
+        found = self._replay(problem, state, "pass", Evaluated.expected_counts)
+        moved = self.update(problem, state, with_prefix(found, "prior"), with_prefix(found, "count"))
+        return moved, float(found["objective"])
 
-    def _counting_pass(self, total: Total, learner: Learner) -> Total:
-        """The pass whose counts update the parameters: the objective's, unless the model has another for it."""
-        counting = getattr(learner.problem.model, "counting", None)
-        if counting is None:
-            return total
-        full_pass = replace(self.full_pass, density=replace(self.full_pass.density, model=counting))
-        return full_pass(self.current.values(), gradient=list(self.state.parameters))
-
-    def _replay(self, name: str, function: Callable[..., Tensors], *more: Tensors) -> Tensors:
-        """A function of the current state and of more tensors, replayed where that is known to be right."""
-        current = self.current
-        if not self.repeats:
-            return function(current, *more)
-
-        def elsewhere(at: Mapping[str, Tensor]) -> Tensors:
-            here = replace(current, state=current.state.at(at))
-            return function(here, *({n: at[n] for n in given} for given in more))
-
-        if name not in self._replayed:
-            kind = self.kind and (self.kind, name, type(self.rule))
-            self._replayed[name] = Replayed(elsewhere, 0 if self.rule.many_iterations else None, kind)
-        inputs = self.state.arrays()
-        for given in more:
-            inputs |= given
-        return self._replayed[name](inputs)
-
-    def _update(self, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> None:
+    def update(
+        self, problem: Problem, state: State, priors: Mapping[str, Tensor], counts: Mapping[str, Tensor]
+    ) -> State:
         """Moves each block of sites, given the priors and the summed counts of conjugate sites."""
-        particles, parameters = self.current.particles, self.state.parameters
+        particles = self.at(problem, state).particles
+        parameters = dict(state.parameters)
         for name, prior in priors.items():
             mean = counts[name] if particles == 1 else counts[name] / particles
             parameters[name] = self.rule.update(parameters[name], prior, mean)
+        state = replace(state, parameters=parameters)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
-        for name in self.state.logits:
-            found = self._replay(f"logits of {name}", partial(Evaluated.new_logits, name=name))
-            self.state.logits[name] = found["logits"]
-        if self.state.gaussians.sites:
-            self._search_gaussians(priors)
+        for name in state.logits:
+            found = self._replay(problem, state, f"logits of {name}", partial(Evaluated.new_logits, name=name))
+            state = replace(state, logits={**state.logits, name: found["logits"]})
+        return self._search_gaussians(problem, state, priors) if state.loc else state
 
-    def _search_gaussians(self, priors: Mapping[str, Tensor]) -> None:
+    def _search_gaussians(self, problem: Problem, state: State, priors: Mapping[str, Tensor]) -> State:
         """A search for the Gaussians, which keeps its curvature between iterations.
 
         Where they are parameters of priors alone, the conjugate sites move with them: with fixed Dirichlets, a
         crowd's row and its annotators', whose prior it is, would follow each other in small steps.
 
         Args:
+            problem, state: where it begins.
             priors: of conjugate sites, as their parameters were made with.
         """
-        in_labels, counts = self.current.gaussians_in_labels, Tensors()
-        if not in_labels:
-            with torch.no_grad():  # a minibatch's counts are mixed with an earlier prior
-                counts = {n: (self.state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
-        leaves = self.state.gaussians.leaves
-        if self._lbfgs is None:
-            of_priors = not in_labels and self.learner is None
-            self._lbfgs = LBFGSAscent(leaves, *(PRIOR_LOOKS if of_priors else LOOKS))
+        in_labels, counts = self.at(problem, state).gaussians_in_labels, Tensors()
+        if not in_labels:  # a minibatch's counts are mixed with an earlier prior
+            counts = {n: (state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
+        moving = {part: {n: x.clone() for n, x in getattr(state, part).items()} for part in ("loc", "log_scale")}
+        state = replace(state, **moving)
+        leaves = _leaves(state.loc) | {f"{n} scale": x for n, x in _leaves(state.log_scale).items()}
+        of_priors = not in_labels and network_of(problem.model) is None
+        search = LBFGSAscent([*leaves.values()], *(PRIOR_LOOKS if of_priors else LOOKS), state.memory)
 
         def objective() -> tuple[float, list[Tensor]]:
-            found = self._replay("gaussians", Evaluated.gaussian_gradient, counts)
+            found = self._replay(problem, state, "gaussians", Evaluated.gaussian_gradient, counts)
             return float(found["objective"]), [found[f"slope.{i}"] for i in range(len(leaves))]
 
-        self._lbfgs(objective)
-        if not in_labels:
-            current = self.current
-            for name, prior in current.prior_parameters(current.prior_sites()).items():
-                self.state.parameters[name] = prior + counts[name]
+        search(objective)  # moves the numbers that the state shares with the leaves
+        state = replace(state, memory=search.memory)
+        if in_labels:
+            return state
+        current = self.at(problem, state)
+        after = current.prior_parameters(current.prior_sites())
+        return replace(state, parameters=state.parameters | {n: x + counts[n] for n, x in after.items()})
+
+    def _replay(
+        self, problem: Problem, state: State, name: str, function: Callable[..., Tensors], *more: Tensors
+    ) -> Tensors:
+        """A function of what is known at a state, and of more tensors; replayed where that is right."""
+
+        def elsewhere(arrays: Mapping[str, Tensor]) -> Tensors:
+            return function(self.at(problem, state.at(arrays)), *({n: arrays[n] for n in given} for given in more))
+
+        inputs = replace(state, memory={}).arrays()
+        for given in more:
+            inputs |= given
+        return problem.replay((name, type(self.rule)), elsewhere, inputs, self.rule.many_iterations)
+
+
+EM, VB = CoordinateAscent("em", MapUpdate()), CoordinateAscent("vb", MeanFieldUpdate())

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.checkpoint import checkpoint_of
-from crowdppl.inference.loop import Progress, Run, iterate, run_each
+from crowdppl.inference.density import Density
+from crowdppl.inference.gaussians import PARTICLES, base_draws
+from crowdppl.inference.loop import Progress, Run, Step, iterate, run_each
 from crowdppl.inference.neural.learner import FullBatch, Learner, refuse_options
-from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.state import first_state
-from crowdppl.inference.vb.coordinate_ascent import Ascent, MapUpdate, MeanFieldUpdate, UpdateRule
-from crowdppl.inference.vb.gaussians import PARTICLES
+from crowdppl.inference.state import State
+from crowdppl.inference.vb.coordinate_ascent import VB, CoordinateAscent, MeanFieldUpdate
 from crowdppl.networks.outputs import network_of
 from crowdppl.networks.training import training_of
 
@@ -28,70 +30,74 @@ GROWTH = 4.0
 """Factor by which the longest extrapolation grows after a success, and shrinks after a failure."""
 KEPT = 0.1
 """Least part of a concentration that an extrapolation leaves of it."""
+MOVING = ("parameters", "logits", "loc", "log_scale")
+"""Parts of a state that an extrapolation moves."""
 MOST_DRAWS, DRAWS_X_LABELS = 64, 40_000
 """Quadrature draws at most, and draws times labels at most. With more draws, results depend less on the seed."""
 
 
 @dataclass(frozen=True)
-class VbRun(Run):
-    """A run of em or vb; ``ascent`` is the engine at its last state."""
+class AscentRun(Run):
+    """A run of em or vb.
 
-    ascent: Ascent
+    Attributes:
+        ascent: em or vb.
+        state: the last.
+        learner: that trained the model's network, where it has one.
+    """
+
+    ascent: CoordinateAscent
+    state: State
+    learner: Learner | None = None
 
 
-def run_starts(problem: Problem, options: Options, engine: str) -> list[VbRun]:
+def run_starts(problem: Problem, ascent: CoordinateAscent) -> list[AscentRun]:
     """Runs em or vb from each start; the best comes first.
 
     Raises:
         MethodError: when em meets a prior below 1 or a hierarchical prior.
     """
-    learner = learner_of(problem, options)
-
-    def run(number: int) -> VbRun:
-        name, shares = problem.start(number)
-        ascent = prepare(problem, options, engine, shares, number)
-        title = f"{engine} from {name}"
-        if learner is None:
-            ascent, progress = _run(problem, options, ascent, title, number)
-        else:
-            ascent.learner = learner
-            progress = _run_with(learner, options, ascent, title, engine)
-        return VbRun(name, progress, progress.objectives[-1] if progress.objectives else -np.inf, ascent)
-
-    return run_each(run, options.restarts)
+    learner = learner_of(problem)
+    run = partial(_run, problem, ascent) if learner is None else partial(_run_with, learner, problem, ascent)
+    return run_each(run, problem.options.restarts)
 
 
-def prepare(problem: Problem, options: Options, engine: str, shares: Tensor | None, number: int = 0) -> Ascent:
-    """The engine at its start; arguments and errors as of ``first_state``."""
-    rule: UpdateRule = MapUpdate() if engine == "em" else MeanFieldUpdate()
-    state = first_state(problem, options, engine, shares, number)
-    chains = state.gaussians.chains if problem.of_kind("free") else None
-    return Ascent(problem.full_pass(chains), rule, state, repeats=problem.steady, kind=problem.kind)
+def _finished(
+    problem: Problem,
+    ascent: CoordinateAscent,
+    number: int,
+    state: State,
+    progress: Progress,
+    learner: Learner | None = None,
+) -> AscentRun:
+    objective = progress.objectives[-1] if progress.objectives else -np.inf
+    return AscentRun(problem.start_name(number), progress, objective, ascent, state, learner)
 
 
-def _run(problem: Problem, options: Options, ascent: Ascent, title: str, number: int) -> tuple[Ascent, Progress]:
+def _run(problem: Problem, ascent: CoordinateAscent, number: int) -> AscentRun:
     """A run from one start, until the objective converges; then again, with more draws of Gaussians."""
+    options, state = problem.options, ascent.start(problem, number)
     if options.batch_size is not None and options.batch_size < problem.n_items:
-        warm_up(ascent, problem, options)
-    in_labels, most = ascent.current.gaussians_in_labels, options.max_iterations or 1000
-    extrapolates = isinstance(ascent.rule, MeanFieldUpdate) and not ascent.state.logits and not in_labels
-    fit = Extrapolation(ascent, problem.tolerance) if extrapolates else ascent
-    progress = iterate(lambda t: fit.step(), options, steps=most, tolerance=problem.tolerance, name=title)
+        state = warm_up(problem, state)
+    most, step = options.max_iterations or 1000, partial(ascent.step, problem)
+    how: Any = {"tolerance": problem.tolerance, "name": f"{ascent.name} from {problem.start_name(number)}"}
+    if ascent.rule.spreads and not state.logits and not ascent.at(problem, state).gaussians_in_labels:
+        ahead: Step[State] = Extrapolation(step, problem.tolerance)
+    else:
+        ahead = step
+    state, progress = iterate(ahead, state, options, steps=most, **how)
     before, callback = progress.iterations, options.callback
-    finer = None
-    if progress.converged and before < most:
-        finer = with_more_draws(problem, ascent, options.seed + number)
+    finer = with_more_draws(problem, state, options.seed + number) if progress.converged and before < most else None
     if finer is None:
-        return ascent, progress
+        return _finished(problem, ascent, number, state, progress)
     if callback is not None:
         options = replace(options, callback=lambda t, value: callback(before + t, value))
-    ascent, steps = finer, most - before
-    progress = iterate(lambda t: ascent.step(), options, steps=steps, tolerance=problem.tolerance, name=title)
+    state, progress = iterate(step, finer, options, steps=most - before, **how)
     progress.before = before
-    return ascent, progress
+    return _finished(problem, ascent, number, state, progress)
 
 
-def learner_of(problem: Problem, options: Options) -> Learner | None:
+def learner_of(problem: Problem) -> Learner | None:
     """The trainer of the model's network, where it has one; made first, because it writes the blocks' outputs.
 
     Raises:
@@ -99,7 +105,7 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     """
     if network_of(problem.model) is None:
         return None
-    training = training_of(getattr(problem.model, "training", {}))
+    training, options = training_of(getattr(problem.model, "training", {})), problem.options
     refuse_options(options, "batch_size", "max_iterations", *(() if training.full_batch else ("tolerance",)))
     if options.restarts > 1:
         raise MethodError(
@@ -108,43 +114,82 @@ def learner_of(problem: Problem, options: Options) -> Learner | None:
     return (FullBatch if training.full_batch else Learner)(problem, training)
 
 
-def _run_with(learner: Learner, options: Options, ascent: Ascent, title: str, engine: str) -> Progress:
-    """A run of as many iterations as the network's training has epochs; in full batch, at most."""
+def step_with_network(
+    learner: Learner, problem: Problem, ascent: CoordinateAscent, state: State
+) -> tuple[State, float]:
+    """One iteration, at whose end the network learns; while it learns votes, annotators stay as votes made them."""
+    learner.learn_votes_first()
+    objective, total, priors = ascent.at(problem, state).evaluate((learner.truth,))
+    value = float(objective) + learner.penalty
+    if not learner.on_votes:
+        state = ascent.update(problem, state, priors, _counts(problem, ascent, state, total.gradient))
+        if learner.training.full_batch and (state.logits or state.loc):  # they have moved since the pass
+            values = ascent.at(problem, state).values()
+            total = ascent.at(problem, state).full_pass(values, marginals=(learner.truth,))
+    learner.learn(total.marginals[learner.truth])
+    return state, value
 
-    def restore(arrays: dict[str, Tensor], epochs: int) -> None:
-        ascent.state.restore(arrays)
+
+def _counts(
+    problem: Problem, ascent: CoordinateAscent, state: State, counts: Mapping[str, Tensor]
+) -> Mapping[str, Tensor]:
+    """The counts that update the parameters: the objective's, unless the model has another pass for them."""
+    counting = getattr(problem.model, "counting", None)
+    if counting is None:
+        return counts
+    here = ascent.at(problem, state)
+    full_pass = replace(here.full_pass, density=replace(here.full_pass.density, model=counting))
+    return full_pass(here.values(), gradient=list(state.parameters)).gradient
+
+
+def _run_with(learner: Learner, problem: Problem, ascent: CoordinateAscent, number: int) -> AscentRun:
+    """A run of as many iterations as the network's training has epochs; in full batch, at most."""
+    first, options = ascent.start(problem, number), problem.options
+
+    def restored(arrays: Arrays, epochs: int) -> State:
         learner.restore(arrays, epochs)
+        return first.at(arrays)
 
     full = learner.training.full_batch
-    progress = iterate(
-        lambda t: ascent.step(),
+    state, progress = iterate(
+        partial(step_with_network, learner, problem, ascent),
+        first,
         options,
         steps=learner.training.length,
-        tolerance=learner.problem.tolerance if full else None,
-        name=title,
+        tolerance=problem.tolerance if full else None,
+        name=f"{ascent.name} from {problem.start_name(number)}",
         checkpoint=checkpoint_of(
-            learner.problem, options, engine, lambda: ascent.state.arrays() | learner.arrays(), restore
+            problem, options, ascent.name, lambda state: state.arrays() | learner.arrays(), restored
         ),
     )
     learner.finish(progress.interrupted)
     if not full or learner.training.stop_after is not None:
         progress.converged = not progress.interrupted
-    return progress
+    return _finished(problem, ascent, number, state, progress, learner)
 
 
-def warm_up(ascent: Ascent, problem: Problem, options: Options) -> None:
-    """Moves a fit at its start by a few epochs over minibatches, before full passes.
+def epochs(ascent: CoordinateAscent, problem: Problem) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
+    """Trains; after each epoch, the model's density and the values of its sites."""
+    learner, state = learner_of(problem), ascent.start(problem)
+    assert learner is not None
+    for _ in range(learner.training.epochs):
+        state, _ = step_with_network(learner, problem, ascent, state)
+        here = ascent.at(problem, state)
+        yield here.full_pass.density, here.values()
+
+
+def warm_up(problem: Problem, state: State) -> State:
+    """A state of vb, moved by a few epochs over minibatches, before full passes.
 
     Dirichlets move by natural gradients, one-hot sites by averaged logits (assigned logits would follow every
     batch), prior parameters as in full batch.
 
     Raises:
-        MethodError: for em, and for models with sites of items or other sites that need gradients.
+        MethodError: for models with sites of items or other sites that need gradients.
     """
+    options = problem.options
     assert options.batch_size is not None
-    if not isinstance(ascent.rule, MeanFieldUpdate):
-        raise MethodError("batch_size is an option of vb and svi; em runs over all items (use inference='vb')")
-    free = [n for n in ascent.state.gaussians.sites if problem.sites[n].kind == "free"]
+    free = [n for n in state.loc if problem.sites[n].kind == "free"]
     if free:
         raise MethodError(
             f"vb with batch_size refuses {type(problem.model).__name__}: {', '.join(free)} has no natural "
@@ -158,18 +203,18 @@ def warm_up(ascent: Ascent, problem: Problem, options: Options) -> None:
             size = max(1, round(share * block.n_items))
             order = rng.permutation(block.n_items)
             for chosen in np.array_split(order, max(1, block.n_items // size)):
-                batch = block.subset(np.sort(chosen), problem.n_items / len(chosen))
-                _minibatch_step(ascent, batch, (t + DELAY) ** -FORGETTING)
+                batch = replace(block.subset(np.sort(chosen), problem.n_items / len(chosen)), offset=0)
+                one = replace(problem, blocks=[batch])
+                state = _minibatch_step(one, state, (t + DELAY) ** -FORGETTING)
                 t += 1
+    return state
 
 
-def _minibatch_step(ascent: Ascent, batch: Block, rate: float) -> None:
-    """A step of an engine whose only block is the minibatch, and which shares the state."""
-    before = {n: x.clone() for n, x in ascent.state.logits.items()}
-    full_pass = replace(ascent.full_pass, blocks=[replace(batch, offset=0)])
-    Ascent(full_pass, MeanFieldUpdate(rate), ascent.state).step()
-    for name, old in before.items():
-        ascent.state.logits[name] = torch.lerp(old, ascent.state.logits[name], rate)
+def _minibatch_step(problem: Problem, state: State, rate: float) -> State:
+    """A step whose only block is the minibatch; what was found of the curvature is of no use to another."""
+    moved, _ = CoordinateAscent("vb", MeanFieldUpdate(rate)).step(problem, state)
+    logits = {n: torch.lerp(old, moved.logits[n], rate) for n, old in state.logits.items()}
+    return replace(moved, logits=logits, memory={})
 
 
 Arrays = dict[str, Tensor]
@@ -187,63 +232,60 @@ class Extrapolation:
     alone.
 
     Args:
-        ascent: a fit by vb, without one-hot sites, whose labels depend on no Gaussian.
+        plain: a step of vb, without one-hot sites, whose labels depend on no Gaussian.
         tolerance: relative gain below which it has converged.
     """
 
-    ascent: Ascent
+    plain: Step[State]
     tolerance: float
-    _past: list[Arrays] = field(default_factory=list)
+    _past: list[State] = field(default_factory=list)
     _last: float = float("-inf")
     _longest: float = GROWTH
 
-    def step(self) -> float:
-        """One iteration; returns the objective at its start."""
+    def __call__(self, state: State) -> tuple[State, float]:
+        """One iteration: the next state, and the objective at its start."""
         if len(self._past) == 2:
-            value = self._step_from_ahead(*self._past)
-            if value is not None:
-                return value
-        self._past.append(self.ascent.state.copy())
-        self._last = self.ascent.step()
-        return self._last
+            start, middle = self._past
+            found, state = self._from_ahead(start, middle, state)
+            if found is not None:
+                return state, found
+        self._past.append(state)
+        state, self._last = self.plain(state)
+        return state, self._last
 
-    def _step_from_ahead(self, start: Arrays, middle: Arrays) -> float | None:
-        """An iteration from the extrapolated point; None where it does not pay, and nothing has moved."""
-        state, self._past = self.ascent.state, []
-        here = state.copy()
+    def _from_ahead(self, start: State, middle: State, here: State) -> tuple[float | None, State]:
+        """An iteration from the extrapolated point; None and where it was where that does not pay."""
+        self._past = []
         ahead, length = self._extrapolated(start, middle, here)
         if length <= 1:
-            return None
+            return None, here
         try:
-            state.restore(ahead)
-            value = self.ascent.step()
+            moved, value = self.plain(ahead)
         except NumericalError:  # the point is out of range; the fit itself is fine
-            value = float("-inf")
-        except BaseException:  # Ctrl-C, too, leaves a state whose objective has not fallen
-            state.restore(here)
-            raise
+            moved, value = here, float("-inf")
         if not value - self._last > self.tolerance * (1 + abs(value)):
-            state.restore(here)
             self._longest = max(GROWTH, self._longest / GROWTH)
-            return None
+            return None, replace(here, memory=moved.memory)  # the curvature found there is still of use
         if length == self._longest:
             self._longest *= GROWTH
         self._past, self._last = [ahead], value
-        return value
+        return value, moved
 
-    def _extrapolated(self, start: Arrays, middle: Arrays, here: Arrays) -> tuple[Arrays, float]:
+    def _extrapolated(self, start: State, middle: State, here: State) -> tuple[State, float]:
         """The extrapolated point, and the length of the step; with length 1, it is ``here``."""
-        lines = {n: (start[n], middle[n], here[n]) for n in here}
+        points = [{part: getattr(state, part) for part in MOVING} for state in (start, middle, here)]
+        names = [(part, name) for part in MOVING for name in points[2][part]]
+        lines = {(part, name): [x[part][name] for x in points] for part, name in names}
         first = sum(float((b - a).square().sum()) for a, b, _ in lines.values())
         bend = sum(float((c - 2 * b + a).square().sum()) for a, b, c in lines.values())
         length = min(self._longest, (first / bend) ** 0.5) if bend > 0 else 1.0
         if length <= 1:
             return here, 1.0
-        found = {}
-        for name, (a, b, c) in lines.items():
+        found: dict[str, Arrays] = {part: {} for part in MOVING}
+        for (part, name), (a, b, c) in lines.items():
             x = a + 2 * length * (b - a) + length**2 * (c - 2 * b + a)
-            found[name] = torch.maximum(x, KEPT * c) if name.startswith("parameter.") else x
-        return found, length
+            found[part][name] = torch.maximum(x, KEPT * c) if part == "parameters" else x
+        return replace(here, **found), length
 
 
 def quadrature_draws(problem: Problem) -> int:
@@ -251,15 +293,13 @@ def quadrature_draws(problem: Problem) -> int:
     return max(PARTICLES, min(MOST_DRAWS, DRAWS_X_LABELS // max(problem.n_labels, 1)))
 
 
-def with_more_draws(problem: Problem, ascent: Ascent, seed: int) -> Ascent | None:
-    """The same fit with more base draws, to continue after convergence; None where there are enough.
+def with_more_draws(problem: Problem, state: State, seed: int) -> State | None:
+    """The same state with more base draws, to continue after convergence; None where there are enough.
 
     Few draws, each of which costs a pass, serve for most of the way.
     """
-    gaussians, particles = ascent.state.gaussians, quadrature_draws(problem)
-    if not gaussians.noise or not ascent.current.gaussians_in_labels or particles <= (gaussians.chains or 0):
+    here, particles = VB.at(problem, state), quadrature_draws(problem)
+    if not state.noise or not here.gaussians_in_labels or particles <= (here.gaussians.chains or 0):
         return None
-    finer = gaussians.with_particles(particles, problem.signatures, seed)
-    state = replace(ascent.state, gaussians=finer)
-    full_pass = problem.full_pass(particles)
-    return Ascent(full_pass, ascent.rule, state, ascent.fixed, repeats=ascent.repeats, kind=ascent.kind)
+    _, noise = base_draws(here.gaussians.sites, state.loc, problem.signatures, seed, particles)
+    return replace(state, noise=noise, memory={})

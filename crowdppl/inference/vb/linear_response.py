@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from crowdppl.data.blocks import Block
-from crowdppl.inference.loop import iterate
+from crowdppl.inference.loop import Step, iterate
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem
+from crowdppl.inference.state import State
 from crowdppl.inference.tables import WIDTH
-from crowdppl.inference.vb.coordinate_ascent import Ascent
+from crowdppl.inference.vb.coordinate_ascent import VB
 from crowdppl.inference.vb.fit import Extrapolation
+from crowdppl.networks.outputs import network_of
 
 Vectors = dict[str, Tensor]
 """P vectors over all entries of all sites: (P, *site) by site."""
@@ -42,7 +44,7 @@ DISTANCE = 1e-5
 """In log theta, over which differences are taken in float64."""
 
 
-def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
+def weights(problem: Problem, state: State, generator: torch.Generator, *, settled: bool) -> dict[str, Tensor]:
     """For each row of each Dirichlet, the part of its concentration that is information: above 0, at most 1.
 
     A Dirichlet with this part of the concentration has the same mean, and the variance of linear response, or the
@@ -50,7 +52,7 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, set
     vb has stopped short of its fixed point, on a flat way, the weights are found at the fixed point.
 
     Args:
-        problem, ascent: vb at its fixed point; its state is restored.
+        problem, state: of vb at its fixed point.
         generator: random stream of the signs.
         settled: whether the fit ended because it had converged.
 
@@ -58,30 +60,27 @@ def weights(problem: Problem, ascent: Ascent, generator: torch.Generator, *, set
         By site, in the shape of its rows; nothing where labels depend on Gaussians directly, or where a model's
         counts are those of another likelihood.
     """
-    if ascent.current.gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
+    if VB.at(problem, state).gaussians_in_labels or getattr(problem.model, "counting", None) is not None:
         return {}
-    found, upward = _weights(problem, ascent, generator)
-    if upward and settled and ascent.learner is None:
-        kept = ascent.state.copy()
-        try:
-            fit = ascent if ascent.state.logits else Extrapolation(ascent, CONVERGED)
-            quiet = replace(problem.options, progress=False, callback=None)
-            if iterate(lambda t: fit.step(), quiet, steps=MORE, tolerance=CONVERGED).interrupted:
-                raise KeyboardInterrupt
-            found, _ = _weights(problem, ascent, generator)
-        finally:
-            ascent.state.restore(kept)
+    found, upward = _weights(problem, state, generator)
+    if upward and settled and network_of(problem.model) is None:
+        step = partial(VB.step, problem)
+        quiet = replace(problem.options, progress=False, callback=None)
+        ahead: Step[State] = step if state.logits else Extrapolation(step, CONVERGED)
+        state, progress = iterate(ahead, state, quiet, steps=MORE, tolerance=CONVERGED)
+        if progress.interrupted:
+            raise KeyboardInterrupt
+        found, _ = _weights(problem, state, generator)
     return found
 
 
-def _weights(problem: Problem, ascent: Ascent, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
-    """The weights at the current state, and whether it is no maximum: some direction curves upwards."""
-    concentration = {n: x.double() for n, x in ascent.state.parameters.items() if x.shape[-1] > 1}
+def _weights(problem: Problem, state: State, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
+    """The weights at a state, and whether it is no maximum: some direction curves upwards."""
+    concentration = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
     if not concentration:
         return {}, False
-    current = ascent.current
-    _, _, priors = current.evaluate()
-    rows, curvature = DirichletMaps(concentration), _Curvature(problem, ascent)
+    _, _, priors = VB.at(problem, state).evaluate()
+    rows, curvature = DirichletMaps(concentration), _Curvature(problem, state)
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
     most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in concentration.values())))
     k = problem.blocks[0].n_classes
@@ -252,20 +251,24 @@ class _Curvature:
     """
 
     problem: Problem
-    ascent: Ascent
+    state: State
     upward: bool = False
 
     @cached_property
     def _blocks(self) -> list[Block]:
         """The data in float64: differences of parameters with many labels are lost in the rounding of float32."""
-        return [replace(block, dtype=torch.float64) for block in self.ascent.full_pass.blocks]
+        return [replace(block, dtype=torch.float64) for block in self.problem.blocks]
+
+    @cached_property
+    def _values(self) -> Vectors:
+        """The value of each site at the state."""
+        return {name: x.double() for name, x in VB.at(self.problem, self.state).values().items()}
 
     @cached_property
     def _counts(self) -> Vectors:
         """The counts at the state."""
-        values = {name: x.double() for name, x in self.ascent.current.values().items()}
-        full_pass = replace(self.ascent.full_pass, blocks=self._blocks)
-        found = full_pass(values, gradient=list(self.ascent.state.parameters), extra=lambda _: None).gradient
+        full_pass = replace(self.problem.full_pass(), blocks=self._blocks)
+        found = full_pass(self._values, gradient=list(self.state.parameters), extra=lambda _: None).gradient
         return {name: x.double() for name, x in found.items()}
 
     @property
@@ -278,13 +281,12 @@ class _Curvature:
         vectors = len(next(iter(y.values())))
         step = DISTANCE / torch.stack([x.abs().flatten(1).amax(1) for x in y.values()]).amax(0).clamp(min=1e-300)
         values = {}
-        for name, x in self.ascent.current.values().items():
-            moved = x.double().expand(vectors, *x.shape)
+        for name, x in self._values.items():
+            moved = x.expand(vectors, *x.shape)
             if name in y:
                 moved = moved + y[name] * step.reshape(-1, *(1,) * x.dim())
             values[name] = self.problem.sites[name].widen(moved, self.problem.plates)
-        density = replace(self.ascent.full_pass.density, chains=vectors)
-        full_pass = replace(self.ascent.full_pass, density=density, blocks=self._blocks)
+        full_pass = replace(self.problem.full_pass(vectors), blocks=self._blocks)
         counts = full_pass(values, gradient=list(y), extra=lambda _: None).gradient
         out = {}
         for name, x in y.items():

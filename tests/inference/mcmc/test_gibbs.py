@@ -16,7 +16,8 @@ from scipy.special import gammaln, logsumexp
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.mcmc.gibbs import Gibbs, sample
+from crowdppl.inference.mcmc import gibbs
+from crowdppl.inference.mcmc.gibbs import sample
 from tests.crowd import annotations, crowd, double, posed, split
 from tests.evidence import SETTINGS, STATES, Exact, beta, community, exact
 
@@ -36,7 +37,7 @@ def run(
 ) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities, of others as they are."""
     problem = posed(crowdppl.method(name, **(settings or {})), data, chains=chains, **options)
-    draws, _ = sample(problem, problem.options)
+    draws, _ = sample(problem)
     out = {}
     for site, x in draws.items():
         shape = problem.sites[site].shape(problem.n_items)
@@ -196,12 +197,12 @@ def test_blocks_visited_in_another_order_draw_the_same() -> None:
     data = split(crowd(30, 4, 3, 3), 3)
     states = []
     for turn in (1, -1):
-        problem = posed(crowdppl.method("bayesian_dawid_skene"), data, chains=3)
-        gibbs = Gibbs(problem, problem.options)
-        gibbs.full_pass = replace(gibbs.full_pass, blocks=gibbs.full_pass.blocks[::turn])
-        for t in range(4):
-            gibbs.sweep(t, adapting=False)
-        states.append(gibbs.values())
+        problem = posed(crowdppl.method("bayesian_dawid_skene"), data, chains=3, warmup=0)
+        state = gibbs.start(problem)
+        turned = replace(problem, blocks=problem.blocks[::turn])
+        for _ in range(4):
+            state, _ = gibbs.step(turned, state)
+        states.append(gibbs.values(problem, state))
     assert all(torch.equal(states[0][n], states[1][n]) for n in states[0])
 
 
@@ -221,4 +222,4 @@ def test_several_blocks_have_the_same_posterior() -> None:
 def test_a_site_without_an_exact_update_is_refused_by_name() -> None:
     problem = posed(crowdppl.method("glad"), crowd(20, 4, 3, 3))
     with pytest.raises(MethodError, match="ability, difficulty"):
-        Gibbs(problem, problem.options)
+        gibbs.start(problem)

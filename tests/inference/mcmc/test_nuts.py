@@ -20,8 +20,8 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import ConvergenceWarning, MethodError
 from crowdppl.inference.engines import fit_model
+from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.mcmc import gibbs, nuts
-from crowdppl.inference.mcmc.nuts import Marginal
 from crowdppl.inference.options import Options
 from crowdppl.primitives import annotate, coin_table, plates, prevalence, truth
 from crowdppl.primitives.model import card_of, plates_of
@@ -31,7 +31,7 @@ from tests.evidence import STATES, exact
 
 SETTINGS: dict[str, dict[str, Any]] = {"dependent_clusters": {"groups": [0, 1, 0, 2, 1]}}
 DISCRETE = {"community"}  # a one-hot site cannot be summed out
-ZOO = [n for n in crowdppl.registry.names() if "nuts" not in card_of(crowdppl.method(n)).refused]
+ZOO = [n for n in crowdppl.registry.names() if card_of(crowdppl.method(n)).refusal("nuts") is None]
 LABELS = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1), (3, 1, 0), (3, 2, 1)]
 
 
@@ -44,7 +44,7 @@ def _double() -> Iterator[None]:
 @pytest.mark.parametrize("name", sorted(set(ZOO) - DISCRETE))
 def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
     problem = posed(crowdppl.method(name, **SETTINGS.get(name, {})), crowd(8, 5, 3, 3))
-    marginal = Marginal(problem)
+    marginal = Marginal(problem, "nuts")
     torch.manual_seed(0)
     first, theirs, constrain, _ = initialize_model(
         problem.model.model, (problem.blocks[0],), max_plate_nesting=plates_of(problem.model)
@@ -74,7 +74,7 @@ def test_the_potential_is_pyros_own_with_its_gradient(name: str) -> None:
 def draws_of(engine: Any, model: Any, data: Annotations, **options: Any) -> dict[str, np.ndarray]:
     """Draws (C, D, *site) of Dirichlet sites as probabilities."""
     problem = posed(model, data, **options)
-    draws = engine.sample(problem, problem.options)[0]
+    draws = engine.sample(problem)[0]
     out = {}
     for name, x in draws.items():
         x = x.exp() if problem.sites[name].kind == "conjugate" else x
@@ -173,7 +173,7 @@ def test_divergences_are_counted_by_chain_and_warned_of() -> None:
 
 def test_a_site_that_cannot_be_summed_out_is_refused_by_name() -> None:
     with pytest.raises(MethodError, match="community"):
-        Marginal(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)))
+        Marginal(posed(crowdppl.method("community"), crowd(8, 5, 3, 3)), "nuts")
 
 
 def test_the_oracle_of_this_file_adds_up() -> None:

@@ -14,8 +14,9 @@ import torch
 import crowdppl
 from crowdppl.data.annotations import Annotations
 from crowdppl.inference.assembly import mixing, result_of_draws
+from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import (
-    Gibbs,
+    GibbsState,
     best_permutation,
     class_similarity,
     permutations,
@@ -48,13 +49,13 @@ def labelled(n_classes: int, seed: int = 0, **options: Any) -> tuple[Annotations
 
 def swapped(monkeypatch: pytest.MonkeyPatch, chains: tuple[int, ...] = (0, 2)) -> None:
     """Lets some chains start from truths whose classes are rotated."""
-    start = Problem.start
+    start = Problem.start_shares
 
-    def rotated(self: Problem, number: int) -> tuple[str, torch.Tensor | None]:
-        name, shares = start(self, number)
-        return name, shares.roll(1, -1) if number in chains and shares is not None else shares
+    def rotated(self: Problem, number: int) -> torch.Tensor | None:
+        shares = start(self, number)
+        return shares.roll(1, -1) if number in chains and shares is not None else shares
 
-    monkeypatch.setattr(Problem, "start", rotated)
+    monkeypatch.setattr(Problem, "start_shares", rotated)
 
 
 def even(data: Annotations) -> Problem:
@@ -112,17 +113,17 @@ def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None
     data, truth = labelled(n_classes)
     swapped(monkeypatch)
     problem = even(data)
-    draws, progress = sample(problem, problem.options)
+    draws, progress = sample(problem)
     assert progress.relabelled == (0, 2)
     assert permutations(problem, draws) == [list(range(n_classes))] * CHAINS
     assert max(mixing(draws, frozenset(draws))["rhat"].values()) < 1.05
     result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
-    again, _ = sample(problem, problem.options)
+    again, _ = sample(problem)
     assert all(torch.equal(draws[name], again[name]) for name in draws)
 
-    monkeypatch.setattr(Gibbs, "relabel", lambda self, t: None)
-    apart, progress = sample(problem, problem.options)
+    monkeypatch.setattr(gibbs, "relabel", lambda problem, state: state)
+    apart, progress = sample(problem)
     assert progress.relabelled == ()
     rotated = [(k - 1) % n_classes for k in range(n_classes)]
     found = permutations(problem, apart)
@@ -143,7 +144,7 @@ def test_other_stories_are_relabelled_with_all_they_know(
     data, truth = labelled(2)
     swapped(monkeypatch)
     problem = posed(crowdppl.method(method, **settings), data, chains=CHAINS, draws=60, warmup=60)
-    draws, progress = sample(problem, problem.options)
+    draws, progress = sample(problem)
     assert progress.relabelled == (0, 2)
     assert permutations(problem, draws) == [[0, 1]] * CHAINS
     result = result_of_draws(problem, data.order, draws, {})
@@ -153,9 +154,14 @@ def test_other_stories_are_relabelled_with_all_they_know(
 @pytest.mark.parametrize(("warmup", "expected"), [(60, [15, 30]), (3, [1]), (0, [])])
 def test_only_warm_up_is_touched(warmup: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    monkeypatch.setattr(Gibbs, "relabel", lambda self, t: looked.append(t))
+
+    def noted(problem: Problem, state: GibbsState) -> GibbsState:
+        looked.append(int(state.sweeps))
+        return state
+
+    monkeypatch.setattr(gibbs, "relabel", noted)
     problem = posed(crowdppl.method("one_coin"), labelled(2)[0], chains=2, draws=30, warmup=warmup)
-    sample(problem, problem.options)
+    sample(problem)
     assert looked == expected
 
 
@@ -165,7 +171,7 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
     wrong = data.frame().assign(label=1 - data.frame()["label"])
     known = Annotations.from_frame(wrong, classes=[0, 1], gold=dict(enumerate(truth[:100].tolist())))
     problem = even(known)
-    draws, progress = sample(problem, problem.options)
+    draws, progress = sample(problem)
     assert progress.relabelled == ()
     result = result_of_draws(problem, known.order, draws, {})
     assert (result.probabilities.argmax(1) == truth)[100:].mean() > 0.85
@@ -174,5 +180,5 @@ def test_what_names_the_classes_itself_is_left_alone(monkeypatch: pytest.MonkeyP
 def test_a_model_without_a_truth_of_classes_has_no_permutations() -> None:
     data, _ = labelled(2)
     problem = posed(crowdppl.method("multinomial"), data, chains=2, draws=4, warmup=2)
-    draws, _ = sample(problem, problem.options)
+    draws, _ = sample(problem)
     assert permutations(replace(problem, truth=None), draws) == []  # as of a model whose truth is not enumerated

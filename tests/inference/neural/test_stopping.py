@@ -13,9 +13,11 @@ from torch import Tensor, nn
 import crowdppl
 from crowdppl.data.split import keep, label_folds
 from crowdppl.errors import ConvergenceWarning, DataError, MethodError
-from crowdppl.inference.neural.early_stopping import _epochs, _left_out, _score
+from crowdppl.inference.neural.early_stopping import _left_out, _score
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import build_problem, without_validation
+from crowdppl.inference.vb.coordinate_ascent import EM
+from crowdppl.inference.vb.fit import epochs
 from crowdppl.networks.training import training_of
 from tests.networks.test_networks import clouds
 
@@ -46,7 +48,7 @@ def test_the_score_is_that_of_the_labels_left_out() -> None:
     out = label_folds(data, 10, 0) == 0
     with without_validation("cpu"):
         problem = build_problem(model, keep(data, ~out), Options())
-        (density, values) = next(iter(_epochs(problem, "em", training_of(model.training))))
+        (density, values) = next(epochs(EM, problem))
         got = _score(problem, density, values, data.on("cpu", problem.blocks[0].dtype))
         table, seen = values["confusion"].exp().numpy(), problem.blocks[0].seen
     assert seen is not None

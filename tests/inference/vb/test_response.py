@@ -121,7 +121,7 @@ def test_short_of_the_fixed_point_widths_are_those_at_it(monkeypatch: pytest.Mon
 
     there, short = weight(1e-13), weight(1e-3)
     np.testing.assert_allclose(short, there, rtol=0.02)
-    monkeypatch.setattr(linear_response, "iterate", lambda *_, **__: Progress())
+    monkeypatch.setattr(linear_response, "iterate", lambda _, state, *__, **___: (state, Progress()))
     assert np.abs(np.sqrt(there / weight(1e-3)) - 1).max() > 0.5
 
 

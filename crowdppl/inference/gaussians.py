@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,7 +29,7 @@ class Gaussians:
 
     Attributes:
         sites: the free and hyper sites.
-        loc, log_scale: float64 leaves in unconstrained space; ``log_scale`` is empty for points.
+        loc, log_scale: float64, in unconstrained space; ``log_scale`` is empty for points.
         noise: (P, ...) base draws, empty for points.
         plates: nesting depth of the model, for the shape of values with chains.
     """
@@ -39,38 +39,6 @@ class Gaussians:
     log_scale: dict[str, Tensor]
     noise: dict[str, Tensor]
     plates: int
-
-    @staticmethod
-    def around(
-        sites: Mapping[str, Site],
-        values: Mapping[str, Tensor],
-        plates: int,
-        signatures: Signatures | None = None,
-        seed: int = 0,
-        particles: int = PARTICLES,
-    ) -> Gaussians:
-        """Gaussians around given values, in each site's own space.
-
-        Args:
-            sites, values: sites to cover, and where to start.
-            plates: nesting depth of the model.
-            signatures: keys of each coordinate's base draws; None for points.
-            seed: of the base draws.
-            particles: base draws, where labels depend on a site.
-        """
-        loc, log_scale, noise = {}, {}, {}
-        for name, site in sites.items():
-            loc[name] = site.transform.inv(values[name].double()).detach().clone().contiguous().requires_grad_()
-        if signatures is not None:
-            in_labels = any(site.kind == "free" for site in sites.values())
-            particles = particles if in_labels else enough_draws(sum(x.numel() for x in loc.values()))
-            log_scale = {n: torch.full_like(x.detach(), FIRST_SCALE).log().requires_grad_() for n, x in loc.items()}
-            noise = _noise(sites, loc, signatures, seed, particles)
-        return Gaussians(dict(sites), loc, log_scale, noise, plates)
-
-    def with_particles(self, particles: int, signatures: Signatures, seed: int) -> Gaussians:
-        """The same Gaussians with the same leaves, and another number of base draws."""
-        return replace(self, noise=_noise(self.sites, self.loc, signatures, seed, particles))
 
     @property
     def chains(self) -> int | None:
@@ -112,17 +80,30 @@ class Gaussians:
         return {n: x.mean(0).reshape(self.loc[n].shape) if self.noise else x for n, x in values.items()}
 
 
-def _noise(
-    sites: Mapping[str, Site], loc: Mapping[str, Tensor], signatures: Signatures, seed: int, particles: int
-) -> dict[str, Tensor]:
-    """(P, ...) base draws of each site."""
-    noise = {}
+def base_draws(
+    sites: Mapping[str, Site],
+    loc: Mapping[str, Tensor],
+    signatures: Signatures,
+    seed: int,
+    particles: int = PARTICLES,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """First log-scales, and base draws (P, ...), of sites around their locations.
+
+    Args:
+        sites, loc: where to start.
+        signatures: keys of each coordinate's base draws.
+        seed: of the base draws.
+        particles: base draws, where labels depend on a site.
+    """
+    if not any(site.kind == "free" for site in sites.values()):
+        particles = enough_draws(sum(x.numel() for x in loc.values()))
+    noise, log_scale = {}, {n: torch.full_like(x, FIRST_SCALE).log() for n, x in loc.items()}
     for name, x in loc.items():
         keys = signatures.uniform(
             x.shape, (*sites[name].plates, *[""] * len(sites[name].event_shape)), name, seed, particles
         )
         noise[name] = stratified(torch.from_numpy(keys)).to(x.device)
-    return decorrelated(noise)
+    return log_scale, decorrelated(noise)
 
 
 def stratified(keys: Tensor) -> Tensor:
