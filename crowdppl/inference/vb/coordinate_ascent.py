@@ -214,7 +214,7 @@ class Evaluated:
         total = self._zero()
         for name, prior in self.prior_parameters(sites).items():
             parameter = self.state.parameters[name]
-            before = DIRICHLET.over(sites[name].fn, lambda c, _: DIRICHLET.log_normaliser(c), parameter)
+            before = DIRICHLET.over(sites[name].fn, lambda c, _: DIRICHLET.log_normaliser_of_prior(c), parameter)
             after = DIRICHLET.log_normaliser(prior + counts[name]).sum()
             total = total + after - expected(before, self.density.chains)
         return total
