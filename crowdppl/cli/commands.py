@@ -243,16 +243,17 @@ def sources(answers: Path, given: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
-    """Warns of files that no method reads, according to the methods' cards."""
+    """Warns of files and columns that no method reads, according to the methods' cards."""
     from crowdppl.primitives.model import card_of
 
     cards = [card_of(registry.method(name)) for name in models if name != "auto"]
     if None in cards:
         return  # nobody knows what a method without a card reads
     used = {what for card in cards if card is not None for what in card.uses}
-    for name in COVARIATES:
-        if given[name] is not None and name not in used:
-            text = f"{', '.join(models)}: no card says that {name} are read, so {given[name]} changes nothing"
+    columns = ", ".join(given["label_covariate"] or ()) or None
+    for name, there in {**{name: given[name] for name in COVARIATES}, "label_covariates": columns}.items():
+        if there is not None and name not in used:
+            text = f"{', '.join(models)}: no card says that {name} are read, so {there} changes nothing"
             warn(text, CrowdpplWarning)
 
 

@@ -83,7 +83,7 @@ class CovariateColumns:
         return replace(self, names=tuple(names), values=values, mean=self.mean[at])
 
     def average(self, n: int) -> CovariateColumns:
-        """Those of n items of which nothing is known: the mean over all items."""
+        """Those of n items or labels of which nothing is known: the mean over all."""
         return replace(self, values=self.mean.expand(n, -1))
 
     def to(self, device: torch.device | str) -> CovariateColumns:

@@ -24,7 +24,7 @@ from crowdppl.inference.passes import FullPass
 from crowdppl.inference.replay import Function, Replayed
 from crowdppl.inference.result import SiteResult
 from crowdppl.inference.signatures import Signatures, signatures
-from crowdppl.inference.sites import Site, covariates_read, read_model
+from crowdppl.inference.sites import Site, covariates_of_tables, read_model
 from crowdppl.inference.starts import soft_truth, spectral_truth, typical_values, votes
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import cached_outputs, networks_of
@@ -194,7 +194,7 @@ class Problem:
     @cached_property
     def typical_labels(self) -> TypicalLabels:
         """Labels over which tables of annotators are averaged."""
-        names = covariates_read(self.model, next(b for b in self.blocks if b.n_items), "label")
+        names = covariates_of_tables(self.model, next(b for b in self.blocks if b.n_items))
         return TypicalLabels.of(self.blocks, names)
 
     @cached_property

@@ -210,17 +210,29 @@ def _refuse_unaware(model: Model, small: Block, sites: Mapping[str, TraceSite], 
 
 def covariates_read(model: Model, block: Block, entity: str) -> set[Hashable]:
     """Names of covariates of an entity ("item", "annotator", "label") that a model reads, found by running it."""
+    return _read(model, block, entity)[0]
+
+
+def covariates_of_tables(model: Model, block: Block) -> set[Hashable]:
+    """Names of the label covariates on which a label's probabilities depend; what only weighs it is none."""
+    names, sites = _read(model, block, "label")
+    labels = [x.fn for x in sites.values() if isinstance(x.fn, Labels)]
+    fixed = all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in labels)
+    return set() if fixed else names
+
+
+def _read(model: Model, block: Block, entity: str) -> tuple[set[Hashable], TraceSites]:
+    """Names of the covariates that a model reads, and its sites, on one item."""
     what = f"{entity}_covariates"
     if getattr(block, what) is None:
-        return set()
+        return set(), {}
     some = block.subset(np.arange(1), 1.0)
-    held = getattr(some, what)
-    watched: CovariateColumns = replace(held, asked=set())
+    watched: CovariateColumns = replace(getattr(some, what), asked=set())
     known: dict[str, Any] = {what: watched}
     program = poutine.enum(model.model, first_available_dim=-1 - plates_of(model))
     with seeded(0):
-        poutine.trace(program).get_trace(replace(some, **known))
-    return watched.asked
+        trace = poutine.trace(program).get_trace(replace(some, **known))
+    return watched.asked, trace_sites(trace)
 
 
 Kind = Literal["conjugate", "onehot", "hyper", "free"]

@@ -22,8 +22,8 @@ class TypicalLabels:
     """Labels over which the table of each annotator is averaged.
 
     Attributes:
-        annotator: of each label, int64 (D,), sorted.
-        covariates: of each label; None where the model reads none.
+        annotator: of each label, int64 (D,).
+        covariates: of each label; None where data have none.
         share: of the annotator's labels for which it stands, float64 (D,); those of an annotator add up to one.
         table: to which it belongs, int64 (D,): that of the annotator, or of the label alone.
     """
@@ -49,39 +49,49 @@ class TypicalLabels:
 
         Args:
             blocks: the data.
-            names: of the label covariates that the model reads.
+            names: of the label covariates on which tables depend.
             at: values that some covariates have instead of those in the data.
         """
         first = blocks[0]
         columns = CovariateColumns.joined(block.label_covariates for block in blocks)
-        if columns is None or not names:
+        if columns is None or not names:  # tables are the same whatever the covariates
             everyone = torch.arange(first.n_annotators, device=first.device)
-            return TypicalLabels.each(everyone, None)
+            return TypicalLabels.each(everyone, columns and columns.average(first.n_annotators))
         kept = [name for name in columns.names if name in names]
         values = columns.chosen(kept).cpu().numpy().copy()
         for name, value in (at or {}).items():
             values[:, kept.index(name)] = value
         who = torch.cat([block.annotator for block in blocks]).cpu().numpy()
-        table = pd.DataFrame(values).assign(annotator=who)
-        every = _thinned(table.drop(columns="annotator"))
-        parts = dict(list(table.groupby("annotator")))
-        found = [
-            _thinned(parts[a].drop(columns="annotator")) if a in parts else every for a in range(first.n_annotators)
-        ]
-        annotator = np.repeat(np.arange(first.n_annotators), [len(part) for part in found])
-        rows = pd.concat(found)
-        held, share = (
-            torch.tensor(x.to_numpy(), dtype=torch.float64, device=first.device)
-            for x in (rows.drop(columns="share"), rows["share"])
-        )
-        code = torch.from_numpy(annotator).to(first.device)
-        return TypicalLabels(code, columns.only(kept, held), share, code)
+        of_each, of_all = _counted(who, values), _counted(np.full(len(who), first.n_annotators), values)
+        annotator, held, share = _thinned(*map(np.concatenate, zip(of_each, of_all, strict=True)))
+        silent = np.setdiff1d(np.arange(first.n_annotators), who)
+        of_all_labels = annotator == first.n_annotators
+        own, common = np.flatnonzero(~of_all_labels), np.flatnonzero(of_all_labels)
+        rows = np.concatenate([own, np.tile(common, len(silent))])
+        codes = np.concatenate([annotator[own], np.repeat(silent, len(common))])
+        code, known, part = (torch.from_numpy(x).to(first.device) for x in (codes, held[rows], share[rows]))
+        return TypicalLabels(code, columns.only(kept, known), part, code)
 
 
-def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """Different rows with the share of each; of many, evenly spaced ones of all rows in their order."""
-    counted = rows.groupby(list(rows.columns)).size().rename("share").reset_index()
-    if len(counted) <= MOST:
-        return counted.assign(share=counted["share"] / len(rows))
-    at = np.searchsorted(counted["share"].cumsum(), (np.arange(MOST) + 0.5) / MOST * len(rows), side="right")
-    return counted.iloc[at].assign(share=1 / MOST)
+Counted = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Codes of annotators (D,), covariates (D, C), and how many labels have them, or their share, (D,)."""
+
+
+def _counted(who: np.ndarray, values: np.ndarray) -> Counted:
+    """Each annotator's different covariates, sorted."""
+    table = pd.DataFrame(np.column_stack([who, values]))
+    found = table.groupby(list(table)).size()
+    rows = found.index.to_frame().to_numpy()
+    return rows[:, 0].astype(np.int64), rows[:, 1:], found.to_numpy()
+
+
+def _thinned(who: np.ndarray, values: np.ndarray, count: np.ndarray) -> Counted:
+    """The same with shares; of annotators with many, evenly spaced ones of all their labels in order."""
+    different, total, ends = np.bincount(who), np.bincount(who, count), np.cumsum(count)
+    many = np.flatnonzero(different > MOST)
+    steps = (np.arange(MOST) + 0.5) / MOST * total[many, None] + (np.cumsum(total) - total)[many, None]
+    spaced = np.searchsorted(ends, steps.ravel(), side="right")
+    few = np.flatnonzero(different[who] <= MOST)
+    rows = np.concatenate([few, spaced])
+    share = np.concatenate([count[few] / total[who[few]], np.full(len(spaced), 1 / MOST)])
+    return who[rows], values[rows], share

@@ -107,7 +107,8 @@ def suggest_labels(
     The gain is the mutual information I(truth; label | labels so far) in bits (Lindley 1956, On a measure of the
     information provided by an experiment); information about annotators is not counted. By em, it is exactly that
     of refitting the item with each possible answer, parameters fixed; where there are draws, tables are averaged,
-    not gains. A continuous site of an item (a difficulty) stays at its fitted value.
+    not gains. A continuous site of an item (a difficulty) stays at its fitted value. Where labels depend on
+    covariates of their own, the next one is taken to be like the annotator's labels so far.
 
     Args:
         n: how many labels to ask for, all at once.

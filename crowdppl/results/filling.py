@@ -43,7 +43,8 @@ def fill(posterior: Fit, data: Annotations | None = None, *, least: int = 10, dr
 
     Raises:
         DataError: when other data have other annotators, classes or abstentions.
-        MethodError: for a method with sites of items, given other data; or a number out of range.
+        MethodError: for a method that reads label covariates, which new labels lack, or one with sites of items,
+            given other data; or a number out of range.
 
     Examples:
         >>> posterior = crowdppl.fit("one_coin", crowdppl.anaesthetists(), inference="em", seed=0)

@@ -108,7 +108,7 @@ def renaming(trial: Trial) -> None:
     new = {role: _reversed(trial.rows[role]) for role in ("item", "annotator", "label")}
     rows = pd.DataFrame({role: trial.rows[role].map(names) for role, names in new.items()})
     classes = [new["label"][name] for name in "abc"]
-    old = {after: before for role in ("item", "annotator") for before, after in new[role].items()}
+    old = {role: {after: before for before, after in names.items()} for role, names in new.items()}
     data = trial.read(rows, old, classes=classes if trial.kind == "ordinal" else sorted(classes))
     roles = {"item": new["item"], "annotator": new["annotator"], "class": new["label"]}
     model = trial.model if trial.renamed is None else trial.renamed(trial.model, roles)

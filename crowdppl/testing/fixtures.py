@@ -86,8 +86,8 @@ class Trial:
         rows = pd.concat([self.rows, pd.DataFrame(more, columns=list(self.rows.columns))])
         return self.read(rows, classes=list("abcd"), abstentions=["?"], items=["mute 1", "mute 2"], gold=GOLD)
 
-    def read(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None, **options: Any) -> Annotations:
-        """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones."""
+    def read(self, rows: pd.DataFrame, old: Names | None = None, **options: Any) -> Annotations:
+        """Annotations of a table, without warnings; ``old`` maps renamed ids to their old ones, by role."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdpplWarning)
             known = self.covariates([*rows["item"], *options.get("items", ())], rows["annotator"], old)
@@ -96,28 +96,29 @@ class Trial:
             return Annotations.from_frame(self.with_numbers(rows, old), **options)
 
     def covariates(
-        self, items: Iterable[str], annotators: Iterable[str], old: Mapping[str, str] | None = None
+        self, items: Iterable[str], annotators: Iterable[str], old: Names | None = None
     ) -> dict[str, Any]:
         """Covariates for annotations of these ids, which end in a number, or did before they were renamed."""
-        of_items = _in_turn(self.item_covariates, items, old or {})
-        of_annotators = _in_turn(self.annotator_covariates, annotators, old or {})
+        before = old or {}
+        of_items = _in_turn(self.item_covariates, items, before.get("item", {}))
+        of_annotators = _in_turn(self.annotator_covariates, annotators, before.get("annotator", {}))
         return {"item_covariates": of_items, "annotator_covariates": of_annotators}
 
-    def with_numbers(self, rows: pd.DataFrame, old: Mapping[str, str] | None = None) -> pd.DataFrame:
+    def with_numbers(self, rows: pd.DataFrame, old: Names | None = None) -> pd.DataFrame:
         """A table of labels with their covariates, in turn of the numbers of item and annotator."""
-        turn = [
-            sum(_number(x, old or {}) for x in pair) for pair in zip(rows["item"], rows["annotator"], strict=True)
-        ]
+        before = old or {}
+        ids = (
+            rows[role].map(lambda x, role=role: _number(x, before.get(role, {}))) for role in ("item", "annotator")
+        )
+        turn = [item + annotator for item, annotator in zip(*ids, strict=True)]
         numbers = {name: [x[n % len(x)] for n in turn] for name, x in self.label_covariates.items()}
         return pd.concat([rows, pd.DataFrame(numbers, index=rows.index)], axis=1)
 
     def design(self, items: Iterable[str], annotators: Iterable[str], **options: Any) -> Annotations:
         """Who is to label what, like ``data``."""
         rows = self.with_numbers(pd.DataFrame({"item": list(items), "annotator": list(annotators)}))
-        known = {
-            **self.covariates(rows["item"], rows["annotator"]),
-            "label_covariates": rows[list(self.label_covariates)],
-        }
+        known = self.covariates(rows["item"], rows["annotator"])
+        known["label_covariates"] = rows[list(self.label_covariates)]
         return Annotations.design(rows["item"], rows["annotator"], like=self.data, **known, **options)
 
     def cell(self, engine: str) -> str:
@@ -157,14 +158,14 @@ class Trial:
             return Posterior.of(fit_model(model, name, data, engine, options))
 
 
-def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[str, str]) -> pd.DataFrame | None:
+def _in_turn(columns: Columns, ids: Iterable[str], old: Mapping[Any, Any]) -> pd.DataFrame | None:
     names = sorted(set(ids))
     turn = [_number(name, old) for name in names]
     table = {column: [values[n % len(values)] for n in turn] for column, values in columns.items()}
     return pd.DataFrame(table, index=names) if table else None
 
 
-def _number(name: str, old: Mapping[str, str]) -> int:
+def _number(name: str, old: Mapping[Any, Any]) -> int:
     """The number in which an id ends, or did before it was renamed."""
     return int(re.findall(r"\d+", old.get(name, name))[-1])
 

@@ -27,7 +27,7 @@ from tests.crowd import double
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
 
-SITES = {"prevalence": "K", "confusion": "A X K K", "truth": "N"}
+SITES = {"prevalence": "K", "confusion": "A X K K", "abstention": "A D W", "truth": "N"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class InContexts:
 
     contexts: int = 2
     weighted: bool = False
+    repeatable: ClassVar[bool] = True
     card: ClassVar[cp.Card] = cp.Card("In contexts", "nobody", sites=SITES, uses=("label_covariates",))
 
     def model(self, data: cp.Block) -> None:
@@ -46,8 +47,9 @@ class InContexts:
         with cp.plates.annotators(data):
             rows = dist.Dirichlet((1 + 2 * torch.eye(k)).expand(self.contexts, k, k)).to_event(2)
             confusion = pyro.sample("confusion", rows)
+        table = cp.with_abstentions(data, confusion.log(), contexts=True)
         with cp.plates.items(data):
-            cp.annotate(data, confusion.log(), cp.truth(data, log_p), context=context, weight=weight)
+            cp.annotate(data, table, cp.truth(data, log_p), context=context, weight=weight)
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,7 @@ class InHaste:
 
     bins: int = 2
     weighted: bool = False
-    card: ClassVar[cp.Card] = cp.Card(
-        "In haste", "nobody", sites={"prevalence": "K", "haste": "X 2", "confusion": "A K K", "truth": "N"}
-    )
+    card: ClassVar[cp.Card] = cp.Card("In haste", "nobody", sites={**SITES, "haste": "X 2", "confusion": "A K K"})
 
     def model(self, data: cp.Block) -> None:
         k = data.n_classes
@@ -85,7 +85,7 @@ class InHaste:
             confusion = pyro.sample("confusion", dist.Dirichlet(1 + 2 * torch.eye(k)).to_event(1)).log()
         careful = haste[..., 1, None, None] + confusion.unsqueeze(-3)
         guess = (haste[..., 0, None, None] - np.log(k)).expand_as(careful)
-        table = cp.logsumexp(torch.stack([guess, careful], -1))
+        table = cp.with_abstentions(data, cp.logsumexp(torch.stack([guess, careful], -1)), contexts=True)
         with cp.plates.items(data):
             context = cp.label_covariates(data, "context")
             cp.annotate(data, table, cp.truth(data, log_p), context=context, weight=weight)
@@ -96,7 +96,7 @@ class Hasty:
     """The same, smooth in the logarithm of time: log odds of a guess are slope * (pace - log seconds)."""
 
     card: ClassVar[cp.Card] = cp.Card(
-        "Hasty", "nobody", sites={"prevalence": "K", "pace": "", "slope": "", "confusion": "A K K", "truth": "N"}
+        "Hasty", "nobody", sites={**SITES, "pace": "", "slope": "", "confusion": "A K K"}
     )
 
     def model(self, data: cp.Block) -> None:
@@ -110,9 +110,9 @@ class Hasty:
         odds = (slope * (pace - log_seconds))[..., None, None]
         careful = torch.nn.functional.logsigmoid(-odds) + data.of_annotator(confusion, event_dim=2)
         guess = (torch.nn.functional.logsigmoid(odds) - np.log(k)).expand_as(careful)
-        rows = cp.logsumexp(torch.stack([guess, careful], -1))
+        table = cp.with_abstentions(data, cp.each_label(cp.logsumexp(torch.stack([guess, careful], -1))))
         with cp.plates.items(data):
-            cp.annotate(data, cp.each_label(rows), cp.truth(data, log_p))
+            cp.annotate(data, table, cp.truth(data, log_p))
 
 
 def crowd(n: int = 40, seed: int = 0, contexts: int = 2) -> pd.DataFrame:
@@ -168,7 +168,7 @@ def test_labels_left_out_are_those_of_annotators_of_their_own() -> None:
     theirs = crowdppl.fit(Plain(), read(virtual(rows)), inference="vb", seed=0)
     one, other = (x.leave_one_out(method="closed").values["log_p"].to_numpy() for x in (mine, theirs))
     assert np.abs(one - other).max() < 1e-9
-    scores = [crowdppl.heldout_score(x).labels["log_p"].to_numpy() for x in (mine, theirs)]
+    scores = [crowdppl.heldout_score(x, folds=2).labels["log_p"].to_numpy() for x in (mine, theirs)]
     assert np.abs(scores[0] - scores[1]).max() < 0.05  # other draws of the same posteriors
 
 
@@ -266,7 +266,7 @@ def test_gibbs_refuses_parts_of_guesses_by_name() -> None:
 
 @pytest.mark.parametrize(("engine", "why"), [("em", ""), ("vb", ""), ("nuts", ""), ("svi", ""), ("gibbs", "pace")])
 def test_smooth_haste_is_fitted_by_all_engines_but_gibbs(engine: str, why: str) -> None:
-    rows = crowd(10).assign(seconds=np.linspace(0.5, 4, 50))
+    rows = crowd(4).assign(seconds=np.linspace(0.5, 4, 20))
     data = read(rows, label_covariates=["seconds"])
     quick = {"em": {"max_iterations": 3}, "vb": {"max_iterations": 3}, "svi": {"max_iterations": 3}}
     how: Any = {"chains": 1, "draws": 2, "warmup": 1} if engine in ("nuts", "gibbs") else quick[engine]
@@ -310,7 +310,7 @@ def test_annotators_who_tire_are_found_in_bins_of_their_order() -> None:
     assert log_score(tired, truth) > log_score(static, truth) + 0.05
     for context, accuracy in ((0, 0.95), (1, 0.15)):
         assert abs(right(tired, context=context) - (accuracy + (1 - accuracy) / 3)) < 0.08
-    assert crowdppl.heldout_score(tired).per_label > crowdppl.heldout_score(static).per_label
+    assert crowdppl.heldout_score(tired, folds=2).per_label > crowdppl.heldout_score(static, folds=2).per_label
 
 
 @pytest.mark.slow
@@ -448,7 +448,7 @@ def test_contexts_choose_from_tables() -> None:
         cp.annotate(data, torch.zeros(5, 2, 3, 3), torch.zeros(4).long(), context=context[1:])
 
 
-def test_the_command_reads_columns_of_numbers(tmp_path: Path) -> None:
+def test_the_command_reads_columns_of_numbers(tmp_path: Path, capsys: Any) -> None:
     from crowdppl.cli.commands import main
 
     crowd(30).to_csv(tmp_path / "x.csv", index=False)
@@ -456,10 +456,10 @@ def test_the_command_reads_columns_of_numbers(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["fit", str(tmp_path / "x.csv"), "--model", "dawid_skene", "--out", str(tmp_path / "out"), *reading])
     assert crowdppl.load(tmp_path / "out").data.label_names == ("context", "weight")
+    assert "label_covariates are read, so context, weight changes" in capsys.readouterr().err
 
 
 CONTRACT: list[tuple[Any, dict[str, list[float]]]] = [
-    (InContexts(), {"context": [0, 1, 1]}),
     (InHaste(), {"context": [1, 0]}),
     (Hasty(), {"seconds": [0.5, 3, 12]}),
 ]
@@ -470,3 +470,25 @@ CONTRACT: list[tuple[Any, dict[str, list[float]]]] = [
 @pytest.mark.parametrize(("model", "numbers"), CONTRACT, ids=lambda x: type(x).__name__)
 def test_models_with_label_covariates_keep_the_contract(model: Any, numbers: Any, name: str) -> None:
     crowdppl.testing.check(model, name, label_covariates=numbers)
+
+
+def test_abstentions_and_gold_go_with_contexts() -> None:
+    rows = crowd(15).drop_duplicates(["item", "annotator"])
+    rows = rows.assign(label=rows["label"].where(rows.index % 4 > 0, 9))
+    options: Any = {"abstentions": [9], "gold": {"i3": 1}, "informative_abstentions": True}
+    data = read(rows, **options)
+    posterior = crowdppl.fit(InContexts(), data, inference="vb", seed=0, calibrate=True)
+    assert posterior.probabilities().loc["i3", 1] == 1
+    for table in (posterior.confusion(), posterior.confusion(at={"context": 1})):
+        assert np.allclose(table.sum("label"), 1) and bool((table.sel(label=9) > 0).any())
+
+
+def test_an_annotator_without_labels_labels_like_all() -> None:
+    rows = crowd(9)
+    data = read(rows, annotators=["a0", "a1", "a2", "a3", "a4", "new"])
+    posterior = crowdppl.fit(InContexts(), data, inference="em", seed=0)
+    tables, share = posterior.result.sites["confusion"].mean[-1], rows["context"].mean()
+    wanted = (1 - share) * tables[0] + share * tables[1]
+    assert np.abs(posterior.confusion().sel(annotator="new").to_numpy() - wanted).max() < 1e-9
+    with pytest.raises(MethodError, match="'weight'"):
+        posterior.confusion(at={"weight": 1})

@@ -18,7 +18,7 @@ from crowdppl.inference.predict.predictive import item_values, label_power, no_c
 from crowdppl.inference.predict.update import options_of, problem_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import covariates_read
+from crowdppl.inference.sites import covariates_of_tables, covariates_read
 from crowdppl.inference.tables import affordable, are_linear, table_draws, tables_at
 from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.outputs import networks_of
@@ -190,14 +190,6 @@ def truth_alone(problem: Problem) -> bool:
     return not (computed and covariates_read(problem.model, problem.blocks[0], "item"))
 
 
-def own_tables(problem: Problem) -> bool:
-    """Whether labels of an annotator follow different tables, by covariates of their own."""
-    labels = [x.fn for x in one_item_sites(problem).values() if isinstance(x.fn, Labels)]
-    if all(isinstance(fn.log_p, Tensor) and fn.context is None for fn in labels):
-        return False
-    return bool(covariates_read(problem.model, problem.blocks[0], "label"))
-
-
 def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = False) -> np.ndarray:
     """Tables (A, K, L) of labels with these covariates, or their draws (n, A, K, L).
 
@@ -208,11 +200,11 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
     """
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        names = covariates_read(problem.model, problem.blocks[0], "label")
+        names = covariates_of_tables(problem.model, problem.blocks[0])
         unread = [name for name in at if name not in names]
         if unread:
             raise MethodError(
-                f"{posterior.method} does not read the label covariate {unread[0]!r}; it reads "
+                f"{posterior.method} does not label by the covariate {unread[0]!r}; it labels by "
                 f"{', '.join(sorted(map(repr, names))) or 'none'}"
             )
         return _tables_of(posterior, problem, TypicalLabels.of(problem.blocks, names, at), draws)
@@ -226,7 +218,7 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
         return np.asarray(mean)
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        if not own_tables(problem):
+        if not covariates_of_tables(problem.model, problem.blocks[0]):
             return np.asarray(mean)
         columns, found = CovariateColumns.of(covariates, "label"), []
         for some in np.array_split(rows, -(-len(rows) * data.n_answers * problem.states // CHUNK)):

@@ -11,7 +11,7 @@ import torch
 
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import MethodError
-from crowdppl.inference.predict.answers import own_tables, truth_alone
+from crowdppl.inference.predict.answers import truth_alone
 from crowdppl.inference.predict.predictive import (
     DRAWS,
     GivenLabels,
@@ -25,6 +25,7 @@ from crowdppl.inference.predict.predictive import (
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import build_problem, without_validation
 from crowdppl.inference.result import Fit
+from crowdppl.inference.sites import covariates_of_tables
 
 PIECE = 10_000_000
 """Numbers, draws x labels, that are computed together."""
@@ -84,7 +85,8 @@ def _by_tables(posterior: Fit, cell: np.ndarray, mine: np.ndarray, at: np.ndarra
     with without_validation("cpu"):
         options = options_of(posterior, dtype=torch.float64, device="cpu")
         problem = build_problem(posterior.model, posterior.data, options)
-        alone, power = truth_alone(problem) and not own_tables(problem), cast(Power, label_power(problem))
+        power = cast(Power, label_power(problem))
+        alone = truth_alone(problem) and not covariates_of_tables(problem.model, problem.blocks[0])
     if any(site.family == "draws" for site in posterior.result.sites.values()):
         raise MethodError(
             f"{posterior.method} {power.what}; labels left out are then scored after em or vb, not after a sampler"
