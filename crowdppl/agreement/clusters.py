@@ -27,7 +27,7 @@ STEPS = 500  # of EM; a tenth of them where the truth is held
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedLabels:
     """Labels as codes (S,); answers below ``n_classes`` are classes."""
 
     item: Ints
@@ -38,11 +38,11 @@ class Coded:
     n_classes: int
     n_answers: int
 
-    def take(self, rows: NDArray[Any]) -> Coded:
+    def take(self, rows: NDArray[Any]) -> CodedLabels:
         """Some of the labels, by position or mask."""
         return replace(self, item=self.item[rows], annotator=self.annotator[rows], answer=self.answer[rows])
 
-    def of(self, annotators: Ints) -> Coded:
+    def of(self, annotators: Ints) -> CodedLabels:
         """The labels of some annotators (sorted codes), who are then counted from 0."""
         own = self.take(np.isin(self.annotator, annotators))
         return replace(own, annotator=np.searchsorted(annotators, own.annotator), n_annotators=len(annotators))
@@ -89,10 +89,10 @@ def find_groups(data: Annotations, *, alpha: float = 0.01, max_labels: int = 500
     """
     item, annotator, answer = (x.astype(np.int64) for x in require_annotations(data).label_codes())
     sizes = (data.n_items, data.n_annotators, data.n_classes, data.n_answers)
-    return find_in_codes(Coded(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
+    return find_in_codes(CodedLabels(item, annotator, answer, *sizes), alpha=alpha, max_labels=max_labels)
 
 
-def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
+def find_in_codes(labels: CodedLabels, *, alpha: float = 0.01, max_labels: int = 500_000) -> Ints:
     """Finds groups as `find_groups` does, from plain codes in any order."""
     n = labels.n_annotators
     if n > MAX_ANNOTATORS:
@@ -116,7 +116,7 @@ def find_in_codes(labels: Coded, *, alpha: float = 0.01, max_labels: int = 500_0
     return groups
 
 
-def fit_groups(labels: Coded, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
+def fit_groups(labels: CodedLabels, groups: Ints, fixed: Floats | None = None, tolerance: float = 1e-4) -> Fitted:
     """Fits, by maximum likelihood, Dawid-Skene in which groups (A,) of two and more have an opinion of their own.
 
     With ``fixed`` a posterior of the truth (N, K) is held, and the log-likelihood is its mean given the truth.
@@ -152,7 +152,7 @@ def fit_groups(labels: Coded, groups: Ints, fixed: Floats | None = None, toleran
     return Fitted(truth, table, now)
 
 
-def _bags(labels: Coded, groups: Ints) -> tuple[csr_matrix, Ints, list[slice]]:
+def _bags(labels: CodedLabels, groups: Ints) -> tuple[csr_matrix, Ints, list[slice]]:
     """A group's labels of an item, as counts (B, A * L); items (B,); where each group of two and more lies."""
     group = np.where(np.bincount(groups) > 1, np.arange(groups.max() + 1) + 1, 0)[groups]  # 0: all who are alone
     rows, bag = np.unique(group[labels.annotator] * labels.n_items + labels.item, return_inverse=True)
@@ -168,12 +168,12 @@ def _normalise(counts: NDArray[Any]) -> Floats:
     return np.asarray(counts / counts.sum(-1, keepdims=True))
 
 
-def _penalty(labels: Coded) -> float:
+def _penalty(labels: CodedLabels) -> float:
     """What a group's opinion table costs in nats."""
     return 0.5 * labels.n_classes * (labels.n_classes - 1) * float(np.log(labels.n_items))
 
 
-def _products(labels: Coded, fit: Fitted) -> Floats:
+def _products(labels: CodedLabels, fit: Fitted) -> Floats:
     """Posterior mean products of two annotators' residuals, summed over items: (A, A)."""
     total = np.zeros((labels.n_annotators, labels.n_annotators))
     for k in range(fit.truth.shape[1]):
@@ -190,7 +190,7 @@ def _lengths(products: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(np.diag(products), 1e-12)))
 
 
-def _pairs(labels: Coded) -> Iterator[tuple[Ints, Ints]]:
+def _pairs(labels: CodedLabels) -> Iterator[tuple[Ints, Ints]]:
     """Positions of all pairs of labels of one item by two annotators, a chunk at a time."""
     starts = np.searchsorted(labels.item, np.arange(labels.n_items + 1))
     sizes = np.diff(starts)
@@ -204,7 +204,7 @@ def _pairs(labels: Coded) -> Iterator[tuple[Ints, Ints]]:
             yield p[apart], q[apart]
 
 
-def independence(labels: Coded, fit: Fitted) -> float:
+def independence(labels: CodedLabels, fit: Fitted) -> float:
     """Tests that annotators are independent given the truth: the p-value of their residual correlations.
 
     Under independence the products of an item have mean zero, so that a pair's squared sum has the mean of its sum
@@ -224,7 +224,7 @@ def independence(labels: Coded, fit: Fitted) -> float:
     return float(chi2.sf((score**2).sum() * scale, square.sum() * scale)) if scale > 0 else 1.0
 
 
-def _cut(labels: Coded, base: Fitted, products: Floats) -> Ints:
+def _cut(labels: CodedLabels, base: Fitted, products: Floats) -> Ints:
     """Cuts the tree of average linkage where the groups' gains add up highest: the groups (A,)."""
     n, length = labels.n_annotators, _lengths(products)
     distance = 1 - products / np.outer(length, length)

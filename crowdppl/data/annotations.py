@@ -36,12 +36,12 @@ from crowdppl.data.coded import Coded, code_ids
 from crowdppl.data.covariates import (
     covariate_table,
     feature_table,
-    gold_codes,
     history_table,
     label_columns,
     some_columns,
 )
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
+from crowdppl.data.gold import gold_codes
 from crowdppl.data.ids import (
     Codebook,
     LabelSet,

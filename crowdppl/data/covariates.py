@@ -1,4 +1,4 @@
-"""Columns of numbers about items, annotators and labels, and known truths, aligned by id."""
+"""Columns of numbers about items, annotators and labels, aligned by id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from crowdppl.core.validation import kind_of
 from crowdppl.data.features import StoredFeatures, numbers_of, plain_array, plain_table, require_finite
-from crowdppl.data.ids import Codebook, LabelSet, Place, as_index, listed, native, tensor_to_numpy
+from crowdppl.data.ids import Codebook, Place, as_index, listed, native, tensor_to_numpy
 from crowdppl.errors import DataError
 
 
@@ -115,70 +115,6 @@ def _fill(out: np.ndarray, column: pd.Series[Any], place: Place) -> str:
     if not wrong.any():
         return ""
     return f"has no finite number for {place(int(np.argmax(wrong)))} ({int(wrong.sum())} in all); fill it in"
-
-
-ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
-"""What to hand over where truths are scored."""
-
-
-def by_item(gold: Any) -> pd.Series[Any]:
-    """Known truths, a series or a mapping, as a series by item id."""
-    if isinstance(gold, Mapping):
-        return pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
-    if not isinstance(gold, pd.Series):
-        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
-    return gold
-
-
-def values_of(table: pd.DataFrame) -> np.ndarray:
-    """Probabilities as numbers (N, K)."""
-    try:
-        return table.to_numpy(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"the probabilities hold something that is no number ({error}); give numbers") from error
-
-
-def rows(known: pd.Index, wanted: pd.Index) -> np.ndarray:
-    """The row of each item of gold in a table of probabilities, -1 where it has none; there must be one."""
-    book = Codebook("item", known)
-    row = book.codes(wanted)
-    book.refuse_twice(row, "gold")
-    if not (row >= 0).any():
-        example = f" (gold has {native(wanted[0])!r}, the posterior {native(known[0])!r})" if len(wanted) else ""
-        raise DataError(f"no item of gold is in the posterior{example}; spell items as the labels do")
-    return row
-
-
-def codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
-    """The class code of each truth; columns ``of_table`` may be something else than classes."""
-    code = Codebook("class", classes).codes(truth)
-    unknown = np.flatnonzero(code < 0)
-    if len(unknown):
-        item, value = native(truth.index[unknown[0]]), native(truth.iloc[unknown[0]])
-        names = ", ".join(repr(native(name)) for name in classes)
-        remedy = "correct it, or list all classes in classes= when labels are read"
-        if of_table and len(unknown) == len(code):
-            remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
-        raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
-    return code
-
-
-def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
-    """The known class of each item, integers (N,), -1 where gold has none; None without gold.
-
-    Raises:
-        DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
-    """
-    if gold is None:
-        return None
-    gold = by_item(gold)
-    items.refuse_twice(items.codes(gold.index), "gold")
-    known = gold[gold.notna()]
-    item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
-    given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
-    codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
-    codes[item] = given
-    return codes
 
 
 def feature_table(

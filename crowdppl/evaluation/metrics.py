@@ -13,7 +13,7 @@ import pandas as pd
 
 from crowdppl.core.intervals import Estimate, check_level
 from crowdppl.core.validation import kind_of, seed_number, warn, whole_number
-from crowdppl.data import covariates
+from crowdppl.data.gold import ITS_PROBABILITIES, by_item, class_codes, probability_array, rows_of_truths
 from crowdppl.data.ids import native
 from crowdppl.errors import CrowdpplWarning, DataError, GoldLeakWarning
 from crowdppl.inference.result import Fit
@@ -531,9 +531,9 @@ def matched(
     Returns:
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
-    table, truth = table_of(posterior), covariates.by_item(gold).dropna()
-    row = covariates.rows(table.index, truth.index)
-    code = covariates.codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
+    table, truth = table_of(posterior), by_item(gold).dropna()
+    row = rows_of_truths(table.index, truth.index)
+    code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())
     if unscored:
         warn(
@@ -549,7 +549,7 @@ def matched(
             "than they are; leave them out of gold",
             GoldLeakWarning,
         )
-    p = covariates.values_of(table)[row]
+    p = probability_array(table)[row]
     wrong = np.flatnonzero(~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= TOLERANCE)))
     if len(wrong):
         item, values = native(table.index[row[wrong[0]]]), p[wrong[0]].tolist()
@@ -582,9 +582,7 @@ def table_of(posterior: Fit | pd.DataFrame) -> pd.DataFrame:
     """
     if not isinstance(posterior, pd.DataFrame):
         if not isinstance(posterior, Fit):
-            raise DataError(
-                f"{kind_of(posterior)} holds no probabilities by item and class; {covariates.ITS_PROBABILITIES}"
-            )
+            raise DataError(f"{kind_of(posterior)} holds no probabilities by item and class; {ITS_PROBABILITIES}")
         return probabilities(posterior)
     for what, ids in (("item", posterior.index), ("class", posterior.columns)):
         if not ids.is_unique:

@@ -12,7 +12,7 @@ import pandas as pd
 from crowdppl.core import validation
 from crowdppl.core.validation import number_within, seed_number, share_between
 from crowdppl.data.annotations import Annotations, labels_given
-from crowdppl.data.covariates import gold_codes
+from crowdppl.data.gold import gold_codes
 from crowdppl.data.ids import Codebook, as_index, native
 from crowdppl.errors import DataError, MethodError
 from crowdppl.inference.predict.answers import AnswerTables

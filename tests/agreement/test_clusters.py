@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 import crowdppl
-from crowdppl.agreement.clusters import Coded, Fitted, find_in_codes, fit_groups, independence
+from crowdppl.agreement.clusters import CodedLabels, Fitted, find_in_codes, fit_groups, independence
 from crowdppl.data.annotations import Annotations
 from crowdppl.datasets import anaesthetists
 from crowdppl.errors import MethodError
@@ -42,7 +42,7 @@ def crowd(
     label = draw(rows(own, len(groups), k, rng)[np.arange(len(groups))[:, None], opinion[groups]], rng)
     given = rng.random((n, len(groups))).argsort(1).argsort(1) < (each or len(groups))
     item, annotator = np.nonzero(given)
-    return Coded(item, annotator, label[annotator, item], n, len(groups), k, k), truth
+    return CodedLabels(item, annotator, label[annotator, item], n, len(groups), k, k), truth
 
 
 def accuracy(fit: Fitted, truth: np.ndarray) -> float:
@@ -97,7 +97,7 @@ def test_the_test_of_independence_can_fail() -> None:
     for annotator in range(20):  # the same answers of each annotator, on other items: nothing left to find
         own = labels.annotator == annotator
         shuffled[own] = rng.permutation(shuffled[own])
-    broken = Coded(labels.item, labels.annotator, shuffled, *(600, 20, 3, 3))
+    broken = CodedLabels(labels.item, labels.annotator, shuffled, *(600, 20, 3, 3))
     assert adjusted_rand_score(GROUPED, find_in_codes(broken)) < 0.1
 
 
@@ -118,17 +118,17 @@ def test_row_order_and_items_without_labels_change_nothing_and_renaming_renames(
     found = find_in_codes(labels)
     order = np.random.default_rng(0).permutation(len(labels.item))
     assert np.array_equal(found, find_in_codes(labels.take(order)))
-    spread = Coded(labels.item * 3 + 1, labels.annotator, labels.answer, 700, 20, 3, 3)
+    spread = CodedLabels(labels.item * 3 + 1, labels.annotator, labels.answer, 700, 20, 3, 3)
     assert np.array_equal(found, find_in_codes(spread))
     name = np.random.default_rng(1).permutation(20)
-    renamed = Coded(labels.item, name[labels.annotator], labels.answer, 200, 20, 3, 3)
+    renamed = CodedLabels(labels.item, name[labels.annotator], labels.answer, 200, 20, 3, 3)
     assert adjusted_rand_score(found, find_in_codes(renamed)[name]) == 1.0
 
 
 def test_abstentions_are_answers_that_are_no_class() -> None:
     labels, _ = crowd(GROUPED, 2, n=1000)
     answer = np.where(np.random.default_rng(0).random(len(labels.item)) < 0.1, 3, labels.answer)
-    found = find_in_codes(Coded(labels.item, labels.annotator, answer, 1000, 20, 3, 4))
+    found = find_in_codes(CodedLabels(labels.item, labels.annotator, answer, 1000, 20, 3, 4))
     assert adjusted_rand_score(GROUPED, found) >= 0.9
 
 
@@ -140,10 +140,10 @@ def test_more_labels_than_asked_for_are_thinned() -> None:
 def test_limits_are_refused_by_value() -> None:
     one = np.zeros(1, int)
     with pytest.raises(MethodError, match="5000"):
-        find_in_codes(Coded(one, one, one, 1, 5000, 2, 2))
+        find_in_codes(CodedLabels(one, one, one, 1, 5000, 2, 2))
     with pytest.raises(MethodError, match="alpha=2"):
-        find_in_codes(Coded(one, one, one, 1, 1, 2, 2), alpha=2)
-    assert find_in_codes(Coded(one, one, one, 1, 1, 2, 2)).tolist() == [0]
+        find_in_codes(CodedLabels(one, one, one, 1, 1, 2, 2), alpha=2)
+    assert find_in_codes(CodedLabels(one, one, one, 1, 1, 2, 2)).tolist() == [0]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import torch
 
 import crowdppl
 from crowdppl.data.annotations import Annotations
-from crowdppl.data.covariates import covariate_table, feature_table, gold_codes, history_table
+from crowdppl.data.covariates import covariate_table, feature_table, history_table
+from crowdppl.data.gold import gold_codes
 from crowdppl.data.ids import Codebook, LabelSet
 from crowdppl.errors import DataError
 

@@ -1,0 +1,76 @@
+"""Known truths, aligned with items and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.core.validation import kind_of
+from crowdppl.data.ids import Codebook, LabelSet, as_index, native
+from crowdppl.errors import DataError
+
+ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
+"""What to hand over where truths are scored."""
+
+
+def by_item(gold: Any) -> pd.Series[Any]:
+    """Known truths, a series or a mapping, as a series by item id."""
+    if isinstance(gold, Mapping):
+        return pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
+    if not isinstance(gold, pd.Series):
+        raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
+    return gold
+
+
+def probability_array(table: pd.DataFrame) -> np.ndarray:
+    """Probabilities as numbers (N, K)."""
+    try:
+        return table.to_numpy(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the probabilities hold something that is no number ({error}); give numbers") from error
+
+
+def rows_of_truths(known: pd.Index, wanted: pd.Index) -> np.ndarray:
+    """The row of each item of gold in a table of probabilities, -1 where it has none; there must be one."""
+    book = Codebook("item", known)
+    row = book.codes(wanted)
+    book.refuse_twice(row, "gold")
+    if not (row >= 0).any():
+        example = f" (gold has {native(wanted[0])!r}, the posterior {native(known[0])!r})" if len(wanted) else ""
+        raise DataError(f"no item of gold is in the posterior{example}; spell items as the labels do")
+    return row
+
+
+def class_codes(classes: pd.Index, truth: pd.Series, of_table: bool = False) -> np.ndarray:
+    """The class code of each truth; columns ``of_table`` may be something else than classes."""
+    code = Codebook("class", classes).codes(truth)
+    unknown = np.flatnonzero(code < 0)
+    if len(unknown):
+        item, value = native(truth.index[unknown[0]]), native(truth.iloc[unknown[0]])
+        names = ", ".join(repr(native(name)) for name in classes)
+        remedy = "correct it, or list all classes in classes= when labels are read"
+        if of_table and len(unknown) == len(code):
+            remedy += f". If these columns are no classes, {ITS_PROBABILITIES}"
+        raise DataError(f"the truth {value!r} of item {item!r} is none of the classes ({names}); {remedy}")
+    return code
+
+
+def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | None:
+    """The known class of each item, integers (N,), -1 where gold has none; None without gold.
+
+    Raises:
+        DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
+    """
+    if gold is None:
+        return None
+    gold = by_item(gold)
+    items.refuse_twice(items.codes(gold.index), "gold")
+    known = gold[gold.notna()]
+    item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
+    given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
+    codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)
+    codes[item] = given
+    return codes
