@@ -238,7 +238,7 @@ def encode_text(column: Any, name: str, place: Place) -> Encoding | pd.Series[An
     """A column of text of Arrow by its dictionary; any other column as pandas has it, for ``encode``.
 
     Raises:
-        DataError: for a value that is missing.
+        DataError: for a value that is missing, and a column that pandas cannot hold.
     """
     if isinstance(column, pd.Series):
         return column
@@ -246,7 +246,10 @@ def encode_text(column: Any, name: str, place: Place) -> Encoding | pd.Series[An
 
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         if not pa.types.is_string_view(column.type):
-            series: pd.Series[Any] = column.to_pandas()
+            try:
+                series: pd.Series[Any] = column.to_pandas()
+            except (ValueError, TypeError, NotImplementedError) as error:  # a dictionary that names a value twice
+                raise DataError(f"the {name} column cannot be read ({error}); use text or integers") from error
             return series
         column = column.cast(pa.large_string())
     if column.null_count:

@@ -130,6 +130,13 @@ def test_a_value_that_is_missing_is_named_with_its_row(frame: pd.DataFrame) -> N
         Annotations.from_frame(pa.table(table | {"item": list("wxyz"), "label": ["0", " ", "1", "0"]}))
 
 
+@pytest.mark.parametrize("values", [["p", "p"], ["p", None]], ids=repr)
+def test_a_dictionary_that_is_none_is_refused(values: list[str | None]) -> None:
+    label = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(values))
+    with pytest.raises(DataError, match="label"):
+        Annotations.from_frame(pa.table({"item": ["x", "y"], "annotator": ["a", "a"], "label": label}))
+
+
 @pytest.mark.parametrize("given", [pa.chunked_array([["x"]]), pa.array(["x"]), [1], {"item": [1]}, "x"], ids=repr)
 def test_what_is_no_frame_is_refused(given: Any) -> None:
     for wide in (False, True):
