@@ -236,7 +236,7 @@ def exact(model: Any, rows: pd.DataFrame = TINY) -> tuple[np.ndarray, float]:
     return share, float(total)
 
 
-TINY_MODELS = [InContexts(), Plain(weighted=True), InContexts(weighted=True), InHaste()]
+TINY_MODELS = [InContexts(weighted=True), InHaste()]
 
 
 @pytest.mark.slow
@@ -251,12 +251,14 @@ def test_draws_are_from_the_exact_posterior(model: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [InHaste(), InContexts(weighted=True)], ids=repr)
-def test_nuts_and_svi_agree_with_the_exact_posterior(model: Any) -> None:
-    data, share = read(TINY, classes=[0, 1]), exact(model)[0]
-    for engine, within in (("nuts", 0.03), ("svi", 0.1)):
-        found = crowdppl.fit(model, data, inference=engine, seed=0)
-        assert np.abs(found.probabilities().to_numpy() - share).max() < within, engine
+@pytest.mark.parametrize(
+    ("model", "engine", "how"),
+    [(InContexts(weighted=True), "nuts", {"draws": 150, "warmup": 100, "chains": 2}), (InHaste(), "svi", {})],
+    ids=["nuts", "svi"],
+)
+def test_gradients_find_the_exact_posterior(model: Any, engine: str, how: Any) -> None:
+    found = crowdppl.fit(model, read(TINY, classes=[0, 1]), inference=engine, seed=0, **how)
+    assert np.abs(found.probabilities().to_numpy() - exact(model)[0]).max() < 0.06
 
 
 def test_gibbs_refuses_parts_of_guesses_by_name() -> None:
