@@ -186,7 +186,7 @@ def _supported(posterior: Fit, few: np.ndarray, worth: float) -> bool:
     """Whether rows of the annotators ``few``, bool (A,), are as narrow as so many labels would make them."""
     if posterior.result.draws is None:
         return False
-    if any(site.family == "dirichlet" for site in posterior.result.sites.values()):
+    if any(site.conjugate is not None for site in posterior.result.sites.values()):
         draws = mean_field_tables(posterior, NARROW_DRAWS)
     else:
         draws = posterior.result.draws().tables

@@ -17,6 +17,7 @@ from crowdppl.core.devices import moved_to, pyro_state_kept
 from crowdppl.inference.draws import crossed, draws_of, mean_of
 from crowdppl.inference.problem import Problem, without_validation
 from crowdppl.inference.result import FitResult, OnDemand, SiteResult, TruthSpread
+from crowdppl.inference.sites import Site
 from crowdppl.inference.state import gaussians_of
 from crowdppl.inference.tables import (
     MOST_DRAWS,
@@ -137,7 +138,7 @@ def _by_code(x: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[str, Tensor] | None:
     """The mean of the sites where the table at the mean is the mean table, else None."""
-    if problem.of_kind("free"):
+    if problem.of_kind("free") or not all(s.conjugate.counts for s in problem.of_kind("conjugate")):
         return None
     mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
     if mean and not are_linear(problem, crossed(problem, mean, problem.options.generator(8))):
@@ -146,7 +147,7 @@ def _sufficient_mean(problem: Problem, sites: Mapping[str, SiteResult]) -> dict[
 
 
 def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) -> dict[str, SiteResult]:
-    """The sites of vb, whose Dirichlets linear response makes as wide as they should be."""
+    """The sites of vb, which linear response makes as wide as they should be."""
     state, settled = run.state, run.progress.converged
     found = _later(problem, lambda: weights(problem, state, problem.options.generator(13), settled=settled))
 
@@ -158,7 +159,7 @@ def _widened(problem: Problem, run: AscentRun, sites: Mapping[str, SiteResult]) 
 
 def _drawn_site(problem: Problem, order: np.ndarray, name: str, x: Tensor) -> SiteResult:
     site = problem.sites[name]
-    x = x.exp() if site.kind == "conjugate" else x
+    x = site.value(x)
     values = x.reshape(*x.shape[:2], *site.shape(problem.n_items)).cpu().numpy()
     if site.local:
         axis = 2 + site.batch_shape.index(-1)
@@ -175,27 +176,28 @@ def _state_sites(problem: Problem, order: np.ndarray, run: AscentRun) -> dict[st
         array = x.detach().cpu().numpy()
         return _by_code(array, order) if name in means and problem.sites[name].local else array
 
-    def add(name: str, family: str, support: str = "", **arrays: np.ndarray) -> None:
+    def add(name: str, family: str, arrays: Mapping[str, np.ndarray], support: str = "") -> None:
         found[name] = SiteResult(name, site_dims(problem, problem.sites[name]), family, arrays, support)
 
     for name, x in state.parameters.items():
-        if not run.ascent.rule.spreads:
-            add(name, "point", value=np.exp(numpy(x, name)))
+        family = problem.sites[name].conjugate
+        if run.ascent.rule.spreads:
+            add(name, family.name, {family.key: numpy(x, name)})
         else:
-            add(name, "dirichlet", concentration=numpy(x, name))
+            add(name, "point", {"value": numpy(family.value(x), name)})
     for name, x in state.logits.items():
-        add(name, "onehot", probability=numpy(x.softmax(-1), name))
+        add(name, "onehot", {"probability": numpy(x.softmax(-1), name)})
     for name, mean in means.items():
         if name in state.log_scale:
             loc, scale = state.loc[name], state.log_scale[name].exp()
             arrays = {"loc": numpy(loc, name), "scale": numpy(scale, name), "mean": numpy(mean, name)}
-            add(name, "normal", problem.sites[name].space, **arrays)
+            add(name, "normal", arrays, problem.sites[name].space)
         else:
-            add(name, "point", value=numpy(mean, name))
+            add(name, "point", {"value": numpy(mean, name)})
     return found
 
 
-def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, Any]:
+def mixing(draws: Mapping[str, Tensor], sites: Mapping[str, Site]) -> dict[str, Any]:
     """How well chains agree and how much their draws are worth, by site.
 
     The worst split R-hat over at most 200 of the site's entries, from at most 100 draws a chain (thinning takes
@@ -208,7 +210,7 @@ def mixing(draws: Mapping[str, Tensor], conjugate: frozenset[str]) -> dict[str, 
     with warnings.catch_warnings():  # many chains of few draws are no dimensions mixed up
         warnings.filterwarnings("ignore", "More chains", UserWarning)
         for name, x in draws.items():
-            values = (x.exp() if name in conjugate else x).reshape(*x.shape[:2], -1)
+            values = sites[name].value(x).reshape(*x.shape[:2], -1)
             at = torch.linspace(0, values.shape[-1] - 1, min(200, values.shape[-1])).round().long()
             array = values[..., at].cpu().numpy().astype(np.float64)
             array = array[..., array.std((0, 1)) > 1e-12]

@@ -12,8 +12,8 @@ import string
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyro
@@ -28,6 +28,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError, NumericalError
 from crowdppl.inference.replay import aside
 from crowdppl.primitives.distributions import Categorical
+from crowdppl.primitives.statistics import handing
 from crowdppl.primitives.sums import Summing, logsumexp, summing
 
 
@@ -101,6 +102,7 @@ class TraceSite(NamedTuple):
         plates: its vectorised plates.
         scale: of its log-probability.
         log_prob: where it was computed.
+        natural: whether it enters the model through its statistics alone.
     """
 
     fn: Any
@@ -111,6 +113,7 @@ class TraceSite(NamedTuple):
     plates: tuple[Any, ...]
     scale: float
     log_prob: Tensor | None
+    natural: bool = False
 
 
 TraceSites = dict[str, TraceSite]
@@ -129,6 +132,7 @@ def trace_sites(trace: Trace) -> TraceSites:
             tuple(plate for plate in node["cond_indep_stack"] if plate.vectorized),
             float(node["scale"]),
             node.get("log_prob"),
+            bool(node["infer"].get("natural")),
         )
         for name, node in nodes.items()
         if node["type"] == "sample" and not is_plate(node)
@@ -302,8 +306,8 @@ class Evaluation:
     Attributes:
         objective: float64 (C,), log p(labels of the block | values), scaled where the block is a minibatch.
         per_item: (C, n_items) log evidence of each item (or label), unscaled.
-        gradient: of the objective, for each site asked for: counts at Dirichlet sites (with respect to
-            log theta), plain gradients elsewhere.
+        gradient: of the objective, for each site asked for: counts at sites with a family (by the statistic), plain
+            gradients elsewhere.
         marginals: for each discrete site asked for, (T, C, n_items): its posterior, or its draw as one-hot.
         sites: of the model's run: priors are ``sites[name].fn``.
     """
@@ -315,6 +319,26 @@ class Evaluation:
     sites: TraceSites
 
 
+class Statistics(Protocol):
+    """What a density knows of a family: statistics, values, and gradients by statistics.
+
+    Attributes:
+        handed: whether a model receives the statistics themselves (``natural``), and not only values.
+    """
+
+    @property
+    def handed(self) -> bool: ...
+
+    def leaf(self, value: Tensor) -> Tensor:
+        """The statistic of values."""
+
+    def value(self, leaf: Tensor) -> Tensor:
+        """The values of statistics."""
+
+    def slope(self, value: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient by the statistic, from that by the value."""
+
+
 @dataclass(frozen=True)
 class Density:
     """The log marginal likelihood of a model, one block of items at a time.
@@ -323,13 +347,13 @@ class Density:
         model: the Pyro program, ``model(data)``.
         plates: nesting depth of the model's plates (1: items alone; 2: groups and items).
         chains: number of values of all sites that are evaluated together, or None for one value.
-        log_sites: sites whose values are given as log theta; the model receives theta.
+        families: of sites whose values are given as statistics, from which the model receives values.
     """
 
     model: Callable[[Block], Any]
     plates: int = 1
     chains: int | None = None
-    log_sites: frozenset[str] = frozenset()
+    families: Mapping[str, Statistics] = field(default_factory=dict)
 
     def sites(self, block: Block, values: Mapping[str, Tensor]) -> TraceSites:
         """The model's sites at given values; labels are not scored, so that this costs no pass over data."""
@@ -340,7 +364,11 @@ class Density:
         return traced(self.model, block, self._given(values), self.plates, self.chains, until=values)
 
     def _given(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {n: x.clamp(min=FLOOR).exp() if n in self.log_sites else x for n, x in values.items()}
+        return {n: self.families[n].value(x) if n in self.families else x for n, x in values.items()}
+
+    def _handed(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The statistics that a model receives."""
+        return {n: x for n, x in values.items() if n in self.families and self.families[n].handed}
 
     def __call__(
         self,
@@ -358,7 +386,7 @@ class Density:
         Args:
             block: items with their labels.
             values: a tensor for every continuous and one-hot site; with chains (C, 1, ..., event) for sites
-                outside plates. Sites in ``log_sites`` as log theta.
+                outside plates. Sites with a family as statistics.
             gradient: sites to differentiate by.
             marginals: discrete sites, or named sums of the model, whose posterior (or draw) is wanted.
             tilt: log-potentials (T, [C,] n_items) added to a discrete site, used for starts.
@@ -371,10 +399,12 @@ class Density:
         """
         how = how or Summing()
         how.probes = dict.fromkeys(marginals)
-        given = self._given(values)
-        leaves = {n: given[n].detach().requires_grad_() for n in gradient}
-        with summing(how):
-            objective, per_item, sites, below = self._evaluated(block, {**given, **leaves}, how, tilt or {}, extra)
+        given, handed = self._given(values), self._handed(values)
+        leaves = {n: (handed if n in handed else given)[n].detach().requires_grad_() for n in gradient}
+        at = {**given, **{n: x for n, x in leaves.items() if n not in handed}}
+        handed |= {n: x for n, x in leaves.items() if n in handed}
+        with summing(how), handing(handed):
+            objective, per_item, sites, below = self._evaluated(block, at, how, tilt or {}, extra)
             with aside():
                 _require_finite(objective, values, sites)
             probes = {n: x for n, x in how.probes.items() if x is not None}
@@ -387,10 +417,12 @@ class Density:
             got = {n: torch.zeros_like(x) if g is None else g for (n, x), g in pairs}
         shares = {n: got[f"probe {n}"] for n in probes}
         shares |= {n: leaf.marginal(shares[leaf.parent]) for n, leaf in below.items()}
+        plain = {n: family for n, family in self.families.items() if n not in handed}
+        by_leaf = {n: plain[n].slope(x.detach(), got[n]) if n in plain else got[n] for n, x in leaves.items()}
         return Evaluation(
             objective.detach(),
             per_item.detach(),
-            {n: got[n] * x.detach() if n in self.log_sites else got[n] for n, x in leaves.items()},
+            by_leaf,
             {n: self._marginal(shares[n], sites.get(n)) for n in marginals if n in shares},
             sites,
         )
@@ -399,7 +431,7 @@ class Density:
         """The objective as a function of the values, to be differentiated as often as wanted."""
         how = Summing()
         how.probes = {}
-        with summing(how):
+        with summing(how), handing(self._handed(values)):
             return self._evaluated(block, self._given(values), how, {}, extra)[0]
 
     def _evaluated(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import SiteResult
-from crowdppl.inference.sites import DIRICHLET, Site
+from crowdppl.inference.sites import Site
 
 
 def draws_of(
@@ -20,7 +20,7 @@ def draws_of(
     n: int,
     stream: torch.Generator,
 ) -> dict[str, Tensor]:
-    """n draws of every site: (n, [1, ...] batch, event), Dirichlets as log theta, items by position.
+    """n draws of every site: (n, [1, ...] batch, event), conjugate sites as statistics, items by position.
 
     Stored draws are taken evenly spread; a point repeats. ``order`` is the item code at each position.
     """
@@ -41,9 +41,9 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
         flat = arrays["draws"].flatten(0, 1)
         at = torch.linspace(0, len(flat) - 1, n).round().long().to(flat.device)
         return site.leaf(flat[at])
-    if stored.family == "dirichlet":
+    if stored.conjugate is not None:
         c = torch.from_numpy(stored.spread.astype(np.float64)).to(stream.device)
-        return DIRICHLET.draw(c.expand(n, *c.shape), stream)
+        return stored.conjugate.draw(c.expand(n, *c.shape), stream)
     if stored.family == "onehot":
         p = arrays["probability"]
         code = torch.multinomial(p.reshape(-1, p.shape[-1]), n, replacement=True, generator=stream).t()
@@ -57,7 +57,7 @@ def _draw(site: Site, stored: SiteResult, n: int, stream: torch.Generator) -> Te
 
 
 def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
-    """The mean of each site, or its point; as log theta where it is conjugate."""
+    """The mean of each site, or its point; as statistics where it is conjugate."""
     out = {}
     for name in names:
         x = torch.from_numpy(np.asarray(sites[name].mean, np.float64)).to(problem.options.device)
@@ -66,10 +66,11 @@ def mean_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[s
 
 
 def center_of(problem: Problem, sites: Mapping[str, SiteResult], names: Iterable[str]) -> dict[str, Tensor]:
-    """The value at which a pass over labels is made: expected log theta, expected one-hot, means or points."""
+    """The value at which a pass over labels is made: expected statistics, expected one-hot, means or points."""
     out = mean_of(problem, sites, names)
-    for name in [n for n in out if sites[n].family == "dirichlet"]:
-        out[name] = DIRICHLET.mean(torch.from_numpy(sites[name].arrays["concentration"]).to(out[name].device))
+    for name, site in ((n, sites[n]) for n in out):
+        if site.conjugate is not None:
+            out[name] = site.conjugate.mean(torch.from_numpy(site.parameter).to(out[name].device))
     return out
 
 
@@ -89,6 +90,6 @@ def crossed(problem: Problem, mean: Mapping[str, Tensor], stream: torch.Generato
             ends = ends / ends.sum(-1, keepdim=True)
             lines, at = ends[0].expand_as(lines).clone(), 3 * moved.index(name)
             lines[at + 1], lines[at + 2] = ends[1], ends.mean(0)
-            lines = lines.log() if site.kind == "conjugate" else lines
+            lines = site.leaf(lines)
         out[name] = site.widen(lines, problem.plates)
     return out

@@ -220,7 +220,7 @@ AUTO_SECONDS = 10.0
 """Gibbs is chosen when it is exact and all fits asked for should take about this long at most."""
 PASS_SECONDS, LABEL_SECONDS, NUMBER_SECONDS = 2.5e-3, 1.2e-8, 1e-7
 """Seconds of a sweep: for each pass over the labels, for each label, state of an item and chain in a pass, and
-for each number drawn from Dirichlets; fitted to processor times of 71 settings, on one thread."""
+for each number of a conjugate site; fitted to processor times of 71 settings, on one thread."""
 HYPER_SECONDS, HYPER_NUMBER_SECONDS = 1.2e-2, 1e-6
 """Seconds of a sweep that parameters of priors add: for their search, and for each number below them."""
 
@@ -337,7 +337,7 @@ def _sampled(
 ) -> FitResult:
     """The result of gibbs or nuts."""
     out["permutations"] = gibbs.permutations(problem, draws)
-    out |= mixing(draws, problem.conjugate)
+    out |= mixing(draws, problem.sites)
     out["chains"], out["draws"] = next(iter(draws.values())).shape[:2]
     worst = max(out["rhat"].values(), default=float("nan"))
     out["converged"] = bool(worst < 1.05) and not out["interrupted"]

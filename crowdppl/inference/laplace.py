@@ -59,7 +59,7 @@ def start(problem: Problem, number: int = 0) -> LaplaceState:
     Marginal(problem, "laplace")
     refuse_inferred_priors(problem, "laplace")
     state, sites = first_state(problem, number, points=True), problem.sites
-    means = {n: sites[n].transform.inv(x / x.sum(-1, keepdim=True)) for n, x in state.parameters.items()}
+    means = {n: sites[n].transform.inv(sites[n].conjugate.mean_value(x)) for n, x in state.parameters.items()}
     at = {name: (means | state.loc)[name] for name in sites}
     size = sum(x.numel() for x in at.values())
     if size > LARGEST:
@@ -99,7 +99,7 @@ def precision(problem: Problem, at: Mapping[str, Tensor]) -> Tensor:
 
 
 def draws_at(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
-    """Draws from the Gaussian at a mode, (1, D, [1, ...] batch, event) by site, Dirichlets as log theta.
+    """Draws from the Gaussian at a mode, (1, D, [1, ...] batch, event) by site, conjugate sites as statistics.
 
     Raises:
         MethodError: where the density has no maximum there.

@@ -11,7 +11,6 @@ from torch import Tensor
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Extra, TraceSites
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import DIRICHLET
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,8 @@ class Marginal:
                 if not (first or site.local):
                     continue
                 fn = sites[name].fn
-                if name in self.problem.conjugate:
-                    total = total + DIRICHLET.full_log_prior(fn, values[name].log()).sum()
+                if site.family is not None:
+                    total = total + site.family.full_log_prior(fn, site.leaf(values[name])).sum()
                 else:
                     total = total + fn.log_prob(values[name]).sum()
             return total

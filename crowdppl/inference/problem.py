@@ -165,12 +165,13 @@ class Problem:
         return [s for s in self.sites.values() if s.kind == kind]
 
     def density(self, chains: int | None = None) -> Density:
-        """The model's log marginal density; conjugate sites are given as log theta.
+        """The model's log marginal density; conjugate sites are given as statistics.
 
         Args:
             chains: number of values of all sites that are evaluated together, or None for one value.
         """
-        return Density(self.model.model, self.plates, chains, self.conjugate)
+        families = {s.name: s.conjugate for s in self.of_kind("conjugate")}
+        return Density(self.model.model, self.plates, chains, families)
 
     def full_pass(self, chains: int | None = None) -> FullPass:
         """The same density on all blocks."""

@@ -13,6 +13,7 @@ from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.ids import Codebook
 from crowdppl.errors import DataError
+from crowdppl.inference.families import FAMILIES, Family
 from crowdppl.primitives.model import Model
 
 T = TypeVar("T")
@@ -53,11 +54,11 @@ class SiteResult:
         name: the site.
         dims: names of the dimensions of its value, such as ("annotator", "truth", "label"); "item" first
             where the site belongs to items, which then stand in codebook order.
-        family: "dirichlet", "point", "normal", "onehot" or "draws".
-        arrays: by family: {"concentration"}; {"value"}; {"loc", "scale"} in unconstrained space, with "mean" in the
-            site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
+        family: that of the conjugate prior, "point", "normal", "onehot" or "draws".
+        arrays: by family: the parameter, {"concentration"} say; {"value"}; {"loc", "scale"} in unconstrained space,
+            with "mean" in the site's own; {"probability"}; {"draws"} of shape (chains, draws, *dims).
         support: of a normal site, its own space: "real", "positive", "unit" (0 to 1) or "simplex"; else "".
-        weight: of Dirichlets by vb, the part of each row's concentration that is knowledge, of shape dims without
+        weight: of conjugate sites by vb, the part of each row's parameter that is knowledge, of shape dims without
             the last; None where that is not known.
     """
 
@@ -67,6 +68,27 @@ class SiteResult:
     arrays: Mapping[str, np.ndarray]
     support: str = ""
     weight: OnDemand[np.ndarray | None] = field(default_factory=lambda: OnDemand.of(None))
+
+    @property
+    def conjugate(self) -> Family | None:
+        """The family of conjugate priors that the posterior is of; None where it is of none."""
+        return FAMILIES.get(self.family)
+
+    @property
+    def parameter(self) -> np.ndarray:
+        """Of a posterior in a family of conjugate priors."""
+        assert self.conjugate is not None, f"{self.name} is not of a family"
+        return self.arrays[self.conjugate.key]
+
+    def with_parameter(self, parameter: np.ndarray) -> SiteResult:
+        """The same with another parameter."""
+        assert self.conjugate is not None, f"{self.name} is not of a family"
+        return replace(self, arrays={**self.arrays, self.conjugate.key: parameter})
+
+    @property
+    def independent(self) -> bool:
+        """Whether labels depend on the site through its expected statistic alone: a point, or of a mean field."""
+        return self.conjugate is not None or self.family in ("point", "onehot")
 
     def constrained(self, x: np.ndarray) -> np.ndarray | None:
         """Values of a normal site in its own space, from unconstrained ones; None where that is not known."""
@@ -82,9 +104,8 @@ class SiteResult:
     @property
     def mean(self) -> np.ndarray:
         """Posterior mean (or the point), of shape dims."""
-        if self.family == "dirichlet":
-            c = self.arrays["concentration"]
-            return np.asarray(c / c.sum(-1, keepdims=True))
+        if self.conjugate is not None:
+            return np.asarray(self.conjugate.mean_value(self.parameter))
         if self.family == "draws":
             return np.asarray(self.arrays["draws"].mean((0, 1)))
         key = {"point": "value", "normal": "mean", "onehot": "probability"}[self.family]
@@ -92,8 +113,8 @@ class SiteResult:
 
     @property
     def spread(self) -> np.ndarray:
-        """Concentration of Dirichlets as wide as the posterior, of shape dims: that of vb says too much."""
-        c, weight = self.arrays["concentration"], self.weight()
+        """Parameter of a distribution as wide as the posterior, of shape dims: that of vb says too much."""
+        c, weight = self.parameter, self.weight()
         return c if weight is None else np.asarray(c * weight[..., None])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -20,96 +20,12 @@ from crowdppl.core.devices import is_shortage, seeded
 from crowdppl.data.blocks import Block
 from crowdppl.data.covariates import CovariateColumns
 from crowdppl.errors import CrowdpplError, MethodError, NumericalError
-from crowdppl.inference.density import FLOOR, Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
-from crowdppl.primitives.distributions import ChosenDirichlet, OneHot
+from crowdppl.inference.density import Density, Extra, TraceSite, TraceSites, is_plate, narrowed, trace_sites
+from crowdppl.inference.families import Family, family_of
+from crowdppl.primitives.distributions import OneHot
 from crowdppl.primitives.labels import Labels
 from crowdppl.primitives.model import Model, plates_of
 from crowdppl.primitives.sums import Summing
-
-
-class DirichletFamily:
-    """Dirichlets: a posterior is the prior's parameter plus counts of the leaf statistic.
-
-    The leaf statistic is log theta, the parameter the concentration (..., K).
-    """
-
-    def natural(self, prior: Any) -> Tensor:
-        """Concentration of a prior, float64, unwrapped and expanded to batch and event."""
-        inner = unwrapped(prior)
-        out: Tensor = inner.concentration
-        out = inner.blend(out) if isinstance(inner, ChosenDirichlet) else out
-        return out.double().expand(prior.batch_shape + prior.event_shape)
-
-    def over(self, prior: Any, term: Callable[[Tensor, Tensor], Tensor], value: Tensor) -> Tensor:
-        """A term of concentration and value, one number a row; expected where a one-hot site chooses the prior."""
-        inner = unwrapped(prior)
-        if isinstance(inner, ChosenDirichlet):
-            spread = value.unsqueeze(-1 - len(inner.event_shape))
-            return inner.expected(lambda c: term(c, spread))
-        return term(self.natural(prior), value)
-
-    def mean(self, parameter: Tensor) -> Tensor:
-        """``digamma(c) - digamma(sum c)``, clamped where its exponential would leave float32."""
-        out = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
-        return out.clamp(min=FLOOR)
-
-    def mode(self, parameter: Tensor, before: Tensor) -> Tensor:
-        """Log of ``(c - 1) / sum(c - 1)``; a row without any count keeps its value."""
-        counts = (parameter - 1).clamp(min=0)
-        total = counts.sum(-1, keepdim=True)
-        theta = counts / total.clamp(min=1e-300)
-        log_theta, known = theta.log_().clamp_(min=FLOOR), total > 1e-12
-        return log_theta if bool(known.all()) else torch.where(known, log_theta, before)
-
-    def draw(self, parameter: Tensor, generator: torch.Generator) -> Tensor:
-        """Log theta; small concentrations are drawn through Gamma(c + 1), so that they do not underflow.
-
-        In place, for draws of many annotators' tables are the largest arrays of a fit.
-        """
-        gamma = torch._standard_gamma(parameter + 1, generator=generator)
-        u = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype, device=parameter.device)
-        gamma.log_().add_(u.clamp_(min=1e-300).log_().div_(parameter))
-        del u
-        return gamma.log_softmax(-1).clamp_(min=FLOOR)
-
-    def log_prior(self, parameter: Tensor, leaf: Tensor) -> Tensor:
-        """``sum of (c - 1) log theta``."""
-        return ((parameter - 1) * leaf).sum(-1)
-
-    def full_log_prior(self, prior: Any, leaf: Tensor) -> Tensor:
-        """Log-density of a prior found in a trace, with its constant."""
-        return self.over(prior, lambda c, x: self.log_prior(c, x) - self.log_normaliser(c), leaf)
-
-    def log_normaliser(self, parameter: Tensor) -> Tensor:
-        """``sum of lgamma(c) - lgamma(sum c)``."""
-        return parameter.lgamma().sum(-1) - parameter.sum(-1).lgamma()
-
-    def log_normaliser_of_prior(self, parameter: Tensor) -> Tensor:
-        """The same, computed once for all rows that share a prior; lgamma takes three times as long on strides."""
-        few = narrowed(parameter).contiguous()
-        return self.log_normaliser(few).expand(parameter.shape[:-1]).contiguous()
-
-    def kl(self, parameter: Tensor, prior: Tensor) -> Tensor:
-        """Kullback-Leibler divergence of Dirichlet(parameter) from Dirichlet(prior)."""
-        expected = parameter.digamma() - parameter.sum(-1, keepdim=True).digamma()
-        cross = ((parameter - prior) * expected).sum(-1)
-        before = self.log_normaliser(narrowed(prior))  # once for all annotators who share it
-        return before - self.log_normaliser(parameter) + cross
-
-
-def unwrapped(fn: Any) -> Any:
-    """A distribution without what ``to_event`` and ``expand`` put around it."""
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-    return fn
-
-
-def is_dirichlet(fn: Any) -> bool:
-    """Whether a distribution is a Dirichlet, or one chosen among several, whatever it is wrapped in."""
-    return isinstance(unwrapped(fn), torch.distributions.Dirichlet | ChosenDirichlet)
-
-
-DIRICHLET = DirichletFamily()
 
 
 class Softmax(Transform):
@@ -244,13 +160,14 @@ class Site:
 
     Attributes:
         name: the site's name.
-        kind: "conjugate" (a Dirichlet whose log enters the complete-data likelihood linearly), "onehot",
+        kind: "conjugate" (its family's statistic enters the complete-data likelihood linearly), "onehot",
             "hyper" (reaches labels only through the priors of other sites) or "free" (anything else).
         local: whether it lives in the plate of items.
         batch_shape: shape of its plates on the whole data, items counted as -1.
         event_shape: shape of one value.
         support: constraint on its values.
         plates: name of the plate of each batch dimension, "" where there is none.
+        family: of a conjugate site.
     """
 
     name: str
@@ -260,6 +177,13 @@ class Site:
     event_shape: tuple[int, ...]
     support: Any
     plates: tuple[str, ...] = ()
+    family: Family | None = None
+
+    @property
+    def conjugate(self) -> Family:
+        """The family of a conjugate site."""
+        assert self.family is not None, f"{self.name} is not conjugate"
+        return self.family
 
     @property
     def transform(self) -> Transform:
@@ -285,13 +209,21 @@ class Site:
         """Shape of a value for data of ``n_items`` items."""
         return tuple(n_items if n == -1 else n for n in self.batch_shape) + self.event_shape
 
+    def leaf_shape(self, n_items: int) -> tuple[int, ...]:
+        """The same of a statistic."""
+        return self.shape(n_items) + ((2,) if self.family is not None and self.family.handed else ())
+
     def widen(self, x: Tensor, plates: int, lead: int = 1) -> Tensor:
         """Values (lead, batch, event) as (lead, [1, ...] batch, event), for a model of ``plates`` nested plates."""
         return x.reshape(*x.shape[:lead], *(1,) * (plates - len(self.batch_shape)), *x.shape[lead:])
 
     def leaf(self, x: Tensor) -> Tensor:
-        """Values as the engines take them: as log theta where the site is conjugate."""
-        return x.clamp(min=1e-35).log() if self.kind == "conjugate" else x
+        """Values as the engines take them: as statistics where the site is conjugate."""
+        return x if self.family is None else self.family.leaf(x)
+
+    def value(self, leaf: Tensor) -> Tensor:
+        """The values that engines hold so."""
+        return leaf if self.family is None else self.family.value(leaf)
 
     def cut(self, value: Tensor, start: int, stop: int) -> Tensor:
         """The part of a local site's value that belongs to the items at positions ``start`` to ``stop``."""
@@ -391,17 +323,26 @@ def _sorted_sites(model: Model, small: Block, sites: Mapping[str, TraceSite]) ->
             raise MethodError(f"site {name!r} is one-hot in the plate of items: enumerate it instead (Categorical)")
         shape = tuple(-1 if plate in ("items", "labels") else n for plate, n in zip(names, batch, strict=True))
         event, support = tuple(site.fn.event_shape), site.fn.support
-        found[name] = Site(name, kinds[name], local, shape, event, support, names)
+        family = _family(site) if kinds[name] == "conjugate" else None
+        found[name] = Site(name, kinds[name], local, shape, event, support, names, family)
     return found
 
 
+def _family(site: TraceSite) -> Family | None:
+    """The family by which a site may be treated; statistics are handed to models that take them."""
+    family = family_of(site.fn)
+    local = {"items", "labels"}.intersection(plate.name for plate in site.plates)
+    return None if family is None or (family.handed and (local or not site.natural)) else family
+
+
 def _kinds(density: Density, block: Block, latents: Mapping[str, TraceSite]) -> dict[str, Kind]:
-    """The kind of each site; of a Dirichlet, found at a value whose logarithm a model can be given."""
+    """The kind of each site; of one with a family, found at a value whose statistic a model can be given."""
+    families = {n: family for n, x in latents.items() if (family := _family(x)) is not None}
     values = {n: x.value.detach().double() for n, x in latents.items()}
-    values = {n: x.clamp(min=1e-30) if is_dirichlet(latents[n].fn) else x for n, x in values.items()}
+    values |= {n: family.value(family.leaf(values[n])) for n, family in families.items()}
     onehot = {n for n, x in latents.items() if isinstance(x.fn, OneHot)}
     parents = _parents(latents, onehot)
-    candidates = [n for n, x in latents.items() if is_dirichlet(x.fn) and n not in parents]
+    candidates = {n: family for n, family in families.items() if n not in parents}
     linear = _linear(density, block, values, candidates, onehot)
     others = [n for n in values if n not in linear and n not in onehot]
     slopes = density(block, values, gradient=others).gradient if others else {}
@@ -424,24 +365,28 @@ def _parents(latents: Mapping[str, TraceSite], onehot: set[str]) -> set[str]:
 
 
 def _linear(
-    density: Density, block: Block, values: Mapping[str, Tensor], names: Sequence[str], onehot: set[str]
+    density: Density,
+    block: Block,
+    values: Mapping[str, Tensor],
+    families: Mapping[str, Family],
+    onehot: set[str],
 ) -> set[str]:
     """Candidates whose gradient under recorded draws is the same at two values of their leaf.
 
     The complete-data log-likelihood is then linear in it.
     """
-    if not names:
+    if not families:
         return set()
-    logged = Density(density.model, density.plates, None, frozenset(names))
-    leaf = {n: values[n].log() for n in names}
-    moved = {n: x + 2 * torch.rand(x.shape, dtype=x.dtype) - 1.3 for n, x in leaf.items()}
+    given = Density(density.model, density.plates, None, families)
+    leaf = {n: family.leaf(values[n]) for n, family in families.items()}
+    moved = {n: families[n].moved(x) for n, x in leaf.items()}
     tape: dict[int, Tensor] = {}
     extra = one_hot_terms(onehot) if onehot else None
     record = Summing("draw", torch.Generator(device=block.device).manual_seed(0), tape)
-    first = logged(block, {**values, **leaf}, gradient=names, how=record, extra=extra)
+    first = given(block, {**values, **leaf}, gradient=families, how=record, extra=extra)
     replay = Summing("replay", tape=tape)
-    second = logged(block, {**values, **moved}, gradient=names, how=replay, extra=extra)
-    pairs = ((n, first.gradient[n], second.gradient[n]) for n in names)
+    second = given(block, {**values, **moved}, gradient=families, how=replay, extra=extra)
+    pairs = ((n, first.gradient[n], second.gradient[n]) for n in families)
     return {n for n, a, b in pairs if bool(((a - b).abs() <= 1e-6 * (1 + a.abs())).all())}
 
 

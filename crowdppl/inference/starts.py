@@ -41,8 +41,8 @@ def soft_truth(counts: Tensor, generator: torch.Generator | None = None) -> Tens
     if generator is None:
         smooth = counts + SMOOTHING
         return smooth / smooth.sum(-1, keepdim=True)
-    gamma = torch._standard_gamma(counts + 0.5, generator=generator)
-    return (gamma + 1e-6) / (gamma + 1e-6).sum(-1, keepdim=True)
+    drawn = torch._standard_gamma(counts + 0.5, generator=generator) + 1e-6
+    return drawn / drawn.sum(-1, keepdim=True)
 
 
 @dataclass(eq=False)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
-from crowdppl.inference.density import FLOOR, TraceSites
+from crowdppl.inference.density import TraceSites
 from crowdppl.inference.gaussians import Gaussians, base_draws
 from crowdppl.inference.passes import FullPass
 from crowdppl.inference.problem import Earlier, Problem
-from crowdppl.inference.sites import DIRICHLET, Site
+from crowdppl.inference.sites import Site
 from crowdppl.networks.outputs import networks_of
 
 Tensors = dict[str, Tensor]
@@ -26,7 +26,7 @@ class State:
     """Where em or vb stands: tensors alone, by site.
 
     Attributes:
-        parameters: of conjugate sites: log theta for em, concentrations for vb.
+        parameters: of conjugate sites: statistics of points for em, parameters of distributions for vb.
         logits: of one-hot sites; their softmax is the expected one-hot vector.
         loc, log_scale, noise: of all other sites, as of ``Gaussians``; the last two are empty for points.
         fixed: values of sites that do not move.
@@ -116,33 +116,34 @@ def first_state(problem: Problem, number: int = 0, shares: int | None = None, *,
 
 
 def prior_and_counts(problem: Problem, start: Start) -> tuple[Tensors, Tensors]:
-    """Prior concentrations and expected counts of conjugate sites at a start."""
+    """Prior parameters and expected counts of conjugate sites at a start."""
     state = start.state
     gaussians, in_labels = gaussians_of(problem, state), bool(problem.of_kind("free"))
-    log_theta = state.parameters
+    conjugate = state.parameters
     if not start.continued:
-        log_theta = {s.name: start.typical[s.name].clamp(min=1e-30).log() for s in problem.of_kind("conjugate")}
-    leaves = {**log_theta, **{n: x.softmax(-1) for n, x in state.logits.items()}}
+        conjugate = {s.name: s.leaf(start.typical[s.name]) for s in problem.of_kind("conjugate")}
+    leaves = {**conjugate, **{n: x.softmax(-1) for n, x in state.logits.items()}}
     drawn = gaussians.values()
     full_pass = problem.full_pass(gaussians.chains if in_labels else None)
     total = full_pass(
-        leaves | (drawn if in_labels else gaussians.means()), gradient=list(log_theta), tilt=start.tilt
+        leaves | (drawn if in_labels else gaussians.means()), gradient=list(conjugate), tilt=start.tilt
     )
     sites = total.trace_sites
     if gaussians.sites:
         with torch.no_grad():
             sites = problem.density(gaussians.chains).priors(problem.blocks[0], {**leaves, **drawn})
-    priors = prior_parameters(sites, log_theta, full_pass, gaussians.chains)
+    priors = prior_parameters(sites, conjugate, full_pass, gaussians.chains)
     return priors, {n: x / (full_pass.density.chains or 1) for n, x in total.gradient.items()}
 
 
 def prior_parameters(sites: TraceSites, names: Collection[str], full_pass: FullPass, chains: int | None) -> Tensors:
-    """Prior concentrations of conjugate sites, averaged over chains."""
+    """Prior parameters of conjugate sites, averaged over chains."""
     out = {}
     for name in names:
-        x = DIRICHLET.natural(sites[name].fn)
+        site = full_pass.sites[name]
+        x = site.conjugate.natural(sites[name].fn)
         mean = x if chains is None else x.expand(chains, *x.shape[1:]).mean(0)
-        out[name] = mean.reshape(full_pass.sites[name].shape(full_pass.n_items))
+        out[name] = mean.reshape(site.leaf_shape(full_pass.n_items))
     return out
 
 
@@ -168,7 +169,7 @@ def _fits(earlier: Earlier, problem: Problem, modes: bool) -> bool:
     shapes = {name: site.shape(problem.n_items) for name, site in problem.sites.items()}
     if not all(name in earlier.sites and earlier.sites[name].mean.shape == x for name, x in shapes.items()):
         return False
-    return modes or {earlier.sites[name].family for name in problem.conjugate} <= {"dirichlet"}
+    return modes or all(earlier.sites[name].conjugate is not None for name in problem.conjugate)
 
 
 def _continued(problem: Problem, earlier: Earlier, state: State) -> State:
@@ -186,10 +187,9 @@ def _continued(problem: Problem, earlier: Earlier, state: State) -> State:
         mean = by_position(site, stored.mean)
         if site.kind == "onehot":
             logits[name] = mean.clamp(min=1e-30).log()
-        elif site.kind == "conjugate" and stored.family == "dirichlet":
-            parameters[name] = by_position(site, stored.arrays["concentration"])
         elif site.kind == "conjugate":
-            parameters[name] = mean.clamp(min=1e-300).log().clamp(min=FLOOR)
+            mode = stored.conjugate is None
+            parameters[name] = site.leaf(mean) if mode else by_position(site, stored.parameter)
         else:
             normal = stored.family == "normal"
             loc[name] = by_position(site, stored.arrays["loc"]) if normal else site.transform.inv(mean)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdppl.data.blocks import Block
 from crowdppl.data.ragged import RaggedIndex
-from crowdppl.inference.density import FLOOR, Density
+from crowdppl.inference.density import Density
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.result import TableDraws
 from crowdppl.inference.sites import Site
@@ -42,7 +42,7 @@ def new_item_quantiles(
     with Typical(stream):
         found = density.sites(block, given)
     plain = {n: found[n].value.detach() for n in names}
-    plain = {n: x.clamp(min=math.exp(FLOOR)).log() if n in density.log_sites else x for n, x in plain.items()}
+    plain = {n: density.families[n].leaf(x) if n in density.families else x for n, x in plain.items()}
     moving = {n: found[n].fn for n in names if _quantile(found[n].fn, 0.5, block.device) is not None}
     shuffled = {n: torch.randperm(LOOKS, generator=stream, device=block.device).tolist() for n in moving}
     for look in range(LOOKS if moving else 1):

@@ -31,7 +31,8 @@ from crowdppl.primitives.priors import (
     default_prevalence,
     diagonal_prior,
 )
-from crowdppl.primitives.sums import logsumexp
+from crowdppl.primitives.statistics import natural
+from crowdppl.primitives.sums import logsumexp, neg_log
 
 __all__ = [
     "Block",
@@ -62,6 +63,8 @@ __all__ = [
     "item_covariates",
     "label_covariates",
     "logsumexp",
+    "natural",
+    "neg_log",
     "penalty",
     "plates",
     "prevalence",

@@ -90,6 +90,46 @@ def logsumexp(x: Tensor, name: str | None = None, dim: int = -1) -> Tensor:
     return out
 
 
+def neg_log(u: Tensor) -> Tensor:
+    """``-log u`` of sums of Gammas, whose backward pass keeps a model linear in these (``natural``).
+
+    In expectation it is the tangent, which bounds from below (Hunter 2004, "MM algorithms for generalized
+    Bradley-Terry models"); drawn, it is that of an exponential waiting time for each count (Caron & Doucet 2012,
+    "Efficient Bayesian inference for generalized Bradley-Terry models").
+
+    Args:
+        u: positive numbers.
+
+    Examples:
+        >>> import torch
+        >>> crowdppl.primitives.neg_log(torch.tensor(1.0)) == 0
+        tensor(True)
+    """
+    how = _current.get()
+    if how.kind == "sum":
+        return -u.log()
+    out: Tensor = _DrawWaiting.apply(u, how, how.formed)  # type: ignore[no-untyped-call]
+    how.formed += 1
+    return out
+
+
+class _DrawWaiting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, how: Summing, index: int) -> Tensor:
+        ctx.how, ctx.index = how, index
+        ctx.save_for_backward(u)
+        return -u.log()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (u,) = ctx.saved_tensors
+        how: Summing = ctx.how
+        if how.kind != "replay":
+            waited = torch._standard_gamma(grads[0].clamp(min=1e-30), generator=how.generator) / u
+            how.tape[ctx.index] = torch.where(grads[0] > 0, waited, 0.0)
+        return -how.tape[ctx.index].to(u.dtype), None, None
+
+
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

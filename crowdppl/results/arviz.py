@@ -84,12 +84,8 @@ def _draws(site: SiteResult, n: int, stream: np.random.Generator) -> tuple[str, 
     """Name and draws (chains, draws, *dims) of a site; None where it is a point or a set of shares."""
     if site.family == "draws":
         return site.name, site.arrays["draws"].copy()
-    if site.family == "dirichlet":
-        concentration = site.spread
-        gamma = stream.standard_gamma(concentration, (1, n, *concentration.shape))
-        # Shapes far below 1 underflow to rows of zeros.
-        gamma = np.maximum(gamma, np.finfo(np.float64).tiny)
-        return site.name, gamma / gamma.sum(-1, keepdims=True)
+    if site.conjugate is not None:
+        return site.name, site.conjugate.sample(site.spread, n, stream)[None]
     if site.family == "normal":
         loc, scale = site.arrays["loc"], site.arrays["scale"]
         at = loc + scale * stream.standard_normal((1, n, *loc.shape))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdppl.core.intervals import Estimate, check_level, from_dirichlet, from_draws, from_point
+from crowdppl.core.intervals import Estimate, check_level, from_draws, from_point
 from crowdppl.inference.result import FitResult
 
 
@@ -17,9 +17,9 @@ def confusion(result: FitResult, level: float) -> Estimate:
     if result.table_draws is None:
         return from_point(result.table)
     names = ("annotator", "truth", "label")
-    exact = _same_dirichlet(result, names, result.table, result.table_draws)
+    exact = _same_site(result, names, result.table, result.table_draws, level)
     if exact is not None:
-        return from_dirichlet(exact, level)
+        return exact
     return _exact_mean(result, from_draws(result.table_draws, level), result.table)
 
 
@@ -28,8 +28,8 @@ def prevalence(result: FitResult, level: float) -> Estimate:
     check_level(level)
     if result.prevalence_draws is None:
         return from_point(result.prevalence)
-    exact = _same_dirichlet(result, ("class",), result.prevalence, result.prevalence_draws)
-    return from_dirichlet(exact, level) if exact is not None else from_draws(result.prevalence_draws, level)
+    exact = _same_site(result, ("class",), result.prevalence, result.prevalence_draws, level)
+    return exact or from_draws(result.prevalence_draws, level)
 
 
 def among_classes(result: FitResult, level: float) -> Estimate:
@@ -39,9 +39,9 @@ def among_classes(result: FitResult, level: float) -> Estimate:
         return from_point(among_named(result.table))
     draws = among_named(result.table_draws)
     mean = result.table if draws is result.table_draws else draws.mean(0, dtype=np.float64)
-    exact = _same_dirichlet(result, ("annotator", "truth", "label"), mean, draws)
+    exact = _same_site(result, ("annotator", "truth", "label"), mean, draws, level)
     if exact is not None:
-        return from_dirichlet(exact, level)
+        return exact
     return _exact_mean(result, from_draws(draws, level), among_named(result.table))
 
 
@@ -74,8 +74,9 @@ def _exact_mean(result: FitResult, estimate: Estimate, at_mean: np.ndarray) -> E
     Sites are independent under vb, so a quantity that is linear in each has this mean exactly. Where it differs by
     more than six standard errors of the draws, it is not linear, and the mean of the draws stays.
     """
-    families = {site.family for site in result.sites.values()}
-    if result.table_draws is None or "dirichlet" not in families or "draws" in families:
+    sites = result.sites.values()
+    mean_field = any(site.conjugate is not None for site in sites) and not any(x.family == "draws" for x in sites)
+    if result.table_draws is None or not mean_field:
         return estimate
     near = np.abs(estimate.mean - at_mean) <= 6 * estimate.sd / np.sqrt(len(result.table_draws)) + 1e-6
     return replace(estimate, mean=np.where(near, at_mean, estimate.mean))
@@ -96,17 +97,17 @@ def _right(table: np.ndarray) -> np.ndarray:
     return out
 
 
-def _same_dirichlet(
-    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray
-) -> np.ndarray | None:
-    """Concentration of the Dirichlet site that is this quantity, if any.
+def _same_site(
+    result: FitResult, dims: tuple[str, ...], mean: np.ndarray, draws: np.ndarray, level: float
+) -> Estimate | None:
+    """Exact estimate of the site of a conjugate family that is this quantity, if any.
 
     Equal dimensions do not suffice, as a model may transform the site: the means have to agree within six standard
     errors of the draws.
     """
     error = 6 * draws.std(0, dtype=np.float64) / np.sqrt(len(draws)) + 1e-6
     for site in result.sites.values():
-        alike = site.family == "dirichlet" and site.dims == dims and site.mean.shape == mean.shape
-        if alike and np.all(np.abs(site.mean - mean) <= error):
-            return site.spread
+        alike = site.conjugate is not None and site.dims == dims and site.mean.shape == mean.shape
+        if alike and site.conjugate is not None and np.all(np.abs(site.mean - mean) <= error):
+            return site.conjugate.estimate(site.spread, level)
     return None

@@ -43,7 +43,7 @@ def update(posterior: Fit, new_labels: Annotations | pd.DataFrame, **options: An
 
     Raises:
         MethodError: when the fit was not made by vb, an option is none of ``fit``'s, annotators' history comes with
-            the new labels, or items come again whose truths enter a site that is no Dirichlet.
+            the new labels, or items come again whose truths enter a site that is not conjugate.
         DataError: when an annotator or a class is not one of this fit, or features are missing or differ.
         KeyboardInterrupt: when Ctrl-C stops the fit of one of several methods.
 

@@ -22,8 +22,8 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import NumericalError
 from crowdppl.inference.density import Density, trace_sites
+from crowdppl.inference.families import family_of
 from crowdppl.inference.problem import without_validation
-from crowdppl.inference.sites import is_dirichlet
 from crowdppl.inference.svi.guide import mean_field
 from crowdppl.primitives.model import Model, card_of, plates_of, settings_of
 from crowdppl.simulation.from_model import simulate
@@ -181,7 +181,7 @@ def latent_values(model: Model, block: Block, seed: int) -> Values:
     """A draw of the continuous sites; Dirichlets away from the corners, where rounding makes zeros."""
     found = continuous_sites(model, block, seed)
     values = {n: x.value.detach() for n, x in found.items()}
-    soft = {n for n, x in found.items() if is_dirichlet(x.fn)}
+    soft = {n for n, x in found.items() if (family := family_of(x.fn)) is not None and family.counts}
     return {n: 0.7 * x + 0.3 / x.shape[-1] if n in soft else x for n, x in values.items()}
 
 

@@ -290,14 +290,13 @@ def _true_value(problem: Problem, name: str, drawn: Simulation, like: Tensor) ->
     site, true = problem.sites[name], torch.from_numpy(drawn.parameters[name])
     if site.local:
         true = true.index_select(site.batch_shape.index(-1), torch.from_numpy(drawn.data.order.astype(np.int64)))
-    true = true.clamp(min=1e-35).log() if site.kind == "conjugate" else true
-    return true.to(like).reshape(1, *like.shape[1:])
+    return site.leaf(true).to(like).reshape(1, *like.shape[1:])
 
 
 def _in_item_order(problem: Problem, name: str, x: Tensor, order: np.ndarray) -> Tensor:
     """Values of a site on the model's scale, (n, *site), items in the order of ``data.items``."""
     site = problem.sites[name]
-    x = (x.exp() if site.kind == "conjugate" else x).reshape(len(x), *site.shape(problem.n_items)).cpu()
+    x = site.value(x).reshape(len(x), *site.shape(problem.n_items)).cpu()
     return x.index_select(1 + site.batch_shape.index(-1), torch.from_numpy(np.argsort(order))) if site.local else x
 
 

@@ -18,6 +18,7 @@ from crowdppl.errors import DataError, MethodError, NumericalError, ResultError
 from crowdppl.few_shot.tasks import EpisodeSampler, Tasks
 from crowdppl.few_shot.unrolled_em import UnrolledEM, em_steps
 from crowdppl.inference.density import Density
+from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.vb.coordinate_ascent import EM
 from crowdppl.inference.vb.fit import run_starts
 from crowdppl.networks.embedding import Embedding
@@ -249,7 +250,7 @@ def test_the_model_has_the_density_of_the_steps() -> None:
         placed = block.seen["embedding"]  # type: ignore[index]
         found = em_steps(placed, block.item, block.annotator, block.answer, c, steps=2, tau=0.5, prevalence=9.0)
         values = {n: getattr(found, n) for n in ("mean", "prevalence", "confusion")}
-        density = Density(model.model, log_sites=frozenset(["prevalence", "confusion"]))
+        density = Density(model.model, families=dict.fromkeys(["prevalence", "confusion"], FAMILIES["dirichlet"]))
         given = values | {n: values[n].log() for n in ("prevalence", "confusion")}
         got = density(block, given, marginals=("truth",))
         torch.testing.assert_close(got.marginals["truth"].t(), found.shares)

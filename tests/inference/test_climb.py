@@ -20,6 +20,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.engines import refuse_engine
+from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.problem import Problem
 from crowdppl.inference.vb.coordinate_ascent import EM, VB
 from crowdppl.inference.vb.fit import AscentRun, run_starts, warm_up
@@ -78,7 +79,7 @@ def runs(name: str, engine: str, data: Annotations, **options: Any) -> list[Asce
 def parameters(run: AscentRun) -> dict[str, Tensor]:
     """All parameters: probabilities for em, concentrations for vb, shares of one-hot sites, Gaussians' own."""
     state = run.state
-    values = {n: run.ascent.rule.leaf(x).exp() for n, x in state.parameters.items()}
+    values = {n: run.ascent.rule.leaf(FAMILIES["dirichlet"], x).exp() for n, x in state.parameters.items()}
     values |= {n: x.softmax(-1) for n, x in state.logits.items()}
     return values | state.loc | {f"{n} scale": x.exp() for n, x in state.log_scale.items()}
 

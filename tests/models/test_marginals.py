@@ -13,7 +13,7 @@ from torch import Tensor
 
 import crowdppl
 from crowdppl.inference.density import Density
-from crowdppl.inference.sites import is_dirichlet
+from crowdppl.inference.families import FAMILIES, Family, family_of
 from crowdppl.primitives.model import plates_of
 from tests.brute import ABSTAINING, PLAIN, TELLING, Tiny, joint
 
@@ -92,10 +92,15 @@ def latents(model: Any, tiny: Tiny, seed: int) -> tuple[dict[str, Tensor], froze
         if x["type"] == "sample" and not x["is_observed"] and x["value"].is_floating_point()
     }
     values = {n: x["value"].detach() for n, x in found.items()}
-    dirichlets = frozenset(n for n, x in found.items() if is_dirichlet(x["fn"]))
+    dirichlets = frozenset(n for n, x in found.items() if family_of(x["fn"]) is not None)
     for n in dirichlets | ({"community"} & values.keys()):  # no rounding to 0; expected one-hot vectors
         values[n] = 0.7 * values[n] + 0.3 / values[n].shape[-1]
     return values, dirichlets, {n: len(x["fn"].batch_shape) for n, x in found.items()}
+
+
+def logged(names: frozenset[str]) -> dict[str, Family]:
+    """The family of sites that are given as logarithms."""
+    return dict.fromkeys(names, FAMILIES["dirichlet"])
 
 
 def leaves(values: dict[str, Tensor], logs: frozenset[str]) -> dict[str, Tensor]:
@@ -123,7 +128,7 @@ def test_value_counts_and_posterior_equal_a_plain_sum(name: str, settings: dict[
     model = ready(name, settings, tiny)
     values, logs, _ = latents(model, tiny, 1)
     both, gradient = brute_gradient(name, model, values, logs, tiny)
-    density = Density(model.model, plates_of(model), log_sites=logs)
+    density = Density(model.model, plates_of(model), families=logged(logs))
     found = density(tiny.built[1], leaves(values, logs), gradient=list(values), marginals=("truth",))
     close(found.per_item, both.sum(-1).log())
     close(found.objective, both.sum(-1).log().sum())
@@ -143,7 +148,7 @@ def test_three_chains_equal_three_runs(name: str, settings: dict[str, Any]) -> N
     for site, rank in ranks.items():
         x = torch.stack([leaves(values, logs)[site].detach() for values, _, _ in draws])
         wide[site] = x.reshape(x.shape[:1] + (1,) * (plates - rank) + x.shape[1:])
-    density = Density(model.model, plates, 3, logs)
+    density = Density(model.model, plates, 3, logged(logs))
     found = density(tiny.built[1], wide, gradient=list(wide), marginals=("truth",))
     for c, (values, _, _) in enumerate(draws):
         both, gradient = brute_gradient(name, model, values, logs, tiny)
@@ -164,7 +169,7 @@ def test_shares_of_a_named_sum_are_those_of_single_labels() -> None:
     model = crowdppl.method("mace")
     values, logs, _ = latents(model, PLAIN, 5)
     both, _ = brute_gradient("mace", model, values, logs, PLAIN)
-    density = Density(model.model, log_sites=logs)
+    density = Density(model.model, families=logged(logs))
     found = density(PLAIN.built[1], leaves(values, logs), marginals=("knows",))
     knew = torch.zeros(5, 3)
     for i in range(PLAIN.n_items):
@@ -183,7 +188,9 @@ def test_the_truth_is_that_of_the_labels_where_abstentions_are_ignorable(
     model = ready(name, settings, PLAIN)
     values, logs, _ = latents(model, ABSTAINING, 6)
     plain, ignored, told = (
-        Density(model.model, plates_of(model), log_sites=logs)(t.built[1], leaves(at, logs), marginals=("truth",))
+        Density(model.model, plates_of(model), families=logged(logs))(
+            t.built[1], leaves(at, logs), marginals=("truth",)
+        )
         for t, at in (
             (PLAIN, {n: x for n, x in values.items() if n != "abstention"}),
             (ABSTAINING, values),
@@ -202,7 +209,7 @@ def test_abstentions_that_nobody_uses_change_nothing() -> None:
         values, logs, _ = latents(model, PLAIN, 6)
         more, _, _ = latents(model, offered, 6)
         one, two = (
-            Density(model.model, plates_of(model), log_sites=logs)(
+            Density(model.model, plates_of(model), families=logged(logs))(
                 t.built[1], leaves({**more, **values} if t is offered else values, logs), marginals=("truth",)
             )
             for t in (PLAIN, offered)

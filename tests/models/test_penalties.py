@@ -31,7 +31,7 @@ def under(at: Evaluated, parameters: Mapping[str, Tensor], counts: Mapping[str, 
     terms = replace(at, state=replace(at.state, parameters=dict(parameters)))
     logs = {name: x.digamma() - x.sum(-1, keepdim=True).digamma() for name, x in parameters.items()}
     said = sum(float((counts[name] * x).sum()) for name, x in logs.items())
-    return said + float(terms.dirichlet_terms(terms.prior_sites()))
+    return said + float(terms.conjugate_terms(terms.prior_sites()))
 
 
 @pytest.mark.parametrize(

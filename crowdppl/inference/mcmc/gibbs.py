@@ -1,4 +1,4 @@
-"""Gibbs sampling: joint draws of discrete sites, then prior parameters, then Dirichlets."""
+"""Gibbs sampling: joint draws of discrete sites, then prior parameters, then conjugate sites."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crowdppl.inference.loop import Progress, iterate
 from crowdppl.inference.mcmc.hmc import HmcState, Tensors, moved, where
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import DIRICHLET, per_chain
+from crowdppl.inference.sites import Site, per_chain
 from crowdppl.primitives.sums import Summing
 
 MAX_NUMBERS = 50_000_000
@@ -35,14 +35,14 @@ class GibbsState:
     """Where all chains are; chains are a dimension of the model's tables.
 
     Attributes:
-        theta: log theta of Dirichlets, (C, ..., event).
+        leaves: statistics of conjugate sites, (C, ..., event).
         onehot: one-hot sites, (C, ..., event).
         hyper: prior parameters, where there are any, and how they move.
         sweeps: made so far.
         relabelled: bool (C,), chains that were relabelled to the votes.
     """
 
-    theta: Tensors
+    leaves: Tensors
     onehot: Tensors
     hyper: HmcState
     sweeps: Tensor
@@ -60,7 +60,8 @@ def sample(problem: Problem) -> tuple[Tensors, Sampled]:
     """Runs warm-up and draws.
 
     Returns:
-        Draws by site, (C, D, ..., event) as the model's chains see them, Dirichlets as log theta; and progress.
+        Draws by site, (C, D, ..., event) as the model's chains see them, conjugate sites as statistics; and
+        progress.
 
     Raises:
         MethodError: for a site without an exact update.
@@ -99,29 +100,29 @@ def start(problem: Problem) -> GibbsState:
             "changes with their value; use inference='nuts' or 'vb'"
         )
     chains, stream = problem.options.chains, problem.options.generator(5)
-    theta, onehot, at = _first_values(problem, stream)
+    leaves, onehot, at = _first_values(problem, stream)
     hyper, none = HmcState.of(at, chains, stream.device), torch.zeros((), dtype=torch.int64)
-    state = GibbsState(theta, onehot, hyper, none, torch.zeros(chains, dtype=torch.bool, device=stream.device))
+    state = GibbsState(leaves, onehot, hyper, none, torch.zeros(chains, dtype=torch.bool, device=stream.device))
     tilt: Tensors = {}
     if problem.truth is not None:  # the votes, perturbed votes, moments, then perturbed votes
         numbers = (chain if chain != 1 else chains for chain in range(chains))
         shares = [problem.start_shares(number) for number in numbers]
         tilt = {problem.truth: torch.stack([x.log().t() for x in shares if x is not None], 1)}
-    return replace(state, theta=_theta_around(problem, state, tilt, stream))
+    return replace(state, leaves=_leaves_around(problem, state, tilt, stream))
 
 
 def values(problem: Problem, state: GibbsState) -> Tensors:
-    """Values of all sites in all chains; Dirichlets as log theta."""
-    return {**state.theta, **state.onehot, **_hyper_values(problem, state.hyper.at)}
+    """Values of all sites in all chains; conjugate ones as statistics."""
+    return {**state.leaves, **state.onehot, **_hyper_values(problem, state.hyper.at)}
 
 
 def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
     """One sweep of every chain: the next state, and the mean log-likelihood given the parameters of this one.
 
     A sweep draws one-hot sites from their exact conditionals, then every enumerated site jointly (the pass returns
-    the drawn counts), then prior parameters given the counts with the Dirichlets integrated out, then the
-    Dirichlets. At a quarter and at the half of the warm-up, chains in another permutation of the classes than the
-    votes are relabelled to these first; what is kept is then a run from another start.
+    the drawn counts), then prior parameters given the counts with the conjugate sites integrated out, then these.
+    At a quarter and at the half of the warm-up, chains in another permutation of the classes than the votes are
+    relabelled to these first; what is kept is then a run from another start.
     """
     t, options = int(state.sweeps), problem.options
     if t == options.warmup:
@@ -133,50 +134,51 @@ def step(problem: Problem, state: GibbsState) -> tuple[GibbsState, float]:
         total = _drawing_pass(problem, state, [name], number)
         logits = total.gradient[name] + _mixture_gradient(problem, state, name)
         state = replace(state, onehot={**state.onehot, name: _draw_onehot(logits, stream)})
-    total = _drawing_pass(problem, state, list(state.theta), 0)
-    counts = {n: g.round() for n, g in total.gradient.items()}
+    total = _drawing_pass(problem, state, list(state.leaves), 0)
+    counts = {n: g.round() if problem.sites[n].conjugate.counts else g for n, g in total.gradient.items()}
     sites = total.trace_sites
     if state.hyper.at:
         log_density = partial(_hyper_log_density, problem, state, counts)
         hyper = moved(state.hyper, log_density, stream, adapting=t < options.warmup)
         state = replace(state, hyper=hyper)
         sites = problem.density(options.chains).sites(problem.blocks[0], values(problem, state))
-    theta = _draw_theta(state, sites, counts, stream)
-    return replace(state, theta=theta, sweeps=state.sweeps + 1), float(total.objective.mean())
+    leaves = _draw_leaves(problem, state, sites, counts, stream)
+    return replace(state, leaves=leaves, sweeps=state.sweeps + 1), float(total.objective.mean())
 
 
 def _first_values(problem: Problem, stream: torch.Generator) -> tuple[Tensors, Tensors, Tensors]:
-    """Typical values: Dirichlets as log theta, one-hot sites, and unconstrained prior parameters."""
+    """Typical values: statistics of conjugate sites, one-hot sites, and unconstrained prior parameters."""
     chains, sites = problem.options.chains, problem.sites
     typical = problem.typical(stream).items()
     wide = {n: sites[n].widen(x.expand(chains, *x.shape), problem.plates).contiguous() for n, x in typical}
-    theta = {s.name: wide[s.name].clamp(min=1e-30).log() for s in problem.of_kind("conjugate")}
+    leaves = {s.name: s.leaf(wide[s.name]) for s in problem.of_kind("conjugate")}
     onehot = {s.name: _draw_onehot(wide[s.name].log(), stream) for s in problem.of_kind("onehot")}
     at = {}
     for site in problem.of_kind("hyper"):
         u = site.transform.inv(wide[site.name])
         at[site.name] = u + 0.1 * torch.randn(u.shape, generator=stream, dtype=u.dtype, device=u.device)
-    return theta, onehot, at
+    return leaves, onehot, at
 
 
-def _theta_around(
+def _leaves_around(
     problem: Problem, state: GibbsState, tilt: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
-    """A draw of the Dirichlets given expected counts under tilted truths."""
-    if not state.theta:
+    """A draw of the conjugate sites given expected counts under tilted truths."""
+    if not state.leaves:
         return {}
     full_pass = problem.full_pass(problem.options.chains)
-    total = full_pass(values(problem, state), gradient=list(state.theta), tilt=tilt)
-    return _draw_theta(state, total.trace_sites, total.gradient, stream)
+    total = full_pass(values(problem, state), gradient=list(state.leaves), tilt=tilt)
+    return _draw_leaves(problem, state, total.trace_sites, total.gradient, stream)
 
 
-def _draw_theta(
-    state: GibbsState, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator
+def _draw_leaves(
+    problem: Problem, state: GibbsState, sites: TraceSites, counts: Mapping[str, Tensor], stream: torch.Generator
 ) -> Tensors:
     out = {}
-    for name, theta in state.theta.items():
-        prior = _prior_like(sites, name, theta)
-        out[name] = DIRICHLET.draw((prior + counts[name]).contiguous(), stream)
+    for name, leaf in state.leaves.items():
+        site = problem.sites[name]
+        prior = _prior_like(site, sites, leaf)
+        out[name] = site.conjugate.draw((prior + counts[name]).contiguous(), stream)
     return out
 
 
@@ -188,13 +190,13 @@ def _drawing_pass(problem: Problem, state: GibbsState, names: list[str], number:
 
 
 def _mixture_gradient(problem: Problem, state: GibbsState, name: str) -> Tensor | float:
-    """Gradient of the Dirichlets' log-priors by a one-hot site on which they depend."""
+    """Gradient of conjugate sites' log-priors by a one-hot site on which they depend."""
     given = values(problem, state)
     given[name] = given[name].detach().requires_grad_()
     sites = problem.density(problem.options.chains).sites(problem.blocks[0], given)
     total = torch.zeros((), dtype=torch.float64)
-    for site, theta in state.theta.items():
-        total = total + DIRICHLET.full_log_prior(sites[site].fn, theta).double().sum()
+    for site, leaf in state.leaves.items():
+        total = total + problem.sites[site].conjugate.full_log_prior(sites[site].fn, leaf).double().sum()
     found = torch.autograd.grad(total, given[name], allow_unused=True)[0] if total.requires_grad else None
     return 0.0 if found is None else found
 
@@ -213,17 +215,17 @@ def relabel(problem: Problem, state: GibbsState) -> GibbsState:
     )
     full_pass = problem.full_pass(problem.options.chains)
     shares = None if known else _truth_shares(problem, full_pass, values(problem, state))
-    if problem.truth is None or shares is None or not state.theta:
+    if problem.truth is None or shares is None or not state.leaves:
         return state
     chains, tilt = relabelled(shares, problem.counts)
     if not bool(chains.any()):
         return state
     stream = problem.options.generator(9, int(state.sweeps))
-    theta, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
+    leaves, _, at = _first_values(problem, stream)  # one-hot sites stay: they do not depend on class labels
     hyper = replace(state.hyper, at=where(chains, at, state.hyper.at))
-    first = replace(state, theta=theta, hyper=hyper)
-    theta = where(chains, _theta_around(problem, first, {problem.truth: tilt}, stream), state.theta)
-    return replace(first, theta=theta, relabelled=state.relabelled | chains)
+    first = replace(state, leaves=leaves, hyper=hyper)
+    leaves = where(chains, _leaves_around(problem, first, {problem.truth: tilt}, stream), state.leaves)
+    return replace(first, leaves=leaves, relabelled=state.relabelled | chains)
 
 
 def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
@@ -232,10 +234,10 @@ def _draw_onehot(logits: Tensor, stream: torch.Generator) -> Tensor:
     return torch.nn.functional.one_hot(code.reshape(p.shape[:-1]), p.shape[-1]).to(p)
 
 
-def _prior_like(sites: TraceSites, name: str, theta: Tensor) -> Tensor:
-    """Prior concentrations of a Dirichlet site, in the shape of its value (C, ..., event)."""
-    prior = DIRICHLET.natural(sites[name].fn)
-    return prior.reshape(prior.shape[:1] + theta.shape[1:]).expand(theta.shape)
+def _prior_like(site: Site, sites: TraceSites, leaf: Tensor) -> Tensor:
+    """Prior parameter of a conjugate site, in the shape of its statistic (C, ..., event)."""
+    prior = site.conjugate.natural(sites[site.name].fn)
+    return prior.reshape(prior.shape[:1] + leaf.shape[1:]).expand(leaf.shape)
 
 
 def _hyper_values(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
@@ -246,11 +248,11 @@ def _hyper_values(problem: Problem, at: Mapping[str, Tensor]) -> Tensors:
 def _hyper_log_density(
     problem: Problem, state: GibbsState, counts: Mapping[str, Tensor], at: Mapping[str, Tensor]
 ) -> tuple[Tensor, Tensors]:
-    """Log posterior density (C,) of prior parameters given the counts, Dirichlets integrated out, and its slopes.
+    """Log posterior density (C,) of prior parameters given the counts, and its slopes.
 
-    Of log theta, the shapes alone matter.
+    Conjugate sites are integrated out; of their statistics, the shapes alone matter.
     """
-    parts = {"theta": state.theta, "onehot": state.onehot, "count": counts, "at": at}
+    parts = {"leaf": state.leaves, "onehot": state.onehot, "count": counts, "at": at}
     given = {f"{part}.{n}": x for part, by_name in parts.items() for n, x in by_name.items()}
     found = problem.replay("prior parameters", partial(_hyper_slopes, problem), given)
     return found["value"], dict(with_prefix(found, "slope"))
@@ -260,13 +262,14 @@ def _hyper_slopes(problem: Problem, given: Mapping[str, Tensor]) -> Tensors:
     """The same, from tensors by name to tensors by name."""
     chains = problem.options.chains
     at = {n: x.detach().requires_grad_() for n, x in with_prefix(given, "at").items()}
-    theta, counts, hyper = with_prefix(given, "theta"), with_prefix(given, "count"), _hyper_values(problem, at)
-    sites = problem.density(chains).sites(problem.blocks[0], {**theta, **with_prefix(given, "onehot"), **hyper})
+    leaves, counts, hyper = with_prefix(given, "leaf"), with_prefix(given, "count"), _hyper_values(problem, at)
+    sites = problem.density(chains).sites(problem.blocks[0], {**leaves, **with_prefix(given, "onehot"), **hyper})
     total = torch.zeros(chains, dtype=torch.float64)
-    for name, x in theta.items():
-        prior = _prior_like(sites, name, x)
+    for name, x in leaves.items():
+        site = problem.sites[name]
+        prior = _prior_like(site, sites, x)
         if prior.requires_grad:
-            log_p = DIRICHLET.log_normaliser(prior + counts[name]) - DIRICHLET.log_normaliser(prior)
+            log_p = site.conjugate.log_normaliser(prior + counts[name]) - site.conjugate.log_normaliser(prior)
             total = total + per_chain(log_p, chains)
     for name, x in hyper.items():
         transform = problem.sites[name].transform

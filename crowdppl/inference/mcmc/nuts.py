@@ -14,7 +14,6 @@ from crowdppl.core.devices import pyro_state_kept, seeded
 from crowdppl.inference.loop import Progress
 from crowdppl.inference.marginal import Marginal, constrained
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.state import first_state
 
 
@@ -26,8 +25,8 @@ def start(problem: Problem, chain: int) -> dict[str, Tensor]:
     stream = options.generator(5, chain)
     out = {}
     for name, parameter in state.parameters.items():
-        theta = DIRICHLET.draw(parameter, stream).exp()
-        out[name] = problem.sites[name].transform.inv(theta)
+        site = problem.sites[name]
+        out[name] = site.transform.inv(site.value(site.conjugate.draw(parameter, stream)))
     for name, loc in state.loc.items():
         noise = torch.randn(loc.shape, generator=stream, dtype=loc.dtype, device=loc.device)
         out[name] = loc + 0.1 * noise
@@ -38,8 +37,8 @@ def sample(problem: Problem) -> tuple[dict[str, Tensor], Progress, dict[str, Any
     """Runs the chains one after another, each from a start of its own.
 
     Returns:
-        Draws by site, (C, D, [1, ...] batch, event), Dirichlets as log theta; progress, with the log density of the
-        chain that moved after each transition, warm-up included; divergences a chain.
+        Draws by site, (C, D, [1, ...] batch, event), conjugate sites as statistics; progress, with the log density
+        of the chain that moved after each transition, warm-up included; divergences a chain.
 
     Raises:
         MethodError: for a model with a discrete site that cannot be summed out.

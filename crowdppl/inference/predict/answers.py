@@ -41,7 +41,7 @@ def item_marginal(posterior: Fit, name: str) -> np.ndarray:
     stored, order = posterior.result.sites, posterior.data.order
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
-        if {site.family for site in stored.values()} <= {"point", "dirichlet", "onehot"}:
+        if all(site.independent for site in stored.values()):
             values, chains = center_of(problem, stored, list(problem.sites)), None
             for site in (s for s in problem.sites.values() if s.local):
                 at = torch.from_numpy(order.astype(np.int64))
@@ -231,7 +231,7 @@ def label_tables(posterior: Fit, data: Annotations, rows: np.ndarray) -> np.ndar
 def _tables_of(posterior: Fit, problem: Problem, labels: TypicalLabels, draws: bool = False) -> np.ndarray:
     """Mean tables, exact where they are linear in shares, else over draws; or the draws."""
     sites, stream = posterior.result.sites, problem.options.generator(16)
-    if not draws and {site.family for site in sites.values()} <= {"point", "dirichlet", "onehot"}:
+    if not draws and all(site.independent for site in sites.values()):
         mean = mean_of(problem, sites, [n for n, site in problem.sites.items() if not site.local])
         points = all(site.family == "point" for site in sites.values())
         if points or (mean and are_linear(problem, crossed(problem, mean, stream))):

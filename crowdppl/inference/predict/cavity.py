@@ -22,8 +22,7 @@ from crowdppl.inference.predict.predictive import GivenLabels, label_power
 from crowdppl.inference.predict.update import options_of
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, SiteResult
-from crowdppl.inference.sites import DIRICHLET, covariates_read
-from crowdppl.inference.vb.coordinate_ascent import refuse_below_one
+from crowdppl.inference.sites import Site, covariates_read
 from crowdppl.networks.outputs import networks_of
 
 GRID = 0.1
@@ -47,7 +46,7 @@ def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
     """log p(label | all others) of every label, or log p(an item's labels | all others') of every item.
 
     Args:
-        posterior: of points or Dirichlets.
+        posterior: of points or mean fields.
         unit: "label" or "item"; items without labels are left out.
 
     Returns:
@@ -66,7 +65,7 @@ def log_left_out(posterior: Fit, unit: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ParameterUsage:
-    """Which entries of Dirichlets multiply to the probability of each label given each truth, or of each truth.
+    """Which entries of rows of shares multiply to the probability of each label given each truth, or of each truth.
 
     Attributes:
         constant: (K, U) log of the factor that no site moves.
@@ -128,7 +127,7 @@ def parameter_usage(
     usage = ParameterUsage(start - ParameterUsage(np.zeros_like(start), entries).log_p(base), entries)
     difference = np.abs(usage.log_p(other) - _log_p(problem, probe, values, other))
     if not (valid and bool((difference < SAME_USE).all())):  # NaN is not equal, either
-        raise _no_closed_form(problem, "given the truth, its probability is no product of entries of Dirichlets")
+        raise _no_closed_form(problem, "given the truth, its probability is no product of shares")
     return usage
 
 
@@ -158,12 +157,12 @@ def _log_p(
 
 @dataclass(frozen=True)
 class CavityStatistics:
-    """The sufficient statistics of one Dirichlet site, from which counts of labels can be removed.
+    """The sufficient statistics of one site of shares, from which counts of labels can be removed.
 
     Attributes:
         concentration: (rows, width) prior and counts.
         prior: (rows, width) where the fit is a point, the mode of ``concentration``; None where it is that
-            Dirichlet itself.
+            distribution itself.
     """
 
     concentration: np.ndarray
@@ -340,12 +339,12 @@ def _refuse(problem: Problem, posterior: Fit) -> None:
     if covariates_read(problem.model, problem.blocks[0], "item"):
         raise _no_closed_form(problem, "it depends on item_covariates")
     for site in problem.sites.values():
-        if site.local or site.kind in ("free", "onehot"):
-            raise _no_closed_form(problem, f"site {site.name!r} is no Dirichlet of which labels have counts")
-    families = {posterior.result.sites[s.name].family for s in problem.of_kind("conjugate")}
-    if not families <= {"point", "dirichlet"}:
+        counted = site.family is None or site.family.counts
+        if site.local or site.kind in ("free", "onehot") or not counted:
+            raise _no_closed_form(problem, f"site {site.name!r} has no rows of shares that count labels")
+    if not all(posterior.result.sites[s.name].independent for s in problem.of_kind("conjugate")):
         raise MethodError(
-            f"{posterior.inference} drew the parameters, and the closed form needs Dirichlets or a point; "
+            f"{posterior.inference} drew the parameters, and the closed form needs distributions or a point; "
             "use method='psis'"
         )
 
@@ -357,7 +356,7 @@ def _statistics(
     assert problem.truth is not None
     names = [s.name for s in problem.of_kind("conjugate")]
     total = problem.full_pass()(values, gradient=names, marginals=(problem.truth,))
-    statistics = {n: _of_site(n, posterior.result.sites[n], values[n], total) for n in names}
+    statistics = {n: _of_site(problem.sites[n], posterior.result.sites[n], values[n], total) for n in names}
     order, shape = posterior.data.order, (problem.n_items, problem.blocks[0].n_classes)
     marginal, potential = np.empty(shape), np.zeros(shape)
     marginal[order] = total.marginals[problem.truth].t().numpy()
@@ -367,15 +366,15 @@ def _statistics(
     return statistics, marginal, potential.T
 
 
-def _of_site(name: str, stored: SiteResult, leaf: Tensor, total: Total) -> CavityStatistics:
-    """A Dirichlet as it is stored; around a point, the prior and the counts of labels there."""
-    if stored.family == "dirichlet":
-        c = stored.arrays["concentration"]
+def _of_site(site: Site, stored: SiteResult, leaf: Tensor, total: Total) -> CavityStatistics:
+    """A distribution as it is stored; around a point, the prior and the counts of labels there."""
+    if stored.conjugate is not None:
+        c = stored.parameter
         return CavityStatistics(c.reshape(-1, c.shape[-1]), None)
-    prior = DIRICHLET.natural(total.trace_sites[name].fn).expand(leaf.shape)
-    refuse_below_one(name, prior)
+    prior = site.conjugate.natural(total.trace_sites[site.name].fn).expand(leaf.shape)
+    site.conjugate.require_mode(site.name, prior)
     width = prior.shape[-1]
-    concentration = (prior + total.gradient[name]).numpy().reshape(-1, width)
+    concentration = (prior + total.gradient[site.name]).numpy().reshape(-1, width)
     return CavityStatistics(concentration, prior.numpy().reshape(-1, width))
 
 

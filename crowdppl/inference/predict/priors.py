@@ -33,9 +33,9 @@ class PosteriorAsPrior:
 
     @property
     def unsupported(self) -> dict[str, Tensor]:
-        """Concentration of each Dirichlet row that mean field counted and linear response took back, by site."""
-        weighted = (x for x in self._sites.values() if x.family == "dirichlet" and x.weight() is not None)
-        return {x.name: torch.as_tensor((x.arrays["concentration"] - x.spread).sum(-1)) for x in weighted}
+        """What of each row's parameter mean field counted and linear response took back, by site."""
+        weighted = (x for x in self._sites.values() if x.conjugate is not None and x.weight() is not None)
+        return {x.name: torch.as_tensor((x.parameter - x.spread).sum(-1)) for x in weighted}
 
     def model(self, data: Block) -> Any:
         """Runs the model under the new priors."""
@@ -59,8 +59,8 @@ class _Priors(Messenger):
 def _as_prior(stored: SiteResult, fn: Any) -> Any:
     """A stored posterior as a distribution in the shape of ``fn``."""
     event = len(fn.event_shape)
-    if stored.family == "dirichlet":
-        return dist.Dirichlet(torch.as_tensor(stored.arrays["concentration"])).to_event(event - 1)
+    if stored.conjugate is not None:
+        return stored.conjugate.distribution(torch.as_tensor(stored.parameter), event)
     if stored.family == "onehot":
         return OneHot(torch.as_tensor(stored.arrays["probability"]).clamp(min=1e-30).log())
     if stored.family != "normal":

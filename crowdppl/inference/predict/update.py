@@ -28,7 +28,6 @@ from crowdppl.inference.options import SESSION, FitOptions, Options, options_fro
 from crowdppl.inference.predict.priors import PosteriorAsPrior
 from crowdppl.inference.problem import Problem, build_problem, without_validation
 from crowdppl.inference.result import Fit, Record, SiteResult, Sites, UpdateState
-from crowdppl.inference.sites import DIRICHLET
 from crowdppl.inference.starts import typical_values
 from crowdppl.inference.state import State
 from crowdppl.inference.tables import truth_at, truth_over
@@ -165,8 +164,7 @@ class _ReturningItems:
         if local:
             stream = self.options.generator(2, 0)
             typical = typical_values(problem.model, block, local, {}, stream)
-            logged = density.log_sites
-            values |= {n: x.clamp(min=1e-30).log() if n in logged else x for n, x in typical.items()}
+            values |= {n: problem.sites[n].leaf(x) for n, x in typical.items()}
         prior = density(block, values, marginals=(truth,)).marginals[truth].double().clamp(min=1e-30).log()
         evidence = torch.as_tensor(shares).clamp(min=1e-30).log().t().to(prior) - prior
         found = density(block, values, gradient=names, tilt={truth: evidence})
@@ -175,25 +173,24 @@ class _ReturningItems:
         return np.asarray(evidence.t().cpu().numpy())
 
     def _count(self, stored: SiteResult, counts: Tensor, prior: Any) -> None:
-        """Adds counts of one shared site; refuses one that is not a Dirichlet."""
+        """Adds counts of one shared site; refuses one that is not conjugate."""
         if not bool((counts.abs() > SMALLEST_COUNT).any()):
             return
-        if stored.family != "dirichlet":
+        if stored.conjugate is None or not stored.conjugate.counts:
             raise MethodError(
-                f"items of this fit come again, and site {stored.name!r}, which is no Dirichlet, would count their "
-                "truths twice; update with labels of other items, or fit to all labels together"
+                f"items of this fit come again, and site {stored.name!r}, which is not conjugate, would count "
+                "their truths twice; update with labels of other items, or fit to all labels together"
             )
-        shape = stored.arrays["concentration"].shape
+        shape = stored.parameter.shape
         self.counts[stored.name] = self.counts.get(stored.name, 0) + counts.reshape(shape).cpu().numpy()
-        self.priors[stored.name] = DIRICHLET.natural(prior).reshape(shape).detach().cpu().numpy()
+        self.priors[stored.name] = stored.conjugate.natural(prior).reshape(shape).detach().cpu().numpy()
 
     def without_counts(self, sites: Mapping[str, SiteResult]) -> Sites:
         """The sites less ``counts``."""
         out = dict(sites)
         for name, counts in self.counts.items():
-            c = sites[name].arrays["concentration"]
-            left = np.maximum(c - counts, np.minimum(c, self.priors[name]))
-            out[name] = replace(sites[name], arrays={**sites[name].arrays, "concentration": left})
+            c = sites[name].parameter
+            out[name] = sites[name].with_parameter(np.maximum(c - counts, np.minimum(c, self.priors[name])))
         return out
 
 
@@ -211,10 +208,10 @@ def predict(posterior: Fit, data: Annotations) -> np.ndarray:
         stored = posterior.result.sites
         shared = [n for n, s in problem.sites.items() if not s.local]
         # Draws of prior parameters would only add noise: given the sites below them, labels do not depend on them.
-        families = {stored[n].family for n in shared if problem.sites[n].kind != "hyper"}
+        independent = all(stored[n].independent for n in shared if problem.sites[n].kind != "hyper")
         if len(shared) < len(problem.sites):
             out = _with_local_sites(problem, posterior, center_of(problem, stored, shared))
-        elif families <= {"point", "dirichlet", "onehot"}:
+        elif independent:
             out = truth_at(problem, center_of(problem, stored, shared), None)
         else:
             stream = options.generator(9)
@@ -274,7 +271,7 @@ def _replicate(problem: Problem, values: dict[str, Tensor], number: int) -> np.n
     density, out = full_pass.density, []
     for index, block in enumerate(problem.blocks):
         local = full_pass.cut(shaped, block)
-        given = {n: x.exp() if n in density.log_sites else x for n, x in local.items()}
+        given = {n: problem.sites[n].value(x) for n, x in local.items()}
         if shaped:
             how = Summing("draw", problem.options.generator(11, number, index))
             found = density(block, local, marginals=_enumerated_sites(problem, block), how=how)

@@ -19,9 +19,10 @@ from torch.distributions import biject_to
 
 from crowdppl.data.blocks import Block
 from crowdppl.inference.density import trace_sites
+from crowdppl.inference.families import Family, family_of
 from crowdppl.inference.options import Options
 from crowdppl.inference.problem import Problem, without_validation
-from crowdppl.inference.sites import plain_support, unwrapped
+from crowdppl.inference.sites import plain_support
 from crowdppl.inference.state import State, first_state, gaussians_of
 from crowdppl.networks.outputs import cached_outputs
 from crowdppl.primitives.distributions import OneHot
@@ -39,9 +40,9 @@ def mean_field(
 ) -> None:
     """Runs the mean-field guide of a model, for ``pyro.infer.SVI``.
 
-    Dirichlet sites get Dirichlets, one-hot sites their expected value (with its entropy), everything else a
-    Gaussian in unconstrained space. Parameters live in Pyro's store under ``q.<site>...`` and start from the
-    votes. Nothing is kept between calls, so that sizes always come from the data at hand.
+    Sites with a conjugate family get a distribution of it, one-hot sites their expected value (with its entropy),
+    everything else a Gaussian in unconstrained space. Parameters live in Pyro's store under ``q.<site>...`` and
+    start from the votes. Nothing is kept between calls, so that sizes always come from the data at hand.
 
     Args:
         model: the method.
@@ -141,18 +142,17 @@ class _Values:
         """Expected value of a one-hot site."""
         return _parameter(self.start(name).state.logits[name].softmax(-1))
 
-    def concentration(self, name: str) -> Tensor:
-        """Of a Dirichlet; one that is a prior parameter starts as 20 counts around its value."""
+    def parameter(self, name: str, family: Family) -> Tensor:
+        """Of a distribution of a family; one whose site is a parameter of priors is around its value."""
         parameters = self.start(name).state.parameters
-        return _parameter(parameters[name]) if name in parameters else 1 + 20 * self.value(name)
+        return _parameter(parameters[name]) if name in parameters else family.parameter_around(self.value(name))
 
-    def value(self, name: str) -> Tensor:
+    def value(self, name: str, family: Family | None = None) -> Tensor:
         """Mean of a site."""
         start = self.start(name)
-        if name in start.points:
+        if name in start.points or family is None:
             return _parameter(start.points[name])
-        c = start.state.parameters[name]
-        return _parameter(c / c.sum(-1, keepdim=True))
+        return _parameter(family.mean_value(start.state.parameters[name]))
 
 
 def _parameter(x: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ def _parameter(x: Tensor) -> Tensor:
 
 def _approximation(name: str, fn: Any, first: _Values, point: bool) -> Any:
     """The approximation of one site, with its parameters in Pyro's store."""
-    event = len(fn.event_shape)
+    event, family = len(fn.event_shape), family_of(fn)
 
     def param(part: str, init: Callable[[], Tensor], constraint: Any = constraints.real) -> Any:
         return pyro.param(f"q.{name}.{part}", init, constraint=constraint)
@@ -169,12 +169,12 @@ def _approximation(name: str, fn: Any, first: _Values, point: bool) -> Any:
     if isinstance(fn, OneHot):
         return dist.Delta(param("share", lambda: first.share(name), constraints.simplex)).to_event(1)
     if point:
-        at = param("point", lambda: first.value(name), plain_support(fn.support))
+        at = param("point", lambda: first.value(name, family), plain_support(fn.support))
         return dist.Delta(at, event_dim=event)
-    if isinstance(unwrapped(fn), torch.distributions.Dirichlet):
-        c = param("concentration", lambda: first.concentration(name), constraints.positive)
-        return dist.Dirichlet(c).to_event(event - 1)
+    if family is not None and family.counts and not family.chosen(fn):
+        c = param(family.key, lambda: first.parameter(name, family), constraints.positive)
+        return family.distribution(c, event)
     transform = biject_to(fn.support)
-    loc = param("loc", lambda: transform.inv(first.value(name)))
+    loc = param("loc", lambda: transform.inv(first.value(name, family)))
     scale = param("scale", lambda: torch.full_like(loc.detach(), 0.1), constraints.positive)
     return dist.TransformedDistribution(dist.Normal(loc, scale).to_event(event), [transform])

@@ -42,8 +42,8 @@ class SviRun(Run):
     """A run of svi, whose start is "guide" where the guide has one of its own.
 
     Attributes:
-        draws: from the guide by site, (1, D, [1, ...] batch, event), Dirichlets as log theta (D is 1 for a point
-            guide).
+        draws: from the guide by site, (1, D, [1, ...] batch, event), conjugate sites as statistics (D is 1 for a
+            point guide).
     """
 
     draws: dict[str, Tensor]
@@ -207,7 +207,7 @@ def epochs(problem: Problem) -> Iterator[tuple[Density, Mapping[str, Tensor]]]:
 
 
 def point_of(problem: Problem, guide: Any) -> dict[str, Tensor]:
-    """The guide's point, or one draw; Dirichlets as log theta."""
+    """The guide's point, or one draw; conjugate sites as statistics."""
     found = _draw(problem, guide, for_pyro(problem.whole()), 1)
     return {name: x[0, 0].reshape(problem.sites[name].shape(problem.n_items)) for name, x in found.items()}
 

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crowdppl.errors import MethodError
 from crowdppl.inference.checkpoint import with_prefix
 from crowdppl.inference.density import FLOOR, Density, TraceSites
+from crowdppl.inference.families import Family
 from crowdppl.inference.gaussians import Gaussians
 from crowdppl.inference.optimisers import LOOKS, PRIOR_LOOKS, LBFGSAscent
 from crowdppl.inference.passes import FullPass, Total
 from crowdppl.inference.problem import Problem
-from crowdppl.inference.sites import DIRICHLET, expected
+from crowdppl.inference.sites import expected
 from crowdppl.inference.state import (
     State,
     Tensors,
@@ -32,7 +32,7 @@ from crowdppl.networks.outputs import network_of
 
 
 class MapUpdate:
-    """em: the parameter is log theta, updated to the mode of Dirichlet(prior + counts)."""
+    """em: the parameter is a statistic, updated to that of the mode under prior plus counts."""
 
     spreads = False  # a fit gives points
     many_iterations = True  # it mostly takes a dozen or more
@@ -50,27 +50,28 @@ class MapUpdate:
         priors, counts = prior_and_counts(problem, start)
         parameters = {}
         for name, prior in priors.items():
+            site = problem.sites[name]
             if not start.continued:
-                refuse_below_one(name, prior)
+                site.conjugate.require_mode(name, prior)
             # Where a fit is continued, too: under a flat prior, EM would leave rows without labels where they were.
-            parameters[name] = self.update(start.typical[name].clamp(min=1e-30).log(), prior, counts[name])
+            parameters[name] = self.update(site.conjugate, site.leaf(start.typical[name]), prior, counts[name])
         return replace(start.state, parameters=parameters)
 
-    def leaf(self, parameter: Tensor) -> Tensor:
-        """Log theta at which the labels' term is evaluated: the parameter itself."""
+    def leaf(self, family: Family, parameter: Tensor) -> Tensor:
+        """The statistic at which the labels' term is evaluated: the parameter itself."""
         return parameter
 
-    def update(self, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
+    def update(self, family: Family, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
         """The mode; a row without counts or prior keeps its value."""
-        return DIRICHLET.mode(prior + counts, before)
+        return family.mode(prior + counts, before)
 
-    def prior_term(self, prior: Any, parameter: Tensor) -> Tensor:
-        """The site's term of the objective, one for each row: ``sum of (c - 1) log theta``."""
-        return DIRICHLET.over(prior, DIRICHLET.log_prior, parameter)
+    def prior_term(self, family: Family, prior: Any, parameter: Tensor) -> Tensor:
+        """The site's term of the objective, one for each row: its log-prior."""
+        return family.over(prior, family.log_prior, parameter)
 
 
 class MeanFieldUpdate:
-    """vb: the parameter is a concentration, evaluated at expected log theta.
+    """vb: the parameter is that of a distribution, evaluated at the expected statistic.
 
     Args:
         rate: weight of the new value in an update: 1 for full batches, decaying for minibatches (natural-gradient
@@ -87,32 +88,22 @@ class MeanFieldUpdate:
         """A start of distributions, or of points for sites that are not conjugate, as the option ``guide`` says."""
         return first_state(problem, number, points=problem.options.guide == "point")
 
-    def leaf(self, parameter: Tensor) -> Tensor:
-        """Expected log theta."""
-        return DIRICHLET.mean(parameter)
+    def leaf(self, family: Family, parameter: Tensor) -> Tensor:
+        """The expected statistic."""
+        return family.mean(parameter)
 
-    def update(self, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
+    def update(self, family: Family, before: Tensor, prior: Tensor, counts: Tensor) -> Tensor:
         """Prior plus counts."""
         new = prior + counts
         return new if self.rate == 1.0 else before + self.rate * (new - before)
 
-    def prior_term(self, prior: Any, parameter: Tensor) -> Tensor:
+    def prior_term(self, family: Family, prior: Any, parameter: Tensor) -> Tensor:
         """Minus the divergence of the posterior from the prior."""
-        return -DIRICHLET.over(prior, lambda c, q: DIRICHLET.kl(q, c), parameter)
+        return -family.over(prior, lambda c, q: family.kl(q, c), parameter)
 
 
 UpdateRule = MapUpdate | MeanFieldUpdate
 """How em or vb treats conjugate sites."""
-
-
-def refuse_below_one(name: str, prior: Tensor) -> None:
-    """Refuses a prior whose mode lies at the border, where em would not be monotone."""
-    smallest = float(prior.min())
-    if smallest < 1:
-        raise MethodError(
-            f"em refuses site {name!r}: its smallest prior concentration is {smallest:.4g}, and below 1 the "
-            "posterior has no interior mode and EM is not monotone; use inference='vb', or a prior of at least 1"
-        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +150,7 @@ class Evaluated:
 
     def leaves(self) -> Tensors:
         """Values of all sites but the Gaussians."""
-        leaves = {n: self.rule.leaf(x) for n, x in self.state.parameters.items()}
+        leaves = {n: self.rule.leaf(self._family(n), x) for n, x in self.state.parameters.items()}
         onehot = {n: x.softmax(-1) for n, x in self.state.logits.items()}
         return {**self.state.fixed, **leaves, **onehot}
 
@@ -177,7 +168,7 @@ class Evaluated:
         return self.density.priors(self.full_pass.blocks[0], {**self.leaves(), **gaussians})
 
     def prior_parameters(self, sites: TraceSites) -> Tensors:
-        """Prior concentrations of the conjugate sites, averaged over particles."""
+        """Prior parameters of the conjugate sites, averaged over particles."""
         return prior_parameters(sites, self.state.parameters, self.full_pass, self.density.chains)
 
     def evaluate(self, marginals: Sequence[str] = ()) -> tuple[Tensor, Total, Tensors]:
@@ -187,7 +178,7 @@ class Evaluated:
         # The pass's own have priors at the means of Gaussians.
         sites = self.prior_sites() if gaussians.sites else total.trace_sites
         with torch.no_grad():
-            terms = self.dirichlet_terms(sites)
+            terms = self.conjugate_terms(sites)
             for logits in self.state.logits.values():
                 terms = terms - (logits.softmax(-1) * logits.log_softmax(-1).clamp(min=FLOOR)).sum()
             if gaussians.sites:
@@ -197,27 +188,32 @@ class Evaluated:
         objective = total.objective.mean() if total.objective.dim() else total.objective
         return objective + terms, total, self.prior_parameters(sites)
 
-    def dirichlet_terms(self, sites: TraceSites) -> Tensor:
+    def conjugate_terms(self, sites: TraceSites) -> Tensor:
         """Of conjugate sites; expected over particles, where prior parameters are inferred too."""
         total = self._zero()
         for name, parameter in self.state.parameters.items():
-            total = total + expected(self.rule.prior_term(sites[name].fn, parameter), self.density.chains)
+            term = self.rule.prior_term(self._family(name), sites[name].fn, parameter)
+            total = total + expected(term, self.density.chains)
         return total
 
     def collapsed_terms(self, sites: TraceSites, counts: Mapping[str, Tensor]) -> Tensor:
         """Of conjugate sites and of these counts, when each site is prior plus counts.
 
-        The maximum of vb's objective under a fixed truth: with ``B`` the integral of an unnormalised Dirichlet,
-        ``log B(prior + counts) - log B(prior)``, the log-probability of the counts in a Polya urn. Both logarithms
-        are expected over particles; the first is of their mean prior, because the site has one posterior for all.
+        The maximum of vb's objective under a fixed truth: with ``B`` the integral of an unnormalised distribution,
+        ``log B(prior + counts) - log B(prior)``; of Dirichlets, the counts' log-probability in a Polya urn. Both
+        logarithms are expected over particles; the first is of their mean prior, because the site has one posterior
+        for all.
         """
         total = self._zero()
         for name, prior in self.prior_parameters(sites).items():
-            parameter = self.state.parameters[name]
-            before = DIRICHLET.over(sites[name].fn, lambda c, _: DIRICHLET.log_normaliser_of_prior(c), parameter)
-            after = DIRICHLET.log_normaliser(prior + counts[name]).sum()
+            parameter, family = self.state.parameters[name], self._family(name)
+            before = family.prior_normaliser(sites[name].fn, parameter)
+            after = family.log_normaliser(prior + counts[name]).sum()
             total = total + after - expected(before, self.density.chains)
         return total
+
+    def _family(self, name: str) -> Family:
+        return self.problem.sites[name].conjugate
 
     def _zero(self) -> Tensor:
         return torch.zeros((), dtype=torch.float64, device=self.full_pass.blocks[0].device)
@@ -245,13 +241,13 @@ class Evaluated:
     def new_logits(self, name: str) -> Tensors:
         """New logits of a one-hot site: given the truth's posterior, the objective is linear in it.
 
-        It may also enter through the priors of conjugate sites (a community's own Dirichlet).
+        It may also enter through the priors of conjugate sites (a community's own rows).
         """
         logits = self.full_pass(self.values(), gradient=[name]).gradient[name] / self.particles
         with torch.no_grad():
             values = {**self.leaves(), **self.gaussians.values()}
         values[name] = values[name].detach().requires_grad_()
-        total = self.dirichlet_terms(self.density.priors(self.full_pass.blocks[0], values))
+        total = self.conjugate_terms(self.density.priors(self.full_pass.blocks[0], values))
         slope = torch.autograd.grad(total, values[name], allow_unused=True)[0] if total.requires_grad else None
         return {"logits": logits if slope is None else logits + slope}
 
@@ -266,8 +262,8 @@ class Evaluated:
         at = gaussians.unconstrained()
         values = gaussians.values(at)
         sites = self.prior_sites(values)
-        dirichlets = self.collapsed_terms(sites, counts) if counts else self.dirichlet_terms(sites)
-        total = self.gaussian_terms(gaussians.entropy(at, values), values, sites) + dirichlets
+        conjugate = self.collapsed_terms(sites, counts) if counts else self.conjugate_terms(sites)
+        total = self.gaussian_terms(gaussians.entropy(at, values), values, sites) + conjugate
         objective = total.detach()
         if self.gaussians_in_labels:
             free = [n for n in values if self.full_pass.sites[n].kind == "free"]
@@ -321,7 +317,7 @@ class CoordinateAscent:
         parameters = dict(state.parameters)
         for name, prior in priors.items():
             mean = counts[name] if particles == 1 else counts[name] / particles
-            parameters[name] = self.rule.update(parameters[name], prior, mean)
+            parameters[name] = self.rule.update(problem.sites[name].conjugate, parameters[name], prior, mean)
         state = replace(state, parameters=parameters)
         # Each has a pass of its own: where two enter a table together, one's gradient changes as the other moves.
         for name in state.logits:
@@ -332,7 +328,7 @@ class CoordinateAscent:
     def _search_gaussians(self, problem: Problem, state: State, priors: Mapping[str, Tensor]) -> State:
         """A search for the Gaussians, which keeps its curvature between iterations.
 
-        Where they are parameters of priors alone, the conjugate sites move with them: with fixed Dirichlets, a
+        Where they are parameters of priors alone, the conjugate sites move with them: with fixed rows, a
         crowd's row and its annotators', whose prior it is, would follow each other in small steps.
 
         Args:
@@ -341,7 +337,8 @@ class CoordinateAscent:
         """
         in_labels, counts = self.at(problem, state).gaussians_in_labels, Tensors()
         if not in_labels:  # a minibatch's counts are mixed with an earlier prior
-            counts = {n: (state.parameters[n] - prior).clamp(min=0) for n, prior in priors.items()}
+            counts = {n: state.parameters[n] - prior for n, prior in priors.items()}
+            counts = {n: x.clamp(min=0) if problem.sites[n].conjugate.counts else x for n, x in counts.items()}
         moving = {part: {n: x.clone() for n, x in getattr(state, part).items()} for part in ("loc", "log_scale")}
         state = replace(state, **moving)
         leaves = _leaves(state.loc) | {f"{n} scale": x for n, x in _leaves(state.log_scale).items()}

@@ -29,7 +29,7 @@ DELAY, FORGETTING = 1.0, 0.6
 GROWTH = 4.0
 """Factor by which the longest extrapolation grows after a success, and shrinks after a failure."""
 KEPT = 0.1
-"""Least part of a concentration that an extrapolation leaves of it."""
+"""Least part of a parameter that an extrapolation leaves of it."""
 MOVING = ("parameters", "logits", "loc", "log_scale")
 """Parts of a state that an extrapolation moves."""
 MOST_DRAWS, DRAWS_X_LABELS = 64, 40_000
@@ -181,7 +181,7 @@ def epochs(ascent: CoordinateAscent, problem: Problem) -> Iterator[tuple[Density
 def warm_up(problem: Problem, state: State) -> State:
     """A state of vb, moved by a few epochs over minibatches, before full passes.
 
-    Dirichlets move by natural gradients, one-hot sites by averaged logits (assigned logits would follow every
+    Conjugate sites move by natural gradients, one-hot sites by averaged logits (assigned logits would follow every
     batch), prior parameters as in full batch.
 
     Raises:
@@ -284,7 +284,8 @@ class Extrapolation:
         found: dict[str, Arrays] = {part: {} for part in MOVING}
         for (part, name), (a, b, c) in lines.items():
             x = a + 2 * length * (b - a) + length**2 * (c - 2 * b + a)
-            found[part][name] = torch.maximum(x, KEPT * c) if part == "parameters" else x
+            kept = torch.where(c < 0, torch.minimum(x, KEPT * c), torch.maximum(x, KEPT * c))
+            found[part][name] = kept if part == "parameters" else x
         return replace(here, **found), length
 
 

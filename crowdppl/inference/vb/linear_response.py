@@ -76,11 +76,12 @@ def weights(problem: Problem, state: State, generator: torch.Generator, *, settl
 
 def _weights(problem: Problem, state: State, generator: torch.Generator) -> tuple[dict[str, Tensor], bool]:
     """The weights at a state, and whether it is no maximum: some direction curves upwards."""
-    concentration = {n: x.double() for n, x in state.parameters.items() if x.shape[-1] > 1}
+    counting = {s.name for s in problem.of_kind("conjugate") if s.conjugate.counts}
+    concentration = {n: x.double() for n, x in state.parameters.items() if n in counting and x.shape[-1] > 1}
     if not concentration:
         return {}, False
     _, _, priors = VB.at(problem, state).evaluate()
-    rows, curvature = DirichletMaps(concentration), _Curvature(problem, state)
+    rows, curvature = RowMaps(concentration), _Curvature(problem, state)
     within = min(LABELS, FACTORS // problem.states) // max(problem.n_labels, _cells(problem))
     most = max(FEWEST, min(PROBES, within, NUMBERS // sum(x.numel() for x in concentration.values())))
     k = problem.blocks[0].n_classes
@@ -100,7 +101,7 @@ def _cells(problem: Problem) -> int:
 
 
 @dataclass(frozen=True)
-class DirichletMaps:
+class RowMaps:
     """Linear maps between log theta, theta and concentrations of Dirichlets, row by row.
 
     Attributes:
@@ -166,7 +167,7 @@ class DirichletMaps:
 
         At least ``prior`` is left, less what of it is ``unsupported``.
         """
-        alone = DirichletMaps({name: self.concentration[name]})
+        alone = RowMaps({name: self.concentration[name]})
         x = self.concentration[name]
         k, n = x.shape[-1], x.sum(-1)
         unit = torch.eye(k).to(x).reshape(k, *(1,) * (x.dim() - 1), k).expand(k, *x.shape)
@@ -178,7 +179,7 @@ class DirichletMaps:
 
 
 def _extra_variance(
-    curvature: _Curvature, rows: DirichletMaps, name: str, most: int, generator: torch.Generator
+    curvature: _Curvature, rows: RowMaps, name: str, most: int, generator: torch.Generator
 ) -> Tensor:
     """Variance of each row of a site beyond its Dirichlet's: its diagonal, by each entry or by random signs.
 
@@ -204,7 +205,7 @@ def _extra_variance(
     return (total.reshape(shape) * scale.square()).sum(-1)
 
 
-def _extra_covariance(curvature: _Curvature, rows: DirichletMaps, name: str, vectors: Tensor) -> Tensor:
+def _extra_covariance(curvature: _Curvature, rows: RowMaps, name: str, vectors: Tensor) -> Tensor:
     """The covariance of mean theta beyond the Dirichlets', times each vector of one site."""
     out = []
     for part in vectors.split(curvature.at_once):
@@ -214,7 +215,7 @@ def _extra_covariance(curvature: _Curvature, rows: DirichletMaps, name: str, vec
     return torch.cat(out)
 
 
-def _solve(curvature: _Curvature, rows: DirichletMaps, right: Vectors) -> Vectors:
+def _solve(curvature: _Curvature, rows: RowMaps, right: Vectors) -> Vectors:
     """Solves ``(V^-1 - H) x = right`` by conjugate gradients from ``V right``, and returns ``x - V right``.
 
     Short of the fixed point, a direction may curve upwards; its solution then stays as it is, and adds less than

@@ -116,7 +116,7 @@ def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None
     draws, progress = sample(problem)
     assert progress.relabelled == (0, 2)
     assert permutations(problem, draws) == [list(range(n_classes))] * CHAINS
-    assert max(mixing(draws, frozenset(draws))["rhat"].values()) < 1.05
+    assert max(mixing(draws, problem.sites)["rhat"].values()) < 1.05
     result = result_of_draws(problem, data.order, draws, {})
     assert (result.probabilities.argmax(1) == truth).mean() > 0.85
     again, _ = sample(problem)
@@ -128,7 +128,7 @@ def test_chains_agree_after_relabelling(monkeypatch: pytest.MonkeyPatch) -> None
     rotated = [(k - 1) % n_classes for k in range(n_classes)]
     found = permutations(problem, apart)
     assert (found[0], found[2]) == (rotated, rotated)
-    assert max(mixing(apart, frozenset(apart))["rhat"].values()) > 1.3
+    assert max(mixing(apart, problem.sites)["rhat"].values()) > 1.3
 
 
 @pytest.mark.parametrize(

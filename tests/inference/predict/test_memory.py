@@ -116,7 +116,7 @@ class Shares:
 
 def test_what_cannot_be_taken_out_of_a_site_is_refused(data: Annotations) -> None:
     found = fit(Shares(), of(data, ["1"]), inference="vb")
-    with pytest.raises(MethodError, match="site 'lean', which is no Dirichlet"):
+    with pytest.raises(MethodError, match="site 'lean', which is not conjugate"):
         found.update(of(data, ["2"]))
     rows = of(data, ["2"]).frame()
     assert len(found.update(rows.assign(item=rows["item"] + 100)).data.items) == 45
