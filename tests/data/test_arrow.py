@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import crowdppl
+from crowdppl.core.validation import kind_of
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning, DataError
 from tests.data.test_annotations import everything
@@ -137,7 +138,9 @@ def test_a_dictionary_that_is_none_is_refused(values: list[str | None]) -> None:
         Annotations.from_frame(pa.table({"item": ["x", "y"], "annotator": ["a", "a"], "label": label}))
 
 
-@pytest.mark.parametrize("given", [pa.chunked_array([["x"]]), pa.array(["x"]), [1], {"item": [1]}, "x"], ids=repr)
+@pytest.mark.parametrize(
+    "given", [pa.chunked_array([["x"]]), pa.array(["x"]), [1], {"item": [1]}, "x"], ids=kind_of
+)
 def test_what_is_no_frame_is_refused(given: Any) -> None:
     for wide in (False, True):
         with pytest.raises(DataError, match="no table"):
