@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import crowdppl
 from crowdppl.inference import assembly
+from crowdppl.inference.problem import Problem
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -55,3 +57,13 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
         posterior.probabilities(), posterior.confusion(), posterior.prevalence
         with pytest.raises(AssertionError, match="computed"):
             posterior.annotators()
+
+
+def test_updates_keep_no_earlier_data() -> None:
+    posterior, problems = fitted("one_coin"), []
+    for n in range(2):
+        rows = DATA.frame()
+        posterior = posterior.update(rows.assign(item=rows["item"] + 1000 * (n + 1)))
+        gc.collect()
+        problems.append(sum(isinstance(x, Problem) for x in gc.get_objects()))
+    assert problems[0] == problems[1]

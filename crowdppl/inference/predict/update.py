@@ -100,6 +100,8 @@ def _update_state(posterior: Fit, data: Annotations, options: Options) -> Update
     """
     old, memory = posterior.data, posterior.memory
     shared = {n: s for n, s in posterior.result.sites.items() if "item" not in s.dims}
+    for site in shared.values():
+        site.weight()  # computed now: what is still to be computed would keep all earlier data
     own = Record(
         old.items,
         posterior.result.probabilities,
