@@ -335,7 +335,7 @@ def confusion(posterior: Fit, draws: bool = False, *, at: Mapping[Hashable, floa
 
     Raises:
         MethodError: for draws where the engine gives points, or a number of draws; for covariates that the method
-            does not read.
+            does not read, or values of them that are no finite numbers.
 
     Examples:
         >>> posterior = crowdppl.fit("bayesian_dawid_skene", crowdppl.anaesthetists(), inference="vb", seed=0)

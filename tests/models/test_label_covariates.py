@@ -494,3 +494,6 @@ def test_an_annotator_without_labels_labels_like_all() -> None:
     assert np.abs(posterior.confusion().sel(annotator="new").to_numpy() - wanted).max() < 1e-9
     with pytest.raises(MethodError, match="'weight'"):
         posterior.confusion(at={"weight": 1})
+    for at in ({"context": float("nan")}, {"context": "late"}, ["context"]):
+        with pytest.raises(MethodError, match="finite numbers"):
+            posterior.confusion(at=at)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crowdppl.core.validation import is_number, shown
 from crowdppl.data.annotations import Annotations
 from crowdppl.data.blocks import row_codes
 from crowdppl.data.covariates import CovariateColumns
@@ -196,8 +197,10 @@ def confusion_at(posterior: Fit, at: Mapping[Hashable, float], draws: bool = Fal
     Covariates that are not named are those of the annotators' own labels.
 
     Raises:
-        MethodError: when the model does not read these covariates.
+        MethodError: when the model does not read these covariates, or a value is no finite number.
     """
+    if not (isinstance(at, Mapping) and all(isinstance(x, bool) or is_number(x) for x in at.values())):
+        raise MethodError(f"at={shown(at)} must map label covariates to finite numbers, as in at={{'order': 100}}")
     with without_validation("cpu"):
         problem = problem_of(posterior, posterior.data, options_of(posterior, device="cpu", dtype=None))
         names = covariates_of_tables(problem.model, problem.blocks[0])
