@@ -142,7 +142,8 @@ class RaggedIndex:
     def of_pairs(
         row: np.ndarray, cell: np.ndarray, n_rows: int, n_cells: int, weight: np.ndarray | None = None
     ) -> RaggedIndex:
-        """Builds bags from entries (S,) in any order."""
+        """Builds bags from entries (S,) in any order; errors as of ``of_matrix``."""
+        _require_small(n_rows, n_cells, len(row))
         return RaggedIndex.of_matrix(sorted_pairs(row, cell, n_rows, n_cells, weight))
 
     @staticmethod
@@ -162,9 +163,7 @@ class RaggedIndex:
         Raises:
             DataError: when a side has 2**31 entries or more.
         """
-        for size, side in zip((*by_row.shape, by_row.nnz), ("rows", "cells", "entries"), strict=True):
-            if size >= 2**31:
-                raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
+        _require_small(*by_row.shape, by_row.nnz)
         by_cell, weighted = by_row.tocsc(), by_row.dtype.kind == "f"
         pieces, owner = _pieces(np.diff(by_cell.indptr))
         n_rows, n_cells = by_row.shape
@@ -307,6 +306,13 @@ def _bag(entries: Tensor, lines: Tensor, starts: Tensor, weights: Tensor | None)
     """Sums of lines in working precision."""
     each = None if weights is None else weights.to(lines.dtype)
     return embedding_bag(entries, lines.contiguous(), starts, mode="sum", per_sample_weights=each)
+
+
+def _require_small(*sizes: int) -> None:
+    """Refuses rows, cells and entries that 32-bit codes cannot count, before anything is made of them."""
+    for size, side in zip(sizes, ("rows", "cells", "entries"), strict=True):
+        if size >= 2**31:
+            raise DataError(f"a block with {size} {side} does not fit 32-bit codes; use smaller blocks")
 
 
 def _int32(x: np.ndarray) -> Tensor:
