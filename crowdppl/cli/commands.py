@@ -253,7 +253,7 @@ def warn_of_unread(models: Sequence[str], given: Mapping[str, Any]) -> None:
     columns = ", ".join(given["label_covariate"] or ()) or None
     for name, there in {**{name: given[name] for name in COVARIATES}, "label_covariates": columns}.items():
         if there is not None and name not in used:
-            text = f"{', '.join(models)}: no card says that {name} are read, so {there} changes nothing"
+            text = f"{', '.join(models)}: {name} are not read, so {there} changes nothing"
             warn(text, CrowdpplWarning)
 
 

@@ -378,6 +378,6 @@ def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(*fit, "--option", "max_iterations=2") == 0
     assert "no features" in capsys.readouterr().err
     assert run("fit", *fit[1:3], "one_coin", *fit[4:], *given) == 0
-    assert "one_coin: no card says that features are read" in capsys.readouterr().err
+    assert "one_coin: features are not read" in capsys.readouterr().err
     without_ids = write(tmp_path / "x.csv", [["a", "b"], ["1", "2"]])
     assert "x.csv" in refused(capsys, *fit, "--features", without_ids)

@@ -329,7 +329,7 @@ def test_files_of_covariates_on_the_command_line(files: Path, capsys: pytest.Cap
 
 def test_covariates_that_no_method_reads_are_warned_of(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(files, "--model", "one_coin", "--item-covariates", files / "items.csv") == 0
-    assert "warning: one_coin: no card says that item_covariates are read" in capsys.readouterr().err
+    assert "warning: one_coin: item_covariates are not read" in capsys.readouterr().err
     (files / "items.csv").write_text("task,web\ni0,1\nnobody,0\n")
     more = ("--overwrite", "--annotator-covariates", files / "items.csv", "--covariates-annotator", "task")
     assert command(files, "--model", "by_source", "--item-covariates", files / "items.csv", *more) == 2

@@ -17,9 +17,8 @@ from crowdppl.cli import outputs
 from crowdppl.cli.commands import main
 from crowdppl.data.annotations import Annotations
 from crowdppl.errors import CrowdpplWarning
-from crowdppl.inference import engines
+from crowdppl.inference import assembly, engines
 from crowdppl.inference.marginal import Marginal
-from crowdppl.inference.vb import linear_response
 from crowdppl.posterior import Posterior
 from tests.crowd import crowd
 
@@ -76,9 +75,7 @@ def test_within_iterations_there_is_a_result_and_pyro_goes_on(
     np.testing.assert_array_equal(fitted(engine, data).probabilities(), before.probabilities())
 
 
-@pytest.mark.parametrize(
-    "place", [(engines, "build_problem"), (linear_response, "_weights"), (Posterior, "doubts")]
-)
+@pytest.mark.parametrize("place", [(engines, "build_problem"), (assembly, "tables_at"), (Posterior, "doubts")])
 def test_before_and_after_the_iterations_it_raises(
     place: tuple[Any, str], data: Annotations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from crowdppl.data.blocks import Block
 from crowdppl.errors import MethodError
 from crowdppl.inference.density import Density
 from crowdppl.inference.engines import fit_model
+from crowdppl.inference.families import FAMILIES
 from crowdppl.inference.marginal import Marginal
 from crowdppl.inference.mcmc import gibbs
 from crowdppl.inference.mcmc.gibbs import sample
@@ -113,7 +114,7 @@ def test_value_counts_and_posterior_equal_a_plain_sum_in_each_of_three_chains() 
     draws = [values(s) for s in range(3)]
     wide = {n: torch.stack([v[n].log() for v in draws]) for n in draws[0]}
     wide |= {n: wide[n].unsqueeze(1) for n in ("shares", "drift")}  # outside of plates
-    density = Density(Rumour().model, 1, 3, frozenset(wide))
+    density = Density(Rumour().model, 1, 3, dict.fromkeys(wide, FAMILIES["dirichlet"]))
     found = density(block, wide, gradient=list(wide), marginals=("source",))
     for c, v in enumerate(draws):
         leaf = {n: x.log().requires_grad_() for n, x in v.items()}

@@ -20,6 +20,7 @@ from crowdppl.data.annotations import Annotations
 from crowdppl.errors import DoubtWarning, ResultError
 from crowdppl.evaluation.metrics import evaluate
 from crowdppl.inference.tables import probe_block
+from crowdppl.inference.typical_labels import TypicalLabels
 from crowdppl.networks.classifier import feature_tensor, log_shares
 from crowdppl.networks.experts import (
     GRID,
@@ -127,7 +128,8 @@ def test_where_nothing_is_seen_an_item_is_one_of_the_typical_ones(double: None) 
     np.testing.assert_allclose(log_p.exp(), typical.mean(0), rtol=1e-5)
     joint = sum(typical[n][:, None] * p[:, n][:, None, :] for n in range(4))
     np.testing.assert_allclose(table.exp(), joint / joint.sum(-1, keepdims=True), rtol=1e-5)
-    probe = probe_block(replace(data.as_block(), features=None))
+    block = replace(data.as_block(), features=None)
+    probe = probe_block(block, TypicalLabels.of([block], ()))
     want = sum(np.log((typical.mean(0) * table.exp().numpy()[a, :, x]).sum()) for a in range(3) for x in range(3))
     assert objective(model, probe, {"gate": gate}) == pytest.approx(want, rel=1e-5)
     chains, prevalence = model.experts.on_typical(torch.stack([gate, gate.flip(0)]), gate[:2])
