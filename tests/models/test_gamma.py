@@ -115,7 +115,9 @@ def test_em_has_the_mode_of_dirichlet_rows() -> None:
         EM.start(posed(Luce(), data))
 
 
-@pytest.mark.parametrize("engine", ["em", "vb", "gibbs", "nuts", "laplace", "svi"])
+@pytest.mark.parametrize(
+    "engine", ["em", "vb", "gibbs", pytest.param("nuts", marks=pytest.mark.slow), "laplace", "svi"]
+)
 def test_every_engine_fits_it_and_results_can_be_asked_saved_and_exported(engine: str, tmp_path: Path) -> None:
     short: dict[str, Any] = {"chains": 2, "draws": 8, "warmup": 4, "max_iterations": 30}
     options = used_by(engine, short)
