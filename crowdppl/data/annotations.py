@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -189,6 +189,8 @@ class Annotations:
         item_covariates, annotator_covariates: DataFrames in codebook order, or None.
         columns: further columns of the rows, in the order of ``frame()``, or None.
         label_names: those of ``columns`` that are label covariates.
+        roles: the columns of the table that were read, by what they hold ("item", "annotator", "label"): said, or
+            recognised by name. Empty where labels were no table.
         warnings: those that were emitted.
 
     Examples:
@@ -213,6 +215,7 @@ class Annotations:
     annotator_covariates: pd.DataFrame | None = None
     columns: pd.DataFrame | None = None
     label_names: tuple[Hashable, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[CrowdpplWarning, ...] = ()
 
     @classmethod
@@ -311,6 +314,7 @@ class Annotations:
             annotator_covariates=of_annotators,
             columns=columns,
             label_names=names,
+            roles=rows.roles,
             warnings=(*repeats, *_warnings(coded, blocks, counts, options)),
         )
         for warning in made.warnings:
@@ -446,7 +450,7 @@ class Annotations:
         return replace(self, gold_codes=codes, blocks=blocks)
 
     def summary(self) -> dict[str, Any]:
-        """Counts of items, annotators, labels and classes, and warnings, ready for JSON."""
+        """Columns that were read, counts of items, annotators, labels and classes, and warnings, ready for JSON."""
         counts = cell_counts(self.blocks)
         per_item = np.concatenate([row_sizes(block) for block in self.blocks])
         answers = [str(native(answer)) for answer in self.answers]
@@ -465,6 +469,8 @@ class Annotations:
             "items_without_labels": int((per_item == 0).sum()),
             "repeats": count_repeats(self.blocks),
             "gold": 0 if self.gold_codes is None else int((self.gold_codes >= 0).sum()),
+            "columns": {**self.roles},
+            "label_covariates": list(map(str, self.label_names)),
             "warnings": [f"{type(warning).__name__}: {warning}" for warning in self.warnings],
         }
 

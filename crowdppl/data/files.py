@@ -7,7 +7,7 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,9 @@ import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options
+from crowdppl.data.columns import Roles, recognise, refuse_twins
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
-from crowdppl.data.tables import Rows, as_pandas, recognise, refuse_twins, rows_of_frame, rows_of_wide
+from crowdppl.data.tables import Rows, as_pandas, rows_of_frame, rows_of_wide
 from crowdppl.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,9 +39,6 @@ FORMATS = {
 DELIMITERS = (",", ";", "\t", "|")
 """What separates fields in files that spreadsheets and databases write."""
 USUAL = {"csv": ",", "tsv": "\t"}
-
-Roles = Mapping[str, Hashable | None]
-"""The column of each role, or None to recognise it by name."""
 
 
 @dataclass(frozen=True)

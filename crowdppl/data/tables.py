@@ -1,17 +1,28 @@
-"""Tables of labels, long (a row a label) or wide (a column an annotator), as columns."""
+"""Tables of labels, long (a row a label) or wide (a column an annotator), as rows of item, annotator and label."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
+from crowdppl.data.columns import (
+    ALIASES,
+    UNSPECIFIC,
+    Roles,
+    apart_from_roles,
+    letters,
+    looks_like,
+    named,
+    recognise,
+    refuse_twins,
+)
 from crowdppl.data.ids import (
+    Encoding,
     Place,
     as_column,
     as_index,
@@ -25,88 +36,6 @@ from crowdppl.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Usual names first; the others count only where no usual one is there, because tables of labels often carry a
-# text, an image or a value along.
-ALIASES: Mapping[str, tuple[str, str]] = {
-    "item": (
-        "item task question subject example",
-        "instance object unit document doc image sentence text patient sample hit record case",
-    ),
-    "annotator": (
-        "annotator worker rater coder user",
-        "labeler labeller judge grader observer reviewer expert performer contributor participant",
-    ),
-    "label": (
-        "label answer rating response",
-        "class category annotation judgment judgement grade score choice vote value",
-    ),
-    "class": ("label class truth gold answer", "category true rating target"),
-}
-ARGUMENT: Mapping[str, str] = {"class": "label"}
-"""The argument that names the column of a role, where it is not called like the role."""
-UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
-"""What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
-
-
-def recognise(
-    columns: Sequence[Hashable], given: Mapping[str, Hashable | None], origin: str
-) -> dict[str, Hashable]:
-    """Finds the column of each role: as given, or, for None, by its name.
-
-    Names are compared without regard to case, spaces, underscores and a final "id". The role of the truth in a
-    table of gold is "class".
-
-    Raises:
-        DataError: when a column is missing, occurs twice, or several could be meant.
-    """
-    listed = ", ".join(map(repr, columns)) or "none"
-    refuse_twins(columns, origin)
-    found = {role: column for role, column in given.items() if column is not None}
-    for role, column in found.items():
-        if column not in columns:
-            raise DataError(f"{origin} has no column {column!r} for {role}; its columns are {listed}")
-    taken = set(found.values())
-    if len(taken) < len(found):
-        raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
-    for role in [role for role in given if role not in found]:
-        near = looks_like([c for c in columns if c not in taken], role)
-        argument = f"{ARGUMENT.get(role, role)}="
-        if len(near) > 1:
-            names = ", ".join(map(repr, near))
-            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
-        if not near:
-            wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
-            raise DataError(
-                f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
-                f"its columns are {listed}; say {argument}{wide}"
-            )
-        found[role] = near[0]
-    return {role: found[role] for role in given}
-
-
-def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
-    """Refuses columns of one name."""
-    again = pd.Series(list(columns), dtype=object).duplicated()
-    if again.any():
-        raise DataError(
-            f"{origin} has several columns named {columns[int(np.argmax(again))]!r}; rename all but one"
-        )
-
-
-def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
-    """Columns that are named like a role: by a usual name, or else by one of the others."""
-    return _named(columns, ALIASES[role][0]) or _named(columns, ALIASES[role][1])
-
-
-def _named(columns: Sequence[Hashable], names: str) -> list[Hashable]:
-    return [
-        column for column in columns if _letters(column).removesuffix("ids").removesuffix("id") in names.split()
-    ]
-
-
-def _letters(column: Hashable) -> str:
-    return re.sub(r"[^a-z0-9]", "", column.lower()) if isinstance(column, str) else ""
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -119,6 +48,7 @@ class Rows:
         place: where a row stands, for messages.
         text: whether everything is text because the file knows nothing else.
         items, annotators: ids that are there whether or not they have labels.
+        roles: the columns that were read, by what they hold, for the summary; empty where there was no table.
     """
 
     item: Any
@@ -129,6 +59,7 @@ class Rows:
     text: bool = False
     items: Any = None
     annotators: Any = None
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_arrays(cls, item: Any, annotator: Any, label: Any | None, columns: pd.DataFrame | None = None) -> Rows:
@@ -152,32 +83,39 @@ class Rows:
 
 def rows_of_frame(
     frame: Any,
-    given: Mapping[str, Hashable | None],
+    given: Roles,
     origin: str,
     place: Place = place_in_rows,
     text: bool = False,
 ) -> Rows:
     """A table with one label a row; ``given`` are the columns of "item", "annotator" and "label", or None.
 
+    A further column that bears the name of one of the three is kept as "other_label", say.
+
     Raises:
-        DataError: when it is no table, a column is missing or ambiguous, or a further one bears the name of one of
-            the three.
+        DataError: when it is no table, or a column is missing, ambiguous, or guessed to hold items and counts rows.
     """
     frame = require_table(frame, origin)
     names = column_names(frame)
     roles = recognise(names, given, origin)
     rest = [name for name in names if name not in roles.values()]
-    clash = next((name for name in rest if name in roles), None)
-    if clash is not None:
-        raise DataError(
-            f"{origin} has a column {clash!r}, but {clash} is read from {roles[clash]!r}; rename or drop one"
-        )
     columns = None
     if rest:
         columns = frame[rest] if isinstance(frame, pd.DataFrame) else as_pandas(frame.select(rest), origin)
+        columns = columns.rename(columns=apart_from_roles(rest, roles))
     found = (encode_text(frame[column], role, place) for role, column in roles.items())
     item, annotator, label = found
-    return Rows(item, annotator, label, columns, place, text)
+    if given["item"] is None and letters(roles["item"]) in UNSPECIFIC:
+        _refuse_row_numbers(item, roles["item"], origin)
+    said = {role: str(column) for role, column in roles.items()}
+    return Rows(item, annotator, label, columns, place, text, roles=said)
+
+
+def _refuse_row_numbers(ids: Encoding | pd.Series[Any], column: Hashable, origin: str) -> None:
+    """Refuses a column, guessed to hold items, that differs in each row."""
+    distinct = len(ids.values) if isinstance(ids, Encoding) else len(ids.drop_duplicates())
+    if distinct == len(ids) > 1:
+        raise DataError(f"{origin}: {column!r} differs in each row, and seems to count rows, not items; say item=")
 
 
 def require_table(frame: Any, origin: str) -> pd.DataFrame | pa.Table:
@@ -245,9 +183,7 @@ def _arrow(column: Any) -> Any:
         return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
 
 
-def rows_of_wide(
-    frame: Any, given: Mapping[str, Hashable | None], place: Place = place_in_rows, text: bool = False
-) -> Rows:
+def rows_of_wide(frame: Any, given: Roles, place: Place = place_in_rows, text: bool = False) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
 
     Items are in the column given for "item", else in one that is recognised where the index only counts rows, else
@@ -270,7 +206,7 @@ def rows_of_wide(
             item = recognise(list(frame.columns), {"item": None}, origin)["item"]
     if item is not None:
         frame = frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
-    one, other = (_named(list(frame.columns), ALIASES[role][0]) for role in ("annotator", "label"))
+    one, other = (named(list(frame.columns), ALIASES[role][0], role) for role in ("annotator", "label"))
     if one and other:
         raise DataError(
             f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
@@ -285,6 +221,7 @@ def rows_of_wide(
         text=text,
         items=frame.index,
         annotators=frame.columns,
+        roles={"item": str(frame.index.name or "the index"), "annotator": ", ".join(map(str, frame.columns))},
     )
 
 
@@ -349,7 +286,7 @@ def _counts_rows(index: pd.Index[Any]) -> bool:
 
 def _refuse_unspecific(table: pd.DataFrame, origin: str, also: Sequence[Hashable] = ()) -> None:
     """Refuses a column that may hold the items or be an annotator's."""
-    found = [*(column for column in table.columns if _letters(column) in UNSPECIFIC), *also]
+    found = [*(column for column in table.columns if letters(column) in UNSPECIFIC), *also]
     if found:
         raise DataError(
             f"{origin} has a column {found[0]!r}, which may hold the items or be an annotator's; make it the "

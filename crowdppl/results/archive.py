@@ -41,7 +41,7 @@ from crowdppl.networks.embedding import Embedding
 from crowdppl.networks.outputs import networks_of, state_of
 from crowdppl.primitives.model import Model, settings_of
 
-FORMAT = 5
+FORMAT = 6
 """Raised whenever files change; other formats are refused."""
 TEXT, ARRAYS = "posterior.json", "posterior.safetensors"
 TABLES = {name: f"posterior.{name}.parquet" for name in ("labels", "items", "annotators")}
@@ -452,6 +452,7 @@ def _annotation_values(data: Annotations) -> tuple[dict[str, Any], dict[str, pd.
             "annotator_covariate": _names(data.annotator_covariates),
         },
         "label_names": data.label_names,
+        "roles": {**data.roles},
         "warnings": [[type(warning).__name__, str(warning)] for warning in data.warnings],
     }
     if isinstance(data.features, StoredFeatures):
@@ -501,6 +502,7 @@ def _annotations(values: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], 
         annotator_covariates=of_annotators,
         columns=columns,
         label_names=values["label_names"],
+        roles=values["roles"],
         warnings=tuple(_warning(*parts) for parts in values["warnings"]),
     )
 

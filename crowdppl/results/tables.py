@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,6 +187,8 @@ def information(table: np.ndarray, prevalence: np.ndarray) -> np.ndarray:
 
 MAX_ROWS = 10
 """Classes or annotators that a summary lists."""
+WIDTH = 100
+"""Characters after which a summary's list of columns is cut: a wide table has many."""
 
 
 def summarise(posterior: Fit, doubts: Sequence[object] = ()) -> str:
@@ -224,6 +227,9 @@ def _fit_lines(posterior: Fit, doubts: Sequence[object]) -> list[str]:
         f"{posterior.method} by {posterior.inference}: {data.n_labels:,} labels of {data.n_items:,} items "
         f"by {data.n_annotators:,} annotators, {data.n_classes} classes"
     ]
+    if data.roles:
+        read = ", ".join(f"{role} from {column!r}" for role, column in data.roles.items())
+        lines.append(shorten(f"columns: {read}", WIDTH))
     if posterior.correction is not None:
         lines += [f"corrected: {posterior.correction}", *(f"note: {text}" for text in posterior.correction.notes)]
     state = "converged" if found.get("converged") else "NOT CONVERGED"

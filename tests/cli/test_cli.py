@@ -96,6 +96,7 @@ def test_fit_writes_what_it_says(answers: Path, tmp_path: Path, capsys: pytest.C
     assert record["options"].items() >= {"seed": 5, "restarts": 2, "max_iterations": 100}.items()
     assert (record["method"], record["inference"], record["answers"]) == ("dawid_skene", "em", str(answers))
     assert record["data"]["items"] == 8
+    assert record["data"]["columns"] == {"item": "task", "annotator": "worker", "label": "answer"}
     assert set(record["seconds"]) == {"read", "fit", "write"}
     assert record["diagnostics"]["converged"] is True
     assert record["crowdppl"]

@@ -15,9 +15,11 @@ import pandas as pd
 import pytest
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.data.columns import recognise
 from crowdppl.data.files import read_annotations, read_gold
-from crowdppl.data.tables import recognise
 from crowdppl.errors import CrowdpplWarning, DataError
+from crowdppl.fitting import fit
+from crowdppl.posterior import load
 from tests.benchmarks.results import ROOT
 
 ROWS = [
@@ -249,10 +251,50 @@ def test_columns_that_are_missing_or_ambiguous(columns: list[str], given: dict[s
         recognise(columns, roles, "the table")
 
 
-def test_a_further_column_may_not_take_a_name_that_is_needed() -> None:
-    frame = pd.DataFrame({"item": ["i"], "task": ["t"], "worker": ["w"], "label": [1]})
-    with pytest.raises(DataError, match="has a column 'item', but item is read from 'task'"):
-        Annotations.from_frame(frame, item="task", classes=[0, 1])
+@pytest.mark.parametrize("label", ["annotation_id", "label_id", "AnswerID"])
+def test_ids_are_never_labels(label: str) -> None:
+    """They would be as many classes as there are labels."""
+    with pytest.raises(DataError, match="no column that looks like label"):
+        recognise(["item", "annotator", label], dict.fromkeys(["item", "annotator", "label"]), "it")
+    assert recognise(["item", label, "vote"], dict.fromkeys(["item", "label"]), "it")["label"] == "vote"
+
+
+@pytest.mark.parametrize("content", ["text", "image", "url"])
+def test_an_id_beside_a_text_is_the_item_unless_it_counts_rows(content: str) -> None:
+    tasks = pd.DataFrame({"id": [4, 4, 7, 7], content: list("xxyy"), "user": list("abab"), "tag": list("cddc")})
+    assert Annotations.from_frame(tasks, label="tag").items.tolist() == [4, 7]
+    rows = tasks.assign(id=range(4))
+    with pytest.raises(DataError, match="'id' differs in each row, .*say item="):
+        Annotations.from_frame(rows, label="tag")
+    assert Annotations.from_frame(rows, item=content, label="tag").items.tolist() == ["x", "y"]
+
+
+def test_a_further_column_of_the_name_of_a_role_is_kept_under_another(tmp_path: Path) -> None:
+    """Two columns could be the label; to say which must be enough."""
+    rows = [("t", "CAT", "accept", "u"), ("t", "CAT", "reject", "v"), ("s", "DOG", "accept", "u")]
+    frame = pd.DataFrame(rows, columns=["text", "label", "answer", "_annotator_id"])
+    frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    with pytest.raises(DataError, match="'label', 'answer'; say label="):
+        read_annotations(tmp_path / "a.jsonl")
+    data = read_annotations(tmp_path / "a.jsonl", label="answer")
+    assert data.classes.tolist() == ["accept", "reject"]
+    assert data.frame()["other_label"].tolist() == ["DOG", "CAT", "CAT"]
+    again = Annotations.from_frame(data.frame())
+    pd.testing.assert_frame_equal(again.frame(), data.frame())
+
+
+def test_the_columns_that_were_read_are_said(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"image": list("iijj"), "user": list("abab"), "answer": list("xyxx")})
+    data = Annotations.from_frame(frame.assign(seconds=[3, 1, 4, 1]), label_covariates=["seconds"])
+    assert data.summary()["columns"] == {"item": "image", "annotator": "user", "label": "answer"}
+    assert data.summary()["label_covariates"] == ["seconds"]
+    posterior = fit("majority_vote", data, inference="em", seed=0)
+    assert "columns: item from 'image', annotator from 'user', label from 'answer'" in posterior.summary()
+    posterior.save(tmp_path)
+    assert load(tmp_path).data.roles == data.roles
+    wide = Annotations.from_frame(frame.pivot(index="image", columns="user", values="answer"), wide=True)
+    assert wide.summary()["columns"] == {"item": "image", "annotator": "a, b"}
+    assert Annotations.from_dicts({"a": {"i": 1, "j": 2}, "b": {"i": 1}}).summary()["columns"] == {}
 
 
 def test_gold_is_read_like_labels(tmp_path: Path) -> None:

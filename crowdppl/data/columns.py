@@ -1,0 +1,115 @@
+"""Which column of a table holds items, annotators, labels or gold: as said, or recognised by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from crowdppl.errors import DataError
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "item": (
+        "item task question subject example",
+        "instance object unit document doc patient sample hit record case",
+        "id",
+        "text image sentence audio video url",
+    ),
+    "annotator": (
+        "annotator worker rater coder user",
+        "labeler labeller judge grader observer reviewer expert performer contributor participant",
+    ),
+    "label": (
+        "label answer rating response accept",
+        "class category annotation judgment judgement grade score choice vote value",
+    ),
+    "class": ("label class truth gold answer", "category true rating target"),
+}
+"""Names of each role. Later ones count only where no earlier one is there: tables of labels carry the text or image
+along, beside an id. Prodigy writes choices to "accept", beside an "answer" that says whether the task was done."""
+IDENTIFIED = frozenset(["item", "annotator"])
+"""Roles whose columns may end in "id"; one of labels never does."""
+ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column"}
+"""The argument that names the column of a role, where it is not called like the role."""
+UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
+"""What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
+
+Roles = Mapping[str, Hashable | None]
+"""The column of each role, or None to recognise it by name."""
+
+
+def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[str, Hashable]:
+    """Finds the column of each role: as given, or, for None, by its name.
+
+    Names are compared without regard to case, spaces, underscores and, of items and annotators, a final "id". The
+    role of the truth in a table of gold is "class".
+
+    Raises:
+        DataError: when a column is missing, occurs twice, or several could be meant.
+    """
+    listed = ", ".join(map(repr, columns)) or "none"
+    refuse_twins(columns, origin)
+    found = {role: column for role, column in given.items() if column is not None}
+    for role, column in found.items():
+        if column not in columns:
+            raise DataError(f"{origin} has no column {column!r} for {role}; its columns are {listed}")
+    taken = set(found.values())
+    if len(taken) < len(found):
+        raise DataError(f"one column is given for several of {', '.join(found)}; each needs one of its own")
+    for role in [role for role in given if role not in found]:
+        near = looks_like([c for c in columns if c not in taken], role)
+        argument = f"{ARGUMENT.get(role, role)}="
+        if len(near) > 1:
+            names = ", ".join(map(repr, near))
+            raise DataError(f"{origin}: the {role} could be any of the columns {names}; say {argument}")
+        if not near:
+            wide = ", or wide=True if each annotator has a column" if role == "annotator" else ""
+            raise DataError(
+                f"{origin} has no column that looks like {role} (such as {ALIASES[role][0].replace(' ', ', ')}); "
+                f"its columns are {listed}; say {argument}{wide}"
+            )
+        found[role] = near[0]
+    return {role: found[role] for role in given}
+
+
+def refuse_twins(columns: Sequence[Hashable], origin: str) -> None:
+    """Refuses columns of one name."""
+    again = pd.Series(list(columns), dtype=object).duplicated()
+    if again.any():
+        raise DataError(
+            f"{origin} has several columns named {columns[int(np.argmax(again))]!r}; rename all but one"
+        )
+
+
+def looks_like(columns: Sequence[Hashable], role: str) -> list[Hashable]:
+    """Columns that are named like a role, by the most usual of its names that are there."""
+    return next((found for names in ALIASES[role] if (found := named(columns, names, role))), [])
+
+
+def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
+    """Columns that bear one of the names, separated by blanks, as a column of the role may be spelled."""
+
+    def spellings(column: Hashable) -> set[str]:
+        bare = letters(column)
+        return {bare, bare.removesuffix("ids").removesuffix("id")} if role in IDENTIFIED else {bare}
+
+    return [column for column in columns if spellings(column) & {*names.split()}]
+
+
+def letters(column: Hashable) -> str:
+    """The letters and digits of a column's name, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", column.lower()) if isinstance(column, str) else ""
+
+
+def apart_from_roles(columns: Sequence[Hashable], roles: Mapping[str, Hashable]) -> dict[Hashable, Hashable]:
+    """New names for columns that bear the name of a role that another one holds: "other_label", say."""
+    new: dict[Hashable, Hashable] = {}
+    for column in columns:
+        if column in roles:
+            name = f"other_{column}"
+            while name in columns:
+                name = f"other_{name}"
+            new[column] = name
+    return new
