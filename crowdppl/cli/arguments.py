@@ -85,6 +85,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     ),
     "encoding": _encoding("the file"),
     "wide": _flag("--wide", "A row is an item, a column an annotator, an empty cell no label."),
+    "annotators": _text("All annotators; in a wide table, the columns that are theirs: 'ann,bob'.", "NAMES"),
     "item": _column("items"),
     "annotator": _column("annotators"),
     "label": _column("labels"),
@@ -105,6 +106,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
         "keep",
     ),
     "gold": _file("File of known truths, an item and its class a row; they inform the fit."),
+    "gold_column": _text("Instead, a column of the file: blank where unknown, repeated where known.", "COLUMN"),
     "gold_item": _column("items in the file of known truths"),
     "gold_label": _column("classes in the file of known truths"),
     "gold_encoding": _encoding("the file of known truths"),
@@ -144,16 +146,16 @@ def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     return decorated
 
 
-def names(text: str | None) -> list[str] | None:
+def names(text: str | None, option: str) -> list[str] | None:
     """Names separated by commas; a name with a comma, or an empty one, stands in double quotes."""
     if text is None:
         return None
     try:
         found = next(csv.reader([text], skipinitialspace=True, strict=True), [])
     except csv.Error as error:
-        raise DataError(f"--classes {text!r} cannot be read: {error}; write it as in 'a,b,\"c, d\"'") from error
+        raise DataError(f"{option} {text!r} cannot be read: {error}; write it as in 'a,b,\"c, d\"'") from error
     if found.count("") > text.count('""'):
-        raise DataError(f'--classes {text!r} has an empty name; remove the comma, or write ""')
+        raise DataError(f'{option} {text!r} has an empty name; remove the comma, or write ""')
     return found
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from crowdppl.data.annotations import Annotations
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
-PASSED_ON = ("item", "annotator", "label", "format", "delimiter", "encoding", "wide", "kind", "repeats")
+COLUMNS = ("item", "annotator", "label", "gold_column")
+PASSED_ON = (*COLUMNS, "format", "delimiter", "encoding", "wide", "kind", "repeats")
 """Options that ``read_annotations`` takes under the same name."""
 
 app = typer.Typer(
@@ -220,7 +221,8 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     from crowdppl.data import files  # imports torch
 
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
-    found |= {"classes": arguments.names(given["classes"]), "abstentions": given["abstain"] or ()}
+    found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
+    found["annotators"] = arguments.names(given["annotators"], "--annotators")
     found["label_covariates"] = given["label_covariate"] or ()
     if given["gold"] is not None:
         found["gold"] = files.read_gold(

@@ -33,6 +33,7 @@ from crowdppl.data.checks import (
     unused_warning,
 )
 from crowdppl.data.coded import Coded, code_ids
+from crowdppl.data.columns import with_gold
 from crowdppl.data.covariates import (
     covariate_table,
     feature_table,
@@ -41,7 +42,7 @@ from crowdppl.data.covariates import (
     some_columns,
 )
 from crowdppl.data.features import Features, StoredFeatures, numbers_of, rows_taken
-from crowdppl.data.gold import gold_codes
+from crowdppl.data.gold import gold_codes, without_blanks
 from crowdppl.data.ids import (
     Codebook,
     LabelSet,
@@ -227,6 +228,7 @@ class Annotations:
         label: Hashable | None = None,
         *,
         wide: bool = False,
+        gold_column: Hashable | None = None,
         **options: Unpack[Options],
     ) -> Annotations:
         """Reads a table with one label a row, or with a row an item and a column an annotator.
@@ -236,11 +238,13 @@ class Annotations:
                 ``__arrow_c_stream__``. Further columns of a long one travel with its rows.
             item, annotator, label: columns, where they are not recognised by name.
             wide: whether columns are annotators; items are the index, unless ``item`` is given or recognised. An
-                empty cell, or one of blanks, is no label; a row of a long table without a label is refused.
+                empty cell, or one of blanks, is no label; a row of a long table without a label is refused. A
+                column that looks like something else is refused, unless ``annotators`` names those of annotators.
+            gold_column: column of known truths: blank where unknown, repeated where known.
         """
-        given = {"item": item, "annotator": annotator, "label": label}
+        given = with_gold({"item": item, "annotator": annotator, "label": label}, gold_column)
         if wide:
-            return cls.of_rows(rows_of_wide(frame, given), options)
+            return cls.of_rows(rows_of_wide(frame, given, options.get("annotators")), options)
         return cls.of_rows(rows_of_frame(frame, given, "the table"), options)
 
     @classmethod
@@ -281,7 +285,7 @@ class Annotations:
         check_options(options)
         coded = code_rows(rows, options)
         check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
-        gold = gold_codes(options.get("gold"), coded.items, coded.alphabet)
+        gold = gold_codes(_gold(rows, options, coded.alphabet), coded.items, coded.alphabet)
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)
         of_items = covariate_table(options.get("item_covariates"), coded.items)
         of_annotators = covariate_table(options.get("annotator_covariates"), coded.annotators)
@@ -495,6 +499,15 @@ class Annotations:
 # What is the same in every block, so that none has to be built of everything.
 _SHARED = frozenset(["history", "scale", "has_labels", "dtype", "device"])
 _FIELDS = frozenset(field.name for field in fields(Block))
+
+
+def _gold(rows: Rows, options: Options, alphabet: LabelSet) -> Any:
+    """Known truths: the option, or those of the table."""
+    if rows.gold is None:
+        return options.get("gold")
+    if options.get("gold") is not None:
+        raise DataError("gold= and gold_column= both give truths; leave one out")
+    return without_blanks(rows.gold, rows.text, alphabet.classes.ids)
 
 
 def _given_columns(options: Options) -> pd.DataFrame | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from crowdppl.data.ids import native
 from crowdppl.errors import DataError
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -33,11 +37,20 @@ IDENTIFIED = frozenset(["item", "annotator"])
 """Roles whose columns may end in "id"; one of labels never does."""
 ARGUMENT: Mapping[str, str] = {"class": "label", "gold": "gold_column"}
 """The argument that names the column of a role, where it is not called like the role."""
+NO_ANNOTATOR = "gold golden truth groundtruth gt true target majority consensus adjudicated"
+"""Words in the name of a column of a wide table that holds truths."""
+MEASURED = "time times timestamp date created updated seconds duration length words tokens count"
+"""Words in the name of one that holds times and lengths."""
 UNSPECIFIC = frozenset(["id", "ids", "index", "unnamed0"])
 """What tables call their rows: pandas writes an index under no name, and reads it back as "Unnamed: 0"."""
 
 Roles = Mapping[str, Hashable | None]
 """The column of each role, or None to recognise it by name."""
+
+
+def with_gold(roles: Roles, gold: Hashable | None) -> Roles:
+    """The roles of labels and, where it is given, of gold, which is never recognised: it informs a fit."""
+    return roles if gold is None else {**roles, "gold": gold}
 
 
 def recognise(columns: Sequence[Hashable], given: Roles, origin: str) -> dict[str, Hashable]:
@@ -96,6 +109,30 @@ def named(columns: Sequence[Hashable], names: str, role: str) -> list[Hashable]:
         return {bare, bare.removesuffix("ids").removesuffix("id")} if role in IDENTIFIED else {bare}
 
     return [column for column in columns if spellings(column) & {*names.split()}]
+
+
+def not_annotators(table: pd.DataFrame) -> Iterator[tuple[Hashable, str]]:
+    """Columns of a wide table that look like no annotator's, and why: their names, or values of their own."""
+    usual = {*" ".join(chain(*(ALIASES[role] for role in ("item", "label", "class")))).split(), *UNSPECIFIC}
+    truths, measures = {*NO_ANNOTATOR.split()}, {*MEASURED.split()}
+    values = [_values(table.iloc[:, n]) for n in range(table.shape[1])]
+    times = Counter(chain(*values))
+    for column, own in zip(table.columns, values, strict=True):
+        alone = {value for value in own if times[value] == 1}
+        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(column))}
+        if letters(column) in usual or words & truths or (words & measures and alone):
+            yield column, "by its name"
+        elif len(alone) == len(own) > 1 and len(values) > 2:  # of two, either may be the odd one
+            yield column, f"because no other has its values, such as {native(next(iter(alone)))!r}"
+
+
+def _values(column: pd.Series[Any]) -> set[Any]:
+    """The different values of a column, blanks aside; none where there are lists among them."""
+    try:
+        found = set(column.dropna().unique().tolist())
+    except TypeError:
+        return set()
+    return {value for value in found if not (isinstance(value, str) and not value.strip())}
 
 
 def letters(column: Hashable) -> str:

@@ -18,7 +18,8 @@ import pandas as pd
 
 from crowdppl.core.validation import require_path, require_text, shown, switch
 from crowdppl.data.annotations import Annotations, Options
-from crowdppl.data.columns import Roles, recognise, refuse_twins
+from crowdppl.data.columns import Roles, recognise, refuse_twins, with_gold
+from crowdppl.data.gold import by_item, without_blanks
 from crowdppl.data.ids import Place, encode, place_in_rows, refuse_missing_text
 from crowdppl.data.tables import Rows, as_pandas, rows_of_frame, rows_of_wide
 from crowdppl.errors import DataError
@@ -226,6 +227,7 @@ def read_annotations(
     delimiter: str | None = None,
     encoding: str | None = None,
     wide: bool = False,
+    gold_column: Hashable | None = None,
     **options: Unpack[Options],
 ) -> Annotations:
     """Reads annotations from a file: CSV, TSV, JSON lines (all also gzipped) or Parquet.
@@ -240,7 +242,9 @@ def read_annotations(
         delimiter: what separates the fields of CSV and TSV; by default a comma (tab), or the semicolon, tab or bar
             that stands in the first line instead.
         encoding: of a file of text, such as "cp1252", "latin-1" or "utf-16"; by default UTF-8.
-        wide: whether columns are annotators; an empty cell, or one of blanks, is no label.
+        wide: whether columns are annotators; an empty cell, or one of blanks, is no label. ``annotators`` names
+            their columns where there are others.
+        gold_column: column of known truths, which inform the fit: blank where unknown, repeated where known.
         options: see ``crowdppl.data.annotations.Options``.
 
     Raises:
@@ -257,15 +261,17 @@ def read_annotations(
         2  008       ann    no
         3  008       bob   yes
     """
-    roles = {"item": item, "annotator": annotator, "label": label}
-    return Annotations.of_rows(_rows(path, roles, format, delimiter, encoding, switch("wide", wide)), options)
+    roles = with_gold({"item": item, "annotator": annotator, "label": label}, gold_column)
+    people = options.get("annotators")
+    rows = _rows(path, roles, format, delimiter, encoding, switch("wide", wide), people)
+    return Annotations.of_rows(rows, options)
 
 
-def _rows(path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any, wide: bool) -> Rows:
+def _rows(path: Any, roles: Roles, format: Any, delimiter: Any, encoding: Any, wide: bool, annotators: Any) -> Rows:
     """The rows of a file, whose text is not kept."""
     table = read_table(path, None if wide else roles, format, delimiter, encoding)
     if wide:
-        return rows_of_wide(table.frame, roles, table.place, table.text)
+        return rows_of_wide(table.frame, roles, annotators, table.place, table.text)
     return rows_of_frame(table.frame, roles, require_path(path).name, table.place, table.text)
 
 
@@ -281,12 +287,13 @@ def read_gold(
     """Known truths from a file, as a series by item id.
 
     Args:
-        path: CSV, TSV, JSON lines or Parquet with a column of items and one of classes.
+        path: CSV, TSV, JSON lines or Parquet with a column of items and one of classes, blank where unknown; it may
+            be that of the labels, which repeats them.
         item, label: their names, where they are not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 
     Raises:
-        DataError: when the file cannot be read or has no rows, a column is missing, or a value is.
+        DataError: when the file cannot be read, a column or an id is missing, or no class is known.
 
     Examples:
         >>> import pandas as pd
@@ -295,7 +302,7 @@ def read_gold(
         {'007': 'yes', '008': 'no'}
     """
     frame, found = _by_id(path, {"item": item, "class": label}, format, delimiter, encoding)
-    return frame[found["class"]].rename("gold").rename_axis(None)
+    return by_item(frame[found["class"]].rename("gold").rename_axis(None))
 
 
 def read_item_covariates(
@@ -353,13 +360,16 @@ def _by_id(
     table = read_table(path, roles, format, delimiter, encoding)
     name = require_path(path).name
     frame = as_pandas(table.frame, name)
-    found = recognise(list(frame.columns), roles, name)
+    found, place = recognise(list(frame.columns), roles, name), table.place
+    if "class" in found:
+        known = without_blanks(frame[found["class"]], table.text).index
+        frame, place = frame.loc[known], lambda row: table.place(int(known[row]))
     if frame.empty:
-        raise DataError(f"{name} has no rows; give some, or leave the file out")
+        raise DataError(f"{name} has no rows{' of known class' if 'class' in found else ''}; give some")
     for role, column in found.items():
-        values = encode(frame[column], role, table.place)
+        values = encode(frame[column], role, place)
         if table.text:
-            refuse_missing_text(values, role, table.place, (), "leave the row out")
+            refuse_missing_text(values, role, place, (), "leave the row out")
     role, column = next(iter(found.items()))
     ids = pd.Index(np.asarray(frame[column]), name=role)
     return frame.drop(columns=[column]).infer_objects().set_axis(ids), found

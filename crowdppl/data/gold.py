@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from crowdppl.core.validation import kind_of
-from crowdppl.data.ids import Codebook, LabelSet, as_index, native
+from crowdppl.data.ids import MISSING, Codebook, LabelSet, as_index, native
 from crowdppl.errors import DataError
 
 ITS_PROBABILITIES = "give the posterior, or posterior.probabilities(), a DataFrame of items x classes"
 """What to hand over where truths are scored."""
+DIFFERENT = "gold (with different truths)"
+"""The origin of an item's second truth, in messages."""
 
 
 def by_item(gold: Any) -> pd.Series[Any]:
-    """Known truths, a series or a mapping, as a series by item id."""
+    """Known truths, a series or a mapping, as a series by item id; one that is repeated stands once."""
     if isinstance(gold, Mapping):
-        return pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
+        gold = pd.Series(list(gold.values()), index=as_index(gold), dtype=object)
     if not isinstance(gold, pd.Series):
         raise DataError(f"gold is {kind_of(gold)}; give a Series or a mapping from item id to class")
-    return gold
+    known = gold[gold.notna()]
+    again = pd.DataFrame({"item": [*map(str, known.index)], "truth": [*map(str, known)]}).duplicated()
+    return known[~again.to_numpy()]
+
+
+def without_blanks(truths: pd.Series[Any], text: bool, classes: Iterable[Any] = ()) -> pd.Series[Any]:
+    """A column of truths without blanks and, in a file of ``text``, "NA" and the like unless it is a class."""
+    texts = truths.map(lambda value: value.strip() if isinstance(value, str) else None)
+    return truths[truths.notna() & ~(texts.isin(MISSING if text else {""}) & ~truths.isin([*classes]))]
 
 
 def probability_array(table: pd.DataFrame) -> np.ndarray:
@@ -37,7 +47,7 @@ def rows_of_truths(known: pd.Index, wanted: pd.Index) -> np.ndarray:
     """The row of each item of gold in a table of probabilities, -1 where it has none; there must be one."""
     book = Codebook("item", known)
     row = book.codes(wanted)
-    book.refuse_twice(row, "gold")
+    book.refuse_twice(row, DIFFERENT)
     if not (row >= 0).any():
         example = f" (gold has {native(wanted[0])!r}, the posterior {native(known[0])!r})" if len(wanted) else ""
         raise DataError(f"no item of gold is in the posterior{example}; spell items as the labels do")
@@ -62,13 +72,12 @@ def gold_codes(gold: Any, items: Codebook, alphabet: LabelSet) -> np.ndarray | N
     """The known class of each item, integers (N,), -1 where gold has none; None without gold.
 
     Raises:
-        DataError: when gold names an unknown item or class, or an item twice, however it is spelled.
+        DataError: when gold names an unknown item or class, or two classes of an item, however it is spelled.
     """
     if gold is None:
         return None
-    gold = by_item(gold)
-    items.refuse_twice(items.codes(gold.index), "gold")
-    known = gold[gold.notna()]
+    known = by_item(gold)
+    items.refuse_twice(items.codes(known.index), DIFFERENT)
     item = items.require(known.index, "gold", "correct it, or add it to items= if it is an item without labels")
     given = alphabet.classes.require(known, "gold", "correct it, or list all classes in classes=")
     codes = np.full(len(items), -1, np.int16 if alphabet.n_classes < 2**15 else np.int32)

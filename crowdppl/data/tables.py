@@ -18,10 +18,12 @@ from crowdppl.data.columns import (
     letters,
     looks_like,
     named,
+    not_annotators,
     recognise,
     refuse_twins,
 )
 from crowdppl.data.ids import (
+    Codebook,
     Encoding,
     Place,
     as_column,
@@ -48,6 +50,7 @@ class Rows:
         place: where a row stands, for messages.
         text: whether everything is text because the file knows nothing else.
         items, annotators: ids that are there whether or not they have labels.
+        gold: truths in the table by item id, blank where unknown and repeated where known; None without.
         roles: the columns that were read, by what they hold, for the summary; empty where there was no table.
     """
 
@@ -59,6 +62,7 @@ class Rows:
     text: bool = False
     items: Any = None
     annotators: Any = None
+    gold: pd.Series[Any] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -88,7 +92,8 @@ def rows_of_frame(
     place: Place = place_in_rows,
     text: bool = False,
 ) -> Rows:
-    """A table with one label a row; ``given`` are the columns of "item", "annotator" and "label", or None.
+    """A table with one label a row; ``given`` are the columns of "item", "annotator" and "label", or None, and
+    that of "gold", if there is one.
 
     A further column that bears the name of one of the three is kept as "other_label", say.
 
@@ -99,16 +104,21 @@ def rows_of_frame(
     names = column_names(frame)
     roles = recognise(names, given, origin)
     rest = [name for name in names if name not in roles.values()]
-    columns = None
-    if rest:
-        columns = frame[rest] if isinstance(frame, pd.DataFrame) else as_pandas(frame.select(rest), origin)
-        columns = columns.rename(columns=apart_from_roles(rest, roles))
-    found = (encode_text(frame[column], role, place) for role, column in roles.items())
-    item, annotator, label = found
+    columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
+    item, annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("item", "annotator", "label"))
     if given["item"] is None and letters(roles["item"]) in UNSPECIFIC:
         _refuse_row_numbers(item, roles["item"], origin)
+    gold = None
+    if "gold" in roles:
+        known = _selected(frame, [roles["gold"]], origin).iloc[:, 0]
+        gold = known.set_axis(item.values.take(item.codes) if isinstance(item, Encoding) else as_index(item))
     said = {role: str(column) for role, column in roles.items()}
-    return Rows(item, annotator, label, columns, place, text, roles=said)
+    return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
+
+
+def _selected(frame: pd.DataFrame | pa.Table, names: list[Hashable], origin: str) -> pd.DataFrame:
+    """Some columns of a table."""
+    return frame[names] if isinstance(frame, pd.DataFrame) else as_pandas(frame.select(names), origin)
 
 
 def _refuse_row_numbers(ids: Encoding | pd.Series[Any], column: Hashable, origin: str) -> None:
@@ -183,8 +193,13 @@ def _arrow(column: Any) -> Any:
         return pa.array(column.map(str, na_action="ignore"), from_pandas=True)
 
 
-def rows_of_wide(frame: Any, given: Roles, place: Place = place_in_rows, text: bool = False) -> Rows:
+def rows_of_wide(
+    frame: Any, given: Roles, annotators: Any = None, place: Place = place_in_rows, text: bool = False
+) -> Rows:
     """A table with a row an item and a column an annotator; an empty cell, or one of blanks, is no label.
+
+    Columns of annotators are those that ``annotators`` names, in a list; else all, of which none may look like
+    something else. One of "gold" is none of them.
 
     Items are in the column given for "item", else in one that is recognised where the index only counts rows, else
     in the index.
@@ -196,22 +211,16 @@ def rows_of_wide(frame: Any, given: Roles, place: Place = place_in_rows, text: b
     origin = "the wide table"
     frame = as_pandas(require_table(frame, origin), origin)
     refuse_twins(list(frame.columns), origin)
-    others = {role: column for role, column in given.items() if column is not None and role != "item"}
+    others = {role: given[role] for role in ("annotator", "label") if given.get(role) is not None}
     if others:
         raise DataError(f"{others} name columns, but each column of a wide table is an annotator; leave them out")
-    item = given.get("item")
-    if item is None and _counts_rows(frame.index):
-        _refuse_unspecific(frame, origin)
-        if text or looks_like(list(frame.columns), "item"):
-            item = recognise(list(frame.columns), {"item": None}, origin)["item"]
-    if item is not None:
-        frame = frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
-    one, other = (named(list(frame.columns), ALIASES[role][0], role) for role in ("annotator", "label"))
-    if one and other:
-        raise DataError(
-            f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
-            "wide=, or rename these columns if they are annotators"
-        )
+    frame = _by_item(frame, given.get("item"), text, origin)
+    said, gold = {"item": str(frame.index.name or "the index")}, None
+    if given.get("gold") is not None:
+        truth = recognise(list(frame.columns), {"gold": given["gold"]}, origin)["gold"]
+        gold, said["gold"] = frame[truth], str(truth)
+        frame = frame.drop(columns=truth)
+    frame = _of_annotators(frame, annotators, origin)
     row, column, labels = _cells(frame, frame, np.nan)
     return Rows(
         frame.index.take(row),
@@ -221,8 +230,41 @@ def rows_of_wide(frame: Any, given: Roles, place: Place = place_in_rows, text: b
         text=text,
         items=frame.index,
         annotators=frame.columns,
-        roles={"item": str(frame.index.name or "the index"), "annotator": ", ".join(map(str, frame.columns))},
+        gold=gold,
+        roles=said | {"annotator": ", ".join(map(str, frame.columns))},
     )
+
+
+def _by_item(frame: pd.DataFrame, item: Hashable | None, text: bool, origin: str) -> pd.DataFrame:
+    """A wide table with its items as the index: of a column, or as they are."""
+    if item is None and _counts_rows(frame.index):
+        _refuse_unspecific(frame, origin)
+        if text or looks_like(list(frame.columns), "item"):
+            item = recognise(list(frame.columns), {"item": None}, origin)["item"]
+    if item is None:
+        return frame
+    return frame.set_index(recognise(list(frame.columns), {"item": item}, origin)["item"])
+
+
+def _of_annotators(frame: pd.DataFrame, listed: Any, origin: str) -> pd.DataFrame:
+    """The columns of annotators: those of a list; else all, and one that looks like something else is refused."""
+    if listed is not None and not isinstance(listed, Codebook):
+        known = Codebook("annotator", frame.columns)
+        return frame.iloc[:, known.require_once(listed, "annotators=", "name columns of the table")]
+    one, other = (named(list(frame.columns), ALIASES[role][0], role) for role in ("annotator", "label"))
+    if one and other:
+        raise DataError(
+            f"{origin} has columns {one[0]!r} and {other[0]!r}, as a table with a label a row has; leave out "
+            "wide=, or name the columns of annotators in annotators="
+        )
+    _refuse_others(frame, origin, "name the columns of annotators in annotators=, or give it as gold_column=")
+    return frame
+
+
+def _refuse_others(frame: pd.DataFrame, origin: str, remedy: str) -> None:
+    """Refuses a column that looks like something else than an annotator's labels."""
+    for column, why in not_annotators(frame):
+        raise DataError(f"{origin} has a column {column!r} that looks like no annotator's, {why}; {remedy}")
 
 
 def rows_of_matrix(matrix: Any, missing: Any, items: Any, annotators: Any) -> Rows:
@@ -299,6 +341,7 @@ def _annotators_of(table: pd.DataFrame) -> pd.Index[Any]:
     refuse_twins(list(table.columns), "the matrix")
     if _counts_rows(table.index):
         _refuse_unspecific(table, "the matrix", looks_like(list(table.columns), "item"))
+    _refuse_others(table, "the matrix", "drop it, or name all columns in annotators=")
     return table.columns
 
 

@@ -531,7 +531,7 @@ def matched(
     Returns:
         Their probabilities (n, K), truth codes (n,) and rows in the posterior (n,), and how many are not there.
     """
-    table, truth = table_of(posterior), by_item(gold).dropna()
+    table, truth = table_of(posterior), by_item(gold)
     row = rows_of_truths(table.index, truth.index)
     code = class_codes(table.columns, truth[row >= 0], isinstance(posterior, pd.DataFrame))
     unscored = int((row < 0).sum())

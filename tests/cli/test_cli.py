@@ -134,6 +134,18 @@ def test_columns_classes_abstentions_gold_and_kind(tmp_path: Path) -> None:
     assert json.loads((out / "run.json").read_text())["data"]["gold"] == 1
 
 
+def test_gold_and_annotators_are_columns_of_a_wide_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [["task", "ann", "bob", "truth"], ["1", "x", "y", "y"], ["2", "y", "y", ""], ["3", "x", "x", "x"]]
+    fit = ("fit", write(tmp_path / "wide.csv", rows), "--wide", "--model", "one_coin", "--inference", "em")
+    out = tmp_path / "result"
+    assert "'truth'" in refused(capsys, *fit, "--out", out)
+    assert run(*fit, "--out", out, "--annotators", "ann,bob", "--gold-column", "truth") == 0
+    data = load(out).data
+    assert data.gold is not None and data.gold.to_dict() == {"1": "y", "3": "x"}
+    record = json.loads((out / "run.json").read_text())
+    assert record["data"]["columns"] == {"item": "task", "annotator": "ann, bob", "gold": "truth"}
+
+
 def test_evaluate(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "result"
     run("fit", answers, "--model", "majority_vote", "--inference", "em", "--out", out)
@@ -289,12 +301,12 @@ def test_texts_become_values() -> None:
 
 
 def test_names_of_classes() -> None:
-    assert names('no, yes,"well, maybe"') == ["no", "yes", "well, maybe"]
-    assert names('no,yes,""') == ["no", "yes", ""]
-    assert names(None) is None
+    assert names('no, yes,"well, maybe"', "--classes") == ["no", "yes", "well, maybe"]
+    assert names('no,yes,""', "--classes") == ["no", "yes", ""]
+    assert names(None, "--classes") is None
     for wrong in ('a,"b', "no,yes,", "no,,yes", " , no"):
         with pytest.raises(DataError, match="--classes"):
-            names(wrong)
+            names(wrong, "--classes")
 
 
 def test_options_of_the_engine() -> None:

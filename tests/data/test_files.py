@@ -48,20 +48,24 @@ def written(path: Path, text: str | bytes) -> Path:
     return path
 
 
+def saved(frame: pd.DataFrame, path: Path) -> Path:
+    """A table as a file of the format that its name tells."""
+    if "parquet" in path.name:
+        frame.to_parquet(path)
+    elif "json" in path.name:
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if "tsv" in path.name else ",")
+    return path
+
+
 def rows(data: Annotations) -> list[tuple[Any, ...]]:
     return list(data.frame().itertuples(index=False, name=None))
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "jsonl.gz", "CSV"])
 def test_every_format_gives_the_same_annotations(frame: pd.DataFrame, tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"answers.{ending}"
-    if ending == "parquet":
-        frame.to_parquet(path)
-    elif "json" in ending:
-        frame.to_json(path, orient="records", lines=True)
-    else:
-        frame.to_csv(path, index=False, sep="\t" if "tsv" in ending else ",")
-    data = read_annotations(path)
+    data = read_annotations(saved(frame, tmp_path / f"answers.{ending}"))
     assert rows(data) == sorted(ROWS)
     assert list(data.items) == ["007", "7", "x,1"]
 
@@ -199,8 +203,8 @@ def test_an_id_that_looks_missing_is_one_where_it_is_named(tmp_path: Path) -> No
         Annotations.from_frame(pd.read_csv(path))
     wide = written(tmp_path / "wide.csv", "item,NA,x\na,1,2\nnull,2,2\n")
     with pytest.raises(DataError, match=r"item at column 'NA' of line 3 .*\('null'\)"):
-        read_annotations(wide, wide=True, annotators=["NA"])
-    data = read_annotations(wide, wide=True, annotators=["NA"], items=["null"])
+        read_annotations(wide, wide=True, annotators=["NA", "x"])
+    data = read_annotations(wide, wide=True, annotators=["NA", "x"], items=["null"])
     assert rows(data) == [("a", "NA", "1"), ("a", "x", "2"), ("null", "NA", "2"), ("null", "x", "2")]
 
 
@@ -297,6 +301,42 @@ def test_the_columns_that_were_read_are_said(tmp_path: Path) -> None:
     assert Annotations.from_dicts({"a": {"i": 1, "j": 2}, "b": {"i": 1}}).summary()["columns"] == {}
 
 
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", "frame"])
+@pytest.mark.parametrize("blank", ["", " ", None, "NA"])
+def test_gold_from_a_column_of_the_answers(tmp_path: Path, ending: str, blank: str | None) -> None:
+    """As Toloka writes it: blank where unknown, repeated where known."""
+    rows = [(f"u{n}", "xy"[n % 2], "xy"[n % 2] if n < 5 else blank, w) for n in range(12) for w in "abc"]
+    frame = pd.DataFrame(rows, columns=["INPUT:image", "OUTPUT:result", "GOLDEN:result", "ASSIGNMENT:worker_id"])
+    columns: Any = {"item": "INPUT:image", "annotator": "ASSIGNMENT:worker_id", "label": "OUTPUT:result"}
+    wanted = {f"u{n}": "xy"[n % 2] for n in range(5)}
+    if blank == "NA" and ending not in (".csv", ".tsv"):
+        frame["GOLDEN:result"] = frame["GOLDEN:result"].where(frame["GOLDEN:result"] != "NA")
+    if ending == "frame":
+        data = Annotations.from_frame(frame, **columns, gold_column="GOLDEN:result")
+    else:
+        path = saved(frame, tmp_path / f"a{ending}")
+        data = read_annotations(path, **columns, gold_column="GOLDEN:result")
+        assert read_gold(path, item="INPUT:image", label="GOLDEN:result").to_dict() == wanted
+    assert data.gold is not None and data.gold.to_dict() == wanted
+    assert data.summary()["columns"]["gold"] == "GOLDEN:result"
+    assert data.columns is None
+
+
+def test_gold_from_a_column_that_contradicts_itself_or_is_given_twice() -> None:
+    frame = pd.DataFrame({"item": list("iij"), "user": list("aba"), "label": list("xyx"), "gold": ["x", "y", None]})
+    assert Annotations.from_frame(frame).gold is None, "gold informs a fit: it is never guessed"
+    with pytest.raises(DataError, match="'i' more than once"):
+        Annotations.from_frame(frame, gold_column="gold")
+    with pytest.raises(DataError, match="no column 'truth' for gold"):
+        Annotations.from_frame(frame, gold_column="truth")
+    with pytest.raises(DataError, match="gold= and gold_column="):
+        Annotations.from_frame(frame.assign(gold="x"), gold_column="gold", gold={"i": "x"})
+    named = Annotations.from_frame(
+        frame.assign(gold=["NA", None, "x"]), gold_column="gold", classes=["x", "y", "NA"]
+    )
+    assert named.gold is not None and named.gold.to_dict() == {"i": "NA", "j": "x"}
+
+
 def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     path = written(tmp_path / "truth.csv", "item,label\n007,cat\n7,dog\n")
     assert read_gold(path).to_dict() == {"007": "cat", "7": "dog"}
@@ -305,7 +345,8 @@ def test_gold_is_read_like_labels(tmp_path: Path) -> None:
     assert read_gold(path, item="id_of_it").to_dict() == {0: 0, 1: 1, 2: 0}
     for text, named in (
         ("item,label\n", "t.csv has no rows"),
-        ("item,gold\n1,\n", "class at line 2 of t.csv"),
+        ("item,gold\n1,\n", "t.csv has no rows of known class"),
+        ("item,gold\n1,x\n,y\n", "item at line 3 of t.csv"),
         ("item,answer,label\n1,x,y\n", "'answer', 'label'; say label="),
     ):
         with pytest.raises(DataError, match=named):

@@ -47,7 +47,7 @@ def test_gold_by_id(gold: Any, alphabet: LabelSet) -> None:
         ({"x": "maybe"}, "'maybe', .*'no'; .*classes="),
         ({"x": "?"}, r"'\?'"),
         ({"x": 1}, "class 1"),
-        (pd.Series(["yes", "yes"], index=["x", "x"]), "'x' more than once"),
+        (pd.Series(["yes", "no"], index=["x", "x"]), "'x' more than once"),
         ({"10": "yes", 10: "no"}, "'10' more than once"),
         (["yes", "no", "no"], "gold is a list"),
     ],

@@ -146,13 +146,63 @@ def test_wide_tables_that_are_refused(frame: Any, options: dict[str, Any], named
         Annotations.from_frame(frame, wide=True, **options)
 
 
+VOTES = pd.DataFrame({"item": [1, 2, 3, 4], "r1": list("abab"), "r2": list("abbb"), "r3": list("aaab")})
+EXTRAS = {
+    **{
+        name: list("abab") for name in ("gold", "gold_label", "truth", "GOLDEN:result", "label", "true", "majority")
+    },
+    "created_at": [f"2024-01-0{day}" for day in (1, 2, 3, 4)],
+    "n_words": ["12", "7", "3", "a"],
+    "remark": ["why", "because", None, "so"],
+    "id": list("abab"),
+    "text": list("abab"),
+}
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_columns_of_wide_tables_that_are_no_annotators(name: str, tmp_path: Path) -> None:
+    """They would be one more annotator: gold would vote."""
+    frame = VOTES.assign(**{name: EXTRAS[name]})
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    for read in (
+        lambda **more: Annotations.from_frame(frame, item="item", wide=True, **more),
+        lambda **more: read_annotations(tmp_path / "wide.csv", item="item", wide=True, **more),
+    ):
+        with pytest.raises(DataError, match=f"'{name}'.*annotators="):
+            read()
+        data = read(annotators=["r1", "r2", "r3"])
+        assert data.annotators.tolist() == ["r1", "r2", "r3"]
+        assert data.n_classes == 2
+    with pytest.raises(DataError, match=f"'{name}'"):
+        Annotations.from_matrix(frame.set_index("item"))
+
+
+def test_annotators_with_names_like_these_are_taken() -> None:
+    names = ["expert", "short_length", "label_1", "Goldberg"]
+    frame = pd.DataFrame([[0, 0, 1, 1], [1, 1, 1, 0], [1, 0, 0, 1]], columns=names, index=list("ijk"))
+    assert Annotations.from_frame(frame, wide=True).annotators.tolist() == sorted(names)
+    sources = pd.DataFrame({"spam": [1, None, 1], "ham": [None, 0, 0], "other": [2, 2, None]}, index=list("ijk"))
+    assert Annotations.from_frame(sources, wide=True).n_annotators == 3, "each only ever says one class"
+
+
+def test_a_wide_table_with_gold_and_annotators_that_are_named() -> None:
+    frame = VOTES.assign(truth=["a", "b", None, "b"], words=[12, 7, 3, 9])
+    data = Annotations.from_frame(frame, wide=True, gold_column="truth", annotators=["r3", "r1"])
+    assert data.gold is not None and data.gold.to_dict() == {1: "a", 2: "b", 4: "b"}
+    assert (data.n_labels, data.annotators.tolist()) == (8, ["r1", "r3"])
+    assert data.summary()["columns"] == {"item": "item", "annotator": "r3, r1", "gold": "truth"}
+    with pytest.raises(DataError, match="'r9'"):
+        Annotations.from_frame(frame, wide=True, annotators=["r1", "r9"])
+
+
 @pytest.mark.parametrize("change", ["sorted", "filtered", "turned"])
 def test_an_item_column_is_none_of_the_annotators_in_whatever_order(change: str) -> None:
     frame = pd.DataFrame({"item": [3, 1, 2, 4], "ann": [1, 2, 1, 2], "bob": [2, 2, 1, 1]})
     changed = {"sorted": frame.sort_values("ann"), "filtered": frame[frame["bob"] > 0], "turned": frame[::-1]}
     data = Annotations.from_frame(changed[change], wide=True)
     assert (data.items.tolist(), data.annotators.tolist()) == ([1, 2, 3, 4], ["ann", "bob"])
-    named = Annotations.from_frame(frame.set_axis([7, 8, 9, 10]).rename_axis("which"), wide=True)
+    people = frame.drop(columns="item")
+    named = Annotations.from_frame(people.set_axis([7, 8, 9, 10]).rename_axis("which"), wide=True)
     assert named.items.tolist() == [7, 8, 9, 10]
 
 
