@@ -19,7 +19,7 @@ ON_TERMINAL = sys.stderr.isatty()
 COMPARED = ["majority_vote", "one_coin", "class_coin", "bayesian_dawid_skene"]
 """Methods compared by default: quick ones, from the fewest to the most parameters."""
 
-Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON lines: one label a row.", metavar="ANSWERS")]
+Answers = Annotated[Path, Argument(help="CSV, TSV, parquet or JSON: one label a row.", metavar="ANSWERS")]
 Out = Annotated[Path, Option(help="Folder to write to; made if need be.", metavar="FOLDER")]
 Table = Annotated[Path | None, Option(help="CSV file to write the table to.", metavar="FILE")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the result of an earlier run.")]
@@ -100,7 +100,7 @@ READING: Mapping[str, tuple[Any, Any]] = {
     "informative_abstentions": _flag(
         "--informative-abstentions", "Abstaining may depend on the class, and is evidence of it."
     ),
-    "kind": (Annotated[str, Option(help="nominal, or ordinal if the order of the classes matters.")], "nominal"),
+    "kind": _text("nominal, the default, or ordinal if the order of the classes matters.", "NAME"),
     "repeats": (
         Annotated[str, Option(help="If an annotator labels an item again: keep, first, last or error.")],
         "keep",

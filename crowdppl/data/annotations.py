@@ -51,6 +51,7 @@ from crowdppl.data.ids import (
     native,
     read_label_set,
 )
+from crowdppl.data.kinds import require_categories
 from crowdppl.data.tables import (
     Rows,
     coded_table,
@@ -80,7 +81,8 @@ class Options(TypedDict, total=False):
         informative_abstentions: whether declining may depend on the class, so that an abstention is evidence of it.
             By default each annotator declines at a rate of their own, whatever the class.
         kind: "nominal", or "ordinal" where the order of classes means something: that of ``classes``, else
-            that of labels as numbers.
+            that of labels as numbers. By default nominal, and labels that seem to be measurements, sets of classes
+            or JSON are refused; ``kind`` or ``classes`` says that they are categories all the same.
         gold: series or mapping from item id to known class, for some or all items.
         features: DataFrame by item id, or array (N, ...) or torch Dataset whose rows belong to ``items``; rows of a
             dataset are read when a network asks for them.
@@ -100,7 +102,7 @@ class Options(TypedDict, total=False):
     classes: Iterable[Any] | None
     abstentions: Iterable[Any]
     informative_abstentions: bool
-    kind: str
+    kind: str | None
     gold: Any
     features: Any
     items: Iterable[Any] | Codebook | None
@@ -150,10 +152,17 @@ def _answers(rows: Rows, options: Options) -> tuple[LabelSet, np.ndarray | None]
         named = classes is not None or like is not None
         labels = encode_labels(rows.label, rows.place, named, away, rows.text)
     if like is None:
-        alphabet = read_label_set(labels, classes, away, options.get("kind", "nominal"), informative)
+        kind = options.get("kind")
+        alphabet = read_label_set(labels, classes, away, "nominal" if kind is None else kind, informative)
     else:
         alphabet = like.alphabet
     return alphabet, None if labels is None else alphabet.code(labels, rows.place)
+
+
+def _said_to_be_classes(labels: Any, options: Options) -> bool:
+    """Whether somebody said that labels are categories: by an option, or by a categorical of pandas."""
+    said = any(options.get(name) is not None for name in ("kind", "classes", "like"))
+    return said or isinstance(getattr(labels, "dtype", None), pd.CategoricalDtype)
 
 
 def feature_tensor(data: Annotations) -> Features | None:
@@ -284,6 +293,8 @@ class Annotations:
         """
         check_options(options)
         coded = code_rows(rows, options)
+        if coded.answer is not None and not _said_to_be_classes(rows.label, options):
+            require_categories(coded.alphabet.classes.ids, coded.item, coded.answer, rows.place)
         check_tables(len(coded.annotators), coded.alphabet.n_classes, len(coded.alphabet.book))
         gold = gold_codes(_gold(rows, options, coded.alphabet), coded.items, coded.alphabet)
         history = history_table(options.get("history"), coded.annotators, coded.alphabet.n_classes)

@@ -1,4 +1,4 @@
-"""Readers of annotation files: delimited text, JSON lines and Parquet."""
+"""Readers of annotation files: delimited text, JSON and Parquet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Table:
     """A file, read.
 
     Attributes:
-        frame: its rows, of Arrow but for JSON lines.
+        frame: its rows, of Arrow but for JSON.
         place: where a row stands, such as "line 5 of answers.csv".
         text: whether ids and labels are text because the format knows nothing else.
     """
@@ -69,7 +69,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
     kind = format or FORMATS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "csv" if delimiter else "")
     if kind not in FORMATS.values():
         raise DataError(
-            f"{path.name if format is None else f'format={format!r}'} is no CSV, TSV, JSON lines or Parquet file; "
+            f"{path.name if format is None else f'format={format!r}'} is no CSV, TSV, JSON or Parquet file; "
             "say format=, or read it with pandas and give the DataFrame to crowdppl.Annotations.from_frame"
         )
     if not path.is_file():
@@ -82,7 +82,7 @@ def read_table(path: Any, roles: Roles | None, format: Any, delimiter: Any, enco
         return _parquet(path)
     try:
         if kind == "jsonl":
-            return _json_lines(path, encoding or "utf-8")
+            return _json(path, encoding or "utf-8")
         return _delimited(path, roles, USUAL[kind], delimiter, encoding or "utf-8")
     except LookupError as error:
         raise DataError(f"encoding={encoding!r} is unknown; give one such as 'cp1252' or 'utf-16'") from error
@@ -175,27 +175,44 @@ def _fault(path: Path, delimiter: str, encoding: str) -> str:
     return ""
 
 
-def _json_lines(path: Path, encoding: str) -> Table:
-    """Reads an object a line, by Python's reader: that of pandas takes the last of two values of one name."""
+def _json(path: Path, encoding: str) -> Table:
+    """Reads an object a line, or an array of objects, by Python's reader: pandas takes the last of two twins."""
     rows: list[dict[str, Any]] = []
-    lines: list[int] = []
+    numbers: list[int] = []
     with _open(path, encoding) as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line, object_pairs_hook=_object)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"line {number} of {path.name} cannot be read: {error}") from error
+        is_array = next((line for line in file if line.strip()), "").lstrip().startswith("[")
+    unit = "entry" if is_array else "line"
+    with _open(path, encoding) as file:
+        for number, row in _entries(file.read(), path.name) if is_array else _lines(file, path.name):
             if not isinstance(row, dict):
-                raise DataError(f"line {number} of {path.name} is {shown(row)}; write one JSON object a line")
+                where = f"{unit} {number} of {path.name}"
+                raise DataError(f"{where} is {shown(row)}; write one JSON object a line, or an array of objects")
             rows.append(row)
-            lines.append(number)
+            numbers.append(number)
     if not rows:
-        raise DataError(f"{path.name} is empty; write one JSON object a line")
+        raise DataError(f"{path.name} is empty; write one JSON object a line, or an array of objects")
     names = dict.fromkeys(name for row in rows for name in row)
     frame = pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object) for name in names})
-    return Table(frame, lambda row: f"line {lines[row]} of {path.name}", False)
+    return Table(frame, lambda row: f"{unit} {numbers[row]} of {path.name}", False)
+
+
+def _lines(file: TextIO, name: str) -> Iterator[tuple[int, Any]]:
+    """The value on each line of a file of JSON that is not empty."""
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, _parsed(line, f"line {number} of {name}")
+
+
+def _entries(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    """The values in an array of JSON."""
+    yield from enumerate(_parsed(text, name), 1)
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} cannot be read: {error}") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -230,7 +247,7 @@ def read_annotations(
     gold_column: Hashable | None = None,
     **options: Unpack[Options],
 ) -> Annotations:
-    """Reads annotations from a file: CSV, TSV, JSON lines (all also gzipped) or Parquet.
+    """Reads annotations from a file: CSV, TSV, JSON (lines or one array; all also gzipped) or Parquet.
 
     In CSV and TSV, ids and labels are text, exactly as spelled: "007" stays "007". Classes, gold and other
     tables may still name them as numbers where the spelling is the same.
@@ -287,7 +304,7 @@ def read_gold(
     """Known truths from a file, as a series by item id.
 
     Args:
-        path: CSV, TSV, JSON lines or Parquet with a column of items and one of classes, blank where unknown; it may
+        path: CSV, TSV, JSON or Parquet with a column of items and one of classes, blank where unknown; it may
             be that of the labels, which repeats them.
         item, label: their names, where they are not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
@@ -316,7 +333,7 @@ def read_item_covariates(
     """What is known of items, by item id, to be given as ``item_covariates``.
 
     Args:
-        path: CSV, TSV, JSON lines or Parquet with a column of items; its other columns are covariates.
+        path: CSV, TSV, JSON or Parquet with a column of items; its other columns are covariates.
         item: name of that column, where it is not recognised.
         format, delimiter, encoding: as for ``read_annotations``.
 

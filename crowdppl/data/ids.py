@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -21,6 +21,9 @@ MISSING = frozenset(["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL
 """Text that stands for a missing value in files."""
 EXACT = 2**53
 """Whole floats from here on may have lost digits."""
+
+A_TABLE_EACH = "make a table of each class, with the labels yes and no, and fit each"
+"""What to do with labels that name several classes."""
 
 Place = Callable[[int], str]
 """Where the row at a position stands: "line 5 of answers.csv"."""
@@ -328,8 +331,7 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
     for row, value in enumerate(values):
         if not isinstance(value, str | int | np.integer | np.bool_):
             raise DataError(
-                f"the {name} {value!r:.60} at {place(row)} is {kind_of(native(value))}; use text or integers, "
-                "as .astype(str) makes them"
+                f"the {name} {value!r:.60} at {place(row)} is {kind_of(native(value))}; {_remedy(value, name)}"
             )
         type_name = "str" if isinstance(value, str) else type(native(value)).__name__
         first.setdefault(type_name, row)
@@ -337,6 +339,17 @@ def _text_or_integers(column: pd.Series[Any], name: str, place: Place, mixed: bo
         one, other = (f"{native(values[row])!r} ({kind}) at {place(row)}" for kind, row in list(first.items())[:2])
         raise DataError(f"{name}s are of mixed types: {one} and {other}; make them all text, or all integers")
     return np.fromiter(values, dtype=object, count=len(values)) if mixed else pd.Series(values)
+
+
+def _remedy(value: Any, name: str) -> str:
+    """What to do with a value that is neither text nor an integer."""
+    if name == "label" and isinstance(value, Mapping):
+        return "take the class out of it, into a column of its own"
+    if name == "label" and isinstance(value, Collection):
+        return f"{A_TABLE_EACH}; where each holds one class, take it out by .str[0] of pandas"
+    if name == "label" and isinstance(value, float):
+        return "cut measurements into classes, as pandas.cut does; if each number is a class, use .astype(str)"
+    return "use text or integers, as .astype(str) makes them"
 
 
 def refuse_missing_text(
@@ -465,7 +478,7 @@ def _among(values: pd.Index[Any], away: list[Any]) -> np.ndarray:
 
 def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
     """Grades by their numeric value; DataError when one is no number, or two are the same number."""
-    grades = np.array([_number(value) for value in ids])
+    grades = np.array([as_number(value) for value in ids])
     if np.isnan(grades).any():
         wrong = native(ids[int(np.argmax(np.isnan(grades)))])
         raise DataError(f"the ordinal class {wrong!r} is no number; list the classes in order in classes=")
@@ -479,10 +492,11 @@ def _graded(ids: pd.Index[Any]) -> pd.Index[Any]:
 
 def ranked(ids: pd.Index[Any]) -> bool:
     """Whether classes are numbers that rise, so that their order is that of grades."""
-    return all(low < high for low, high in pairwise(map(_number, ids)))
+    return all(low < high for low, high in pairwise(map(as_number, ids)))
 
 
-def _number(value: Any) -> float:
+def as_number(value: Any) -> float:
+    """An id as a number, NaN where it is none or infinite."""
     try:
         number = float(value)
     except (TypeError, ValueError):

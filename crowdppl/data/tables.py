@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+NESTED = 100
+"""Rows in which nested records are looked for."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Who gave which item which label, one row a label.
@@ -102,7 +106,11 @@ def rows_of_frame(
     """
     frame = require_table(frame, origin)
     names = column_names(frame)
-    roles = recognise(names, given, origin)
+    try:
+        roles = recognise(names, given, origin)
+    except DataError:
+        _refuse_nested(frame, origin)
+        raise
     rest = [name for name in names if name not in roles.values()]
     columns = _selected(frame, rest, origin).rename(columns=apart_from_roles(rest, roles)) if rest else None
     item, annotator, label = (encode_text(frame[roles[r]], r, place) for r in ("item", "annotator", "label"))
@@ -114,6 +122,20 @@ def rows_of_frame(
         gold = known.set_axis(item.values.take(item.codes) if isinstance(item, Encoding) else as_index(item))
     said = {role: str(column) for role, column in roles.items()}
     return Rows(item, annotator, label, columns, place, text, gold=gold, roles=said)
+
+
+def _refuse_nested(frame: pd.DataFrame | pa.Table, origin: str) -> None:
+    """Refuses a table of which a column holds records, as labelling tools export the annotations of a task."""
+    head = frame.head(NESTED) if isinstance(frame, pd.DataFrame) else as_pandas(frame.slice(0, NESTED), origin)
+    cells = [(name, cell) for name in head.columns for cell in head[name]]
+    lists = [(name, cell[0]) for name, cell in cells if isinstance(cell, list | np.ndarray) and len(cell)]
+    for name, record in [*lists, *cells]:
+        if isinstance(record, Mapping):
+            tool, remedy = "", "make a row of each label, as pandas.json_normalize does"
+            if "completed_by" in record:
+                tool, remedy = " of Label Studio", "export CSV or JSON-MIN, and name the column of labels"
+            keys = ", ".join(map(str, [*record][:5]))
+            raise DataError(f"{origin} is a nested export{tool}: {name!r} holds records of {keys}; {remedy}")
 
 
 def _selected(frame: pd.DataFrame | pa.Table, names: list[Hashable], origin: str) -> pd.DataFrame:

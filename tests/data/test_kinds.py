@@ -1,0 +1,159 @@
+"""Labels that are no plain categories are refused with what they are, and ordinary ones are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crowdppl.data.annotations import Annotations
+from crowdppl.data.files import read_annotations
+from crowdppl.errors import DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdppl.errors.CrowdpplWarning")
+
+
+def table(labels: list[Any]) -> pd.DataFrame:
+    """Two annotators, who label items in turn."""
+    n = np.arange(len(labels))
+    return pd.DataFrame({"item": n // 2, "annotator": n % 2, "label": labels})
+
+
+def measured(step: float, noise: float = 8.0, items: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Three annotators who measure items on a scale from 0 to 100, to a step."""
+    rng = np.random.default_rng(seed)
+    item, truth = np.repeat(np.arange(items), 3), rng.uniform(0, 100, items)
+    given = np.clip(truth[item] + rng.normal(0, noise, len(item)), 0, 100)
+    number = (given / step).round() * step
+    return pd.DataFrame({"item": item, "annotator": np.tile(list("uvw"), items), "label": number.round(1)})
+
+
+def named(accuracy: float, items: int, labels: int, classes: int, seed: int) -> pd.DataFrame:
+    """Annotators who name one of many classes by its number, and err evenly."""
+    rng = np.random.default_rng(seed)
+    item, truth = np.repeat(np.arange(items), labels), rng.integers(0, classes, items)
+    wrong = rng.integers(0, classes, len(item))
+    label = np.where(rng.random(len(item)) < accuracy, truth[item], wrong)
+    return pd.DataFrame({"item": item, "annotator": np.tile(np.arange(labels), items), "label": label})
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 2.5])
+@pytest.mark.parametrize("text", [False, True])
+def test_many_numbers_that_agree_as_measurements_are_no_classes(step: float, text: bool, tmp_path: Path) -> None:
+    frame = measured(step)
+    frame["label"] = frame["label"].astype(str) if text else frame["label"]
+    with pytest.raises(DataError, match="measurements"):
+        Annotations.from_frame(frame)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(DataError, match='measurements.*kind="nominal"'):
+        read_annotations(tmp_path / "a.csv")
+    for said in ({"kind": "nominal"}, {"kind": "ordinal"}, {"classes": frame["label"].astype(str).unique()}):
+        assert read_annotations(tmp_path / "a.csv", **said).n_classes == frame["label"].nunique()
+    labels = frame["label"].astype(str).astype("category")
+    assert Annotations.from_frame(frame.assign(label=labels)).n_classes == frame["label"].nunique()
+
+
+@pytest.mark.parametrize("accuracy", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(("labels", "classes"), [(2, 30), (3, 100), (10, 1000)])
+@pytest.mark.parametrize("items", [10, 200])
+def test_many_numbers_that_name_classes_are_taken(accuracy: float, labels: int, classes: int, items: int) -> None:
+    for seed in range(3):
+        frame = named(accuracy, items, labels, classes, seed)
+        assert Annotations.from_frame(frame).n_classes == frame["label"].nunique()
+
+
+def test_ratings_and_codes_are_taken() -> None:
+    ten = measured(10, noise=15).assign(label=lambda rows: rows["label"] // 10 + 1)
+    assert Annotations.from_frame(ten).classes.tolist() == list(range(1, 12))
+    codes = named(0.7, 100, 3, 60, 0).assign(label=lambda rows: (rows["label"] + 250.25).astype(str))
+    assert Annotations.from_frame(codes).n_classes == codes["label"].nunique()
+    alone = named(0.7, 100, 1, 60, 0).drop_duplicates("item")
+    assert Annotations.from_frame(alone).n_classes == alone["label"].nunique()
+    with pytest.raises(DataError, match="measurements"):
+        Annotations.from_frame(alone.assign(label=(alone["label"] + 0.5).astype(str)))
+
+
+@pytest.mark.parametrize("mark", [";", "|", ",", ", "])
+def test_answers_of_several_classes(mark: str) -> None:
+    """Else "a;b" and "b;a" would be two classes."""
+    for labels in (["a;b", "b;a", "c", "d"], ["a", "b", "a;b", "a"]):
+        frame = table([label.replace(";", mark) for label in labels])
+        with pytest.raises(DataError, match=r"names several classes.*yes and no.*kind=\"nominal\""):
+            Annotations.from_frame(frame)
+        assert Annotations.from_frame(frame, kind="nominal").n_classes == len(set(labels))
+        with pytest.raises(DataError, match="several classes"):
+            Annotations.from_frame(frame.pivot(index="item", columns="annotator", values="label"), wide=True)
+
+
+@pytest.mark.parametrize("value", [["a"], ("a", "b"), {"a"}, np.array(["a"])])
+def test_lists_are_sets(value: Any) -> None:
+    for first in ("x", value):
+        with pytest.raises(DataError, match="yes and no"):
+            Annotations.from_frame(table([first, value, "x", "x"]))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["yes", "no", "yes, definitely", "well, maybe"],
+        ["Agree", "Disagree", "Neither agree, nor disagree", "Agree"],
+        ["yes, but", "no, but", "yes", "no"],
+        ["New York", "New", "York city", "new york"],
+        ["[other]", "{none}", "a", "b"],
+        ["maillot", "maillot, tank suit", "crane", "crane"],
+        ["red, white", "red,white", "blue", "blue"],
+        ["1-2", "2-1", "1", "2"],
+    ],
+)
+def test_classes_with_commas_blanks_and_brackets_are_taken(labels: list[str]) -> None:
+    assert Annotations.from_frame(table(labels)).n_classes == len(set(labels))
+
+
+@pytest.mark.parametrize("text", ['[{"label": "cat"}]', "{'label': 'cat'}", ' ["cat"]', "['cat', 'dog']"])
+def test_json_in_a_cell(text: str, tmp_path: Path) -> None:
+    """As MTurk and Zooniverse write it: a blank more would be another class."""
+    frame = table([text, "x", "x", text])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(DataError, match=r"line 2 of a.csv is JSON.*kind="):
+        read_annotations(tmp_path / "a.csv")
+    assert read_annotations(tmp_path / "a.csv", kind="nominal").classes.tolist() == sorted([text, "x"])
+    with pytest.raises(DataError, match="column of its own"):
+        Annotations.from_frame(table([{"label": "cat"}, "x"]))
+
+
+def test_nested_exports(tmp_path: Path) -> None:
+    def saved(tasks: Any, lines: bool) -> Path:
+        path = tmp_path / "export.json"
+        path.write_text("\n".join(map(json.dumps, tasks)) if lines else json.dumps(tasks, indent=2))
+        return path
+
+    given = [{"id": 9, "completed_by": 1, "result": [{"value": {"choices": ["cat"]}}]}]
+    task: dict[str, Any] = {"id": 1, "data": {"text": "t"}, "annotations": given, "predictions": []}
+    for lines in (False, True):
+        with pytest.raises(DataError, match="export.json is a nested export of Label Studio: 'annotations'.*CSV"):
+            read_annotations(saved([task | {"annotations": []}, task], lines))
+    with pytest.raises(DataError, match="nested export: 'responses' holds records of user, value"):
+        read_annotations(saved([{"text": "t", "responses": {"user": 1, "value": "x"}}], True))
+    flat = [{"item": n // 2, "user": n % 2, "label": "xyxx"[n], "meta": {"n": n}} for n in range(4)]
+    assert read_annotations(saved(flat, False)).n_labels == 4
+    with pytest.raises(DataError, match="label at entry 2 of export.json is missing"):
+        read_annotations(saved([flat[0], flat[1] | {"label": None}], False))
+    with pytest.raises(DataError, match="entry 2 of export.json is 7"):
+        read_annotations(saved([flat[0], 7], False))
+
+
+def test_a_choice_of_prodigy_is_not_its_accept() -> None:
+    rows = [
+        {"text": n // 2, "accept": [["cat"], ["dog"]][n % 2], "answer": "accept", "_annotator_id": n % 2}
+        for n in range(4)
+    ]
+    frame = pd.DataFrame(rows)
+    with pytest.raises(DataError, match="'accept', 'answer'; say label="):
+        Annotations.from_frame(frame)
+    with pytest.raises(DataError, match="yes and no"):
+        Annotations.from_frame(frame, label="accept")
+    assert Annotations.from_frame(frame.assign(choice=frame["accept"].str[0]), label="choice").n_classes == 2
