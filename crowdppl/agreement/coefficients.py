@@ -5,7 +5,7 @@ All coefficients are functions of sums over items, so a bootstrap sample is anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,13 +15,20 @@ import numpy as np
 import pandas as pd
 
 from crowdppl.agreement.kappa import annotator_pairs
-from crowdppl.agreement.votes import EPSILON, DeduplicatedVotes, bootstrap_counts, ratio, row_pairs
+from crowdppl.agreement.votes import (
+    EPSILON,
+    DeduplicatedVotes,
+    bootstrap_counts,
+    ratio,
+    row_pairs,
+    votes_to_compare,
+)
 from crowdppl.core import validation
 from crowdppl.core.intervals import check_level
 from crowdppl.core.validation import seed_number, warn, whole_number
 from crowdppl.data.annotations import Annotations, require_annotations
 from crowdppl.data.ids import native, ranked
-from crowdppl.errors import CrowdpplWarning, DataError, MethodError, SparseDataWarning
+from crowdppl.errors import CrowdpplWarning, MethodError, SparseDataWarning
 
 Weights = Literal["identity", "linear", "quadratic"]
 WEIGHTS = ("identity", "linear", "quadratic")
@@ -104,6 +111,14 @@ class ItemCounts:
         pairs = 2 * np.concatenate(value) / others[place]
         mixed = csr_array((pairs, (row, place)), shape=(len(used), n))
         return cls(size, counts, same, mixed, used // k, used % k)
+
+    def matched(self, votes: DeduplicatedVotes) -> Any:
+        """The part of ``same`` of each class, sparse (K, N)."""
+        from scipy.sparse import csr_array  # slow to import
+
+        own = csr_array((votes.share**2, (votes.answer, votes.item)), shape=self.counts.shape)
+        others = np.where(self.size > 1, 1 / np.maximum(self.size - 1, 1), 0)
+        return (self.counts.power(2) - own).multiply(others[None]).tocsr()
 
     def total(self, weight: np.ndarray) -> Totals:
         """Sums over items that count ``weight`` times, (N, C): C weightings at once."""
@@ -318,7 +333,8 @@ def agreement_table(
         weights: how near two classes are in cohen_kappa and gwet_ac2: "identity", equal or not; "linear" or
             "quadratic", one minus the (squared) number of steps between them over the largest. By default
             quadratic where the classes are ordinal, else identity; classes that are increasing numbers may be
-            weighted, too.
+            weighted, too. Steps are those of ``data.classes``, used or not: name all grades in classes=, or a grade
+            that nobody gave is no step.
         bootstrap: samples of items, drawn with replacement; with 0 the intervals are NaN.
         level: probability of the intervals, which lie between quantiles of the samples.
         seed: of the samples.
@@ -345,11 +361,13 @@ def agreement_table(
     weights = _checked_weights(data, weights)
     check_level(level)
     samples, seed = whole_number("bootstrap", bootstrap, 0, "use 0 for no intervals"), seed_number(seed)
-    votes = _votes(data)
+    votes = votes_to_compare(data)
     others = item_coefficients(votes, data, weights, samples, seed)
     first = {"percent_agreement": others.pop("percent_agreement")}
     found = first | {"cohen_kappa": cohen_kappa(votes, nearness(data.n_classes, weights), samples, seed)} | others
     _warn_of_undefined(found)
+    entered, left_out = (others["fleiss_kappa"].counts[name] for name in ("items", "items_left_out"))
+    warn_below_limit({name: each.value for name, each in found.items()}, entered, left_out)
     names = pd.Index(list(found), name="coefficient")
     table = pd.DataFrame([each.row(level) for each in found.values()]).set_index(names)
     return table.assign(weights=np.where(names.isin(["cohen_kappa", "gwet_ac2"]), weights, ""))
@@ -382,7 +400,7 @@ def agreement_pairs(data: Annotations, *, weights: Weights | None = None) -> pd.
     """
     weights = _checked_weights(data, weights)
     near = nearness(data.n_classes, weights)
-    votes = _votes(data)
+    votes = votes_to_compare(data)
     every = np.ones((votes.n_items, 1))
     parts = [(pairs.one, pairs.other, *pairs.kappas(every)) for pairs in annotator_pairs(votes, near)]
     one, other, items, agreement, kappa = (np.concatenate(column).ravel() for column in zip(*parts, strict=True))
@@ -403,25 +421,19 @@ def _checked_weights(data: Annotations, weights: Weights | None) -> Weights:
             f"weights={weights!r} needs classes with an order, and these ({names}) are nominal; give "
             "kind='ordinal' and classes= from lowest to highest"
         )
+    numbers = _numbers(data)
+    if weights != "identity" and numbers is not None and not np.allclose(np.diff(numbers, 2), 0):
+        names = ", ".join(repr(native(name)) for name in data.classes[:12])
+        text = (
+            f"the classes ({names}) count as one step apart each; name all grades in classes= if some are missing"
+        )
+        warn(CrowdpplWarning(text))
     return weights
 
 
 def _numbers(data: Annotations) -> np.ndarray | None:
     """The classes as numbers, (K,), if that is what they are and they increase."""
     return np.array([float(name) for name in data.classes]) if ranked(data.classes) else None
-
-
-def _votes(data: Annotations) -> DeduplicatedVotes:
-    """Votes to be compared, of which there must be some."""
-    if not data.blocks[0].has_labels:
-        raise DataError("a design has no labels to compare; simulate them, or read labels")
-    votes = DeduplicatedVotes.of(data)
-    if len(votes.first_rows) == votes.n_items:
-        raise DataError(
-            f"none of {votes.n_items} items was labelled by two annotators, abstentions aside; have some items "
-            "labelled twice"
-        )
-    return votes
 
 
 def _ordered(data: Annotations, weights: Weights) -> bool:
@@ -444,6 +456,17 @@ def _formulas(data: Annotations, weights: Weights) -> dict[str, Callable[[Totals
     if weights != "identity":
         formulas["gwet_ac2"] = partial(gwet, near=nearness(data.n_classes, weights))
     return formulas
+
+
+def warn_below_limit(values: Mapping[str, float], items: int, left_out: int) -> None:
+    """Warns of coefficients below -1, the value of agreement as bad as can be where all items are compared."""
+    below = [f"{name} ({value:.2f})" for name, value in values.items() if value < -1]
+    if below:
+        text = (
+            f"{', '.join(below)} is below -1: agreement is that of {items} items, agreement by chance that of all "
+            f"{items + left_out} with a label; have more of them labelled twice, or give these items alone"
+        )
+        warn(SparseDataWarning(text))
 
 
 def _warn_of_undefined(found: dict[str, Coefficient]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdppl.data.annotations import Annotations
+from crowdppl.errors import DataError
 
 EPSILON = 1e-12
 """A chance of disagreement below this is rounding: agreement beyond chance is then not defined."""
@@ -28,6 +29,7 @@ class DeduplicatedVotes:
         item, annotator, answer: codes, (R,), sorted in this order; items are numbered anew.
         share: the part of the vote, (R,).
         n_items, n_annotators, n_classes: N labelled items, A, K.
+        items: codes of the labelled items in the annotations, (N,).
     """
 
     item: np.ndarray
@@ -37,6 +39,7 @@ class DeduplicatedVotes:
     n_items: int
     n_annotators: int
     n_classes: int
+    items: np.ndarray
 
     @classmethod
     def of(cls, data: Annotations) -> DeduplicatedVotes:
@@ -50,12 +53,25 @@ class DeduplicatedVotes:
         _, place = np.unique(vote, return_inverse=True)
         share = times / np.bincount(place, times)[place]
         item, annotator = np.divmod(vote, data.n_annotators)
-        return cls(item, annotator, answer, share, len(labelled), data.n_annotators, data.n_classes)
+        return cls(item, annotator, answer, share, len(labelled), data.n_annotators, data.n_classes, labelled)
 
     @property
     def first_rows(self) -> np.ndarray:
         """Where each annotator's vote on an item begins."""
         return np.flatnonzero((np.diff(self.item, prepend=-1) != 0) | (np.diff(self.annotator, prepend=-1) != 0))
+
+
+def votes_to_compare(data: Annotations) -> DeduplicatedVotes:
+    """The votes of annotations; DataError where no item was labelled by two annotators."""
+    if not data.blocks[0].has_labels:
+        raise DataError("a design has no labels to compare; simulate them, or read labels")
+    votes = DeduplicatedVotes.of(data)
+    if len(votes.first_rows) == votes.n_items:
+        raise DataError(
+            f"none of {votes.n_items} items was labelled by two annotators, abstentions aside; have some items "
+            "labelled twice"
+        )
+    return votes
 
 
 def row_pairs(sizes: np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -51,6 +51,11 @@ Calibrate = Annotated[
 ]
 Folds = Annotated[int, Option(help="Parts into which the labels are split.")]
 Bootstrap = Annotated[int, Option(min=0, help="Resamples for the intervals of scores; 0: no intervals.")]
+By = Annotated[str, Option(help="coefficient, class, item or pair.", metavar="NAME")]
+Weights = Annotated[
+    str | None,
+    Option(help="identity, linear or quadratic; by default quadratic for ordinal classes.", metavar="NAME"),
+]
 Seed = Annotated[int, Option(help="Seed of every random number.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:N or auto.")]
 Progress = Annotated[bool, Option(help="Show a progress bar; by default on a terminal.")]
@@ -127,6 +132,11 @@ READING: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 """The options of commands that read a file: type and default of each."""
+OF_LABELS = (
+    *("format", "delimiter", "encoding", "wide", "annotators", "item", "annotator", "label"),
+    *("classes", "abstain", "kind", "repeats"),
+)
+"""Those that are about the labels alone."""
 
 
 def reading(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +14,20 @@ import typer
 
 from crowdppl import __version__, registry
 from crowdppl.cli import arguments
-from crowdppl.core.validation import warn
+from crowdppl.core.validation import one_of, warn
 from crowdppl.errors import CrowdpplError, CrowdpplWarning
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from crowdppl.data.annotations import Annotations
 
 COVARIATES = ("features", "item_covariates", "annotator_covariates")
 COLUMNS = ("item", "annotator", "label", "gold_column")
 PASSED_ON = (*COLUMNS, "format", "delimiter", "encoding", "wide", "kind", "repeats")
 """Options that ``read_annotations`` takes under the same name."""
+SHOWN = 20
+"""Rows of a table of agreement that are printed."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -142,6 +147,46 @@ def compare_methods(
         found.table.to_csv(out)
 
 
+@app.command("agreement")
+@arguments.reading(*arguments.OF_LABELS)
+def show_agreement(
+    answers: arguments.Answers,
+    by: arguments.By = "coefficient",
+    weights: arguments.Weights = None,
+    bootstrap: arguments.Bootstrap = 1000,
+    seed: arguments.Seed = 0,
+    out: arguments.Table = None,
+    overwrite: arguments.Overwrite = False,
+    **given: Any,
+) -> None:
+    """Show how well annotators agree beyond chance, before any method is fitted.
+
+    Prints Krippendorff's alpha, Fleiss' and Cohen's kappa, Gwet's coefficients and the share of equal pairs of
+    labels, with 95 % bootstrap intervals; or the agreement on each class, item or pair of annotators.
+    """
+    from crowdppl.agreement.breakdown import agreement_classes, agreement_items
+    from crowdppl.agreement.coefficients import agreement_pairs, agreement_table
+    from crowdppl.cli.outputs import require_new
+
+    weighted: Any = {"weights": weights}  # checked there
+    tables: dict[str, Callable[[Annotations], pd.DataFrame]] = {
+        "coefficient": partial(agreement_table, **weighted, bootstrap=bootstrap, seed=seed),
+        "class": partial(agreement_classes, bootstrap=bootstrap, seed=seed),
+        "item": agreement_items,
+        "pair": partial(agreement_pairs, **weighted),
+    }
+    found = tables[one_of("by", by, list(tables))]
+    if out is not None:
+        require_new(out, overwrite, [answers])
+    table = found(read_answers(answers, given))
+    if out is not None:
+        table.to_csv(out)
+    if len(table) > SHOWN:
+        print(f"the {SHOWN} of {len(table):,} with the least agreement; --out FILE writes all")
+        table = table.sort_values("agreement", kind="stable").head(SHOWN)
+    print(table.to_string(float_format="{:.3f}".format))
+
+
 @app.command()
 def zoo(name: Annotated[str | None, typer.Argument(help="A method; by default all.")] = None) -> None:
     """List the methods, or show all about one."""
@@ -220,6 +265,7 @@ def read_answers(answers: Path, given: Mapping[str, Any]) -> Annotations:
     """The annotations of a file, by the options ``arguments.READING``."""
     from crowdppl.data import files  # imports torch
 
+    given = {name: default for name, (_, default) in arguments.READING.items()} | dict(given)
     found: Any = {name: given[name] for name in (*PASSED_ON, "informative_abstentions")}
     found |= {"classes": arguments.names(given["classes"], "--classes"), "abstentions": given["abstain"] or ()}
     found["annotators"] = arguments.names(given["annotators"], "--annotators")

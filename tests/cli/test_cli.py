@@ -370,6 +370,43 @@ def test_compare(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "folds" in refused(capsys, "compare", answers, *methods, "--folds", "1")
 
 
+def test_agreement(answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = read_annotations(answers), tmp_path / "table.csv"
+    for by, wanted in (
+        ("coefficient", crowdppl.agreement_table(data, bootstrap=20, seed=1)),
+        ("class", crowdppl.agreement_classes(data, bootstrap=20, seed=1)),
+        ("item", crowdppl.agreement_items(data)),
+        ("pair", crowdppl.agreement_pairs(data)),
+    ):
+        more = ("--bootstrap", 20, "--seed", 1, "--out", out, "--overwrite")
+        assert run("agreement", answers, "--by", by, *more) == 0
+        printed = capsys.readouterr().out
+        assert all(column in printed.splitlines()[0] for column in wanted)
+        first = "value" if by == "coefficient" else "agreement"
+        found = pd.read_csv(out)
+        np.testing.assert_allclose(found[first], wanted[first])
+        assert list(found)[wanted.index.nlevels :] == list(wanted)
+    assert "krippendorff_ordinal" not in printed
+    assert run("agreement", answers, "--kind", "ordinal", "--classes", "no,maybe,yes", "--weights", "linear") == 0
+    assert "krippendorff_ordinal" in capsys.readouterr().out
+    assert "'animal'" in refused(capsys, "agreement", answers, "--by", "animal")
+    assert "'cubic'" in refused(capsys, "agreement", answers, "--weights", "cubic", "--kind", "nominal")
+    assert "replaced" in refused(capsys, "agreement", answers, "--out", answers, "--overwrite")
+
+
+def test_long_tables_of_agreement_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        [f"i{n}", annotator, "no" if n == 25 and annotator == "b" else "yes"]
+        for n in range(30)
+        for annotator in "ab"
+    ]
+    answers = write(tmp_path / "answers.csv", [["item", "annotator", "label"], *rows])
+    assert run("agreement", answers, "--by", "item") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "20 of 30" in lines[0] and len(lines) == 23
+    assert lines[3].split()[0] == "i25"
+
+
 def test_features_come_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, _ = clouds(60, 40)
     data.frame().to_csv(tmp_path / "answers.csv", index=False)

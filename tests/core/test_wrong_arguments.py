@@ -49,6 +49,8 @@ def doors() -> dict[str, dict[str, Any]]:
     data, fitted, gold = crowd().data, posterior(), crowd().truth
     folds = {"data": data, "folds": 2, "inference": "em"}
     return {
+        "agreement_classes": {"data": data, "bootstrap": 5},
+        "agreement_items": {"data": data},
         "agreement_pairs": {"data": data},
         "agreement_table": {"data": data, "bootstrap": 5},
         "anaesthetists": {},
